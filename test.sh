@@ -3,22 +3,25 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit contract sim integration (all of them when
-# none is named), and mutation, which only runs when it is named.
+# Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
+# when none is named), and mutation, which only runs when it is named.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
 #   ./test.sh integration tests/integration/environment
+#   ./test.sh integration --runtime unix:///run/crio/crio.sock --load-images COMMAND
+#                                    on another CRI runtime, for these tests alone (docs/contributing.md)
 #   ./test.sh sim --runs 1000        so many random histories with seeds that nobody has run
+#   ./test.sh fuzz --seconds 600 manifest mountinfo   these targets longer than a second (all: none named)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit contract sim integration)
-packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static
-    docker-registry skopeo apache2-utils prometheus dbus)
+all=(lint types imports generated docs wheel unit contract sim fuzz integration)
+packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static stress-ng
+    docker-registry skopeo apache2-utils prometheus dbus chromium-headless-shell)
 
 sections=()
 while [ $# -gt 0 ] && [[ " ${all[*]} mutation " == *" $1 "* ]]; do
@@ -112,13 +115,22 @@ run_section() {
         echo "fresh histories have seeds from $KUBELETPY_SIM_FRESH on"
         tests tests/sim -n "${JOBS:-2}"
         ;;
+    fuzz)
+        # the unit tests have tried what was kept; a second each finds what has just been broken
+        local options=()
+        [ "${sections[*]}" != fuzz ] || options=("${chosen[@]}")
+        python -m tests.fuzz --jobs "${JOBS:-2}" --seconds 1 "${options[@]}"
+        ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
     integration)
         if [ "$(id -u)" -ne 0 ]; then
             echo "integration tests start containers: run ./test.sh as root" >&2
             return 1
         fi
-        tests tests/integration -n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder
+        local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)
+        # one runtime serves one agent at a time
+        [[ " ${chosen[*]} " != *" --runtime"* ]] || workers=()
+        tests tests/integration "${workers[@]}"
         ;;
     esac
 }

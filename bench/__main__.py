@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print a table, and keep the figures if asked to."""
+"""``python -m bench``: measure, print a table, and save the figures if requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
         description="Measure the agent on a private containerd, beside raw CRI calls.",
     )
     parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
-    parser.add_argument("--quick", action="store_true", help="under a minute, few samples")
+    parser.add_argument("--quick", action="store_true", help="about a minute, few samples")
     parser.add_argument(
         "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
     )
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 async def run(generation: int, *, quick: bool, program: Path | None = None) -> Results:
-    """One run; everything that it started is gone afterwards, also when it is interrupted."""
+    """One run; everything it started is gone afterwards, even if it is interrupted."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,8 +1,9 @@
-"""``python -m bench.claims``: what a claim of a CSI driver costs a pod.
+"""``python -m bench.claims``: what a claim for a CSI volume costs a pod.
 
-On a private containerd, with a driver that binds directories: create -> Ready and delete -> gone of
-a pod with a claim beside one without and the driver's own calls; 60 such pods at once; a claim in
-use that grows. The embedded API lets the agent's node follow its own claims and volumes.
+On a private containerd, with a driver that bind-mounts directories: create -> Ready and delete ->
+gone of a pod with a claim, compared to one without and to the driver's own calls; 60 such pods at
+once; a claim in use that grows. The embedded API lets the agent's node watch its own claims and
+volumes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _names = itertools.count(1)
 
 @dataclass(slots=True)
 class Driver:
-    """The driver, and raw calls to it."""
+    """The driver, and direct calls to it."""
 
     directory: Path
     channel: grpc.aio.Channel
@@ -61,13 +62,13 @@ class Driver:
         return await send(request, timeout=30)
 
     async def volume(self, name: str) -> str:
-        """Make a volume; its handle."""
+        """Create a volume; returns its handle."""
         request = csi.CreateVolumeRequest(name=name, volume_capabilities=[_capability()])
         made = await self.call("Controller", "CreateVolume", request)
         return str(made.volume.volume_id)
 
     async def raw(self, name: str) -> tuple[float, float]:
-        """Seconds that staging and publishing take without an agent; and undoing both."""
+        """Seconds that staging and publishing take without an agent, and undoing both."""
         handle, where = await self.volume(name), self.directory / "raw"
         staged, target = str(where / f"{name}-staged"), str(where / name)
         await asyncio.to_thread(where.mkdir, exist_ok=True)
@@ -118,7 +119,7 @@ async def running_driver(stand: Stand) -> AsyncIterator[Driver]:
 
 
 async def claim(stand: Stand, driver: Driver, name: str) -> None:
-    """A claim bound to a volume of its own, as a binder leaves it."""
+    """A claim bound to a volume of its own, as a PV binder leaves it."""
     handle = await driver.volume(name)
     size = {"storage": "16Mi"}
     wants = {
@@ -147,7 +148,7 @@ async def _status(stand: Stand, name: str, status: JSON) -> None:
 
 
 async def start(stand: Stand, driver: Driver | None) -> tuple[str, float]:
-    """Create a pod, with a claim if there is a driver; its name and the seconds to Ready."""
+    """Create a pod, with a claim if there is a driver; returns its name and seconds to Ready."""
     name = f"c{next(_names)}"
     made = manifest(name, NODE)
     if driver is not None:
@@ -199,7 +200,7 @@ async def _measure(stand: Stand, driver: Driver, rounds: int, pods: int) -> None
         for claimed in (False, True):
             name, seconds = await start(stand, driver if claimed else None)
             ended = await end(stand, name)
-            if index:  # the first of each is slower
+            if index:  # the first one of each is slower
                 ready[claimed].append(seconds)
                 gone[claimed].append(ended)
         if index:

@@ -1,4 +1,4 @@
-"""What has to be known of a container to have it end by itself."""
+"""What has to be known about a container to have it exit by itself."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _TERM = 1 << (signal.SIGTERM - 1)
 
 
 async def main_processes(runtime: RemoteRuntime, containers: Sequence[str]) -> list[int]:
-    """The process ids, on the host, of containers' first processes, once they listen to SIGTERM.
+    """The host process ids of containers' main processes, once they handle SIGTERM.
 
-    Before, they would not hear it: signals without a handler mean nothing to the first process of a
-    namespace, and a shell that is not waiting yet takes its time.
+    Before that they would miss it: signals without a handler are ignored by the first process of a
+    namespace, and a shell that is not waiting yet reacts late.
 
     Raises:
-        TimeoutError: one does not listen.
+        TimeoutError: one does not handle it.
     """
     pids = [await _main_process(runtime, container) for container in containers]
     async with asyncio.timeout(PATIENCE):
-        # a process tells nobody that it has set a handler
+        # a process does not announce that it has set a handler
         while not all(_listens(pid) for pid in pids):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await asyncio.sleep(INTO_WAIT)

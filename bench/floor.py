@@ -1,7 +1,7 @@
-"""The floor: the CRI calls and API writes that a pod's life needs, raw and without an agent.
+"""The floor: the CRI calls and API writes that a pod's life needs, made without an agent.
 
-Nothing is checked, cached, retried or recorded; how many pods are worked on at once is the
-caller's choice, so that the best one can be taken.
+Nothing is checked, cached, retried or recorded; the caller chooses how many pods are worked on at
+once, so that the best number can be taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GRACE = 30
 
 @dataclass(slots=True)
 class RawPod:
-    """A pod that raw calls made."""
+    """A pod made by raw calls."""
 
     pod: Pod
     sandbox: str = ""
@@ -47,7 +47,7 @@ class RawPod:
 
 
 class Floor:
-    """Makes and ends pods with raw calls on a containerd of its own."""
+    """Starts and ends pods with raw calls on a containerd of its own."""
 
     def __init__(
         self, api: KubeApi, watching: Watching, runtime: RemoteRuntime, directory: Path
@@ -61,7 +61,7 @@ class Floor:
         """Pods worked on at once."""
 
     async def create(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Make pods: for each the moments of the API's answer and of Ready."""
+        """Start pods: for each, the times of the API's response and of Ready."""
         gate = asyncio.Semaphore(self.parallel)
 
         async def one(name: str) -> tuple[float, float]:
@@ -75,12 +75,12 @@ class Floor:
         return list(await asyncio.gather(*(one(name) for name in names)))
 
     async def settled(self, names: Sequence[str]) -> list[int]:
-        """Wait until the containers would hear a stop signal; their processes."""
+        """Wait until the containers handle a stop signal; returns their process ids."""
         containers = [self.pods[name].container for name in names]
         return await main_processes(self._runtime, containers)
 
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Delete running pods: for each the moments of the API's answer and of the end."""
+        """Delete running pods: for each, the times of the API's response and of the end."""
         gate = asyncio.Semaphore(self.parallel)
 
         async def one(name: str) -> tuple[float, float]:
@@ -97,7 +97,7 @@ class Floor:
         return list(await asyncio.gather(*(one(name) for name in names)))
 
     async def exit(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Have containers end by themselves: for each the moments of its exit and of Succeeded.
+        """Have containers exit by themselves: for each, the times of its exit and of Succeeded.
 
         Needs a runtime with events.
         """
@@ -116,7 +116,7 @@ class Floor:
         ]
 
     async def remove(self, names: Sequence[str]) -> None:
-        """Take back what is left of pods, in the runtime and in the API."""
+        """Remove what is left of pods, in the runtime and in the API."""
         gate = asyncio.Semaphore(self.parallel)
 
         async def one(name: str) -> None:
@@ -131,7 +131,7 @@ class Floor:
         await asyncio.gather(*(one(name) for name in names))
 
     async def _run(self, raw: RawPod) -> None:
-        """RunPodSandbox to Running; the first status goes out while the sandbox is made."""
+        """RunPodSandbox to Running; the first status is written while the sandbox is created."""
         pod, runtime = raw.pod, self._runtime
         sandbox = sandbox_config(pod, self._directory)
         logs = Path(sandbox.log_directory) / CONTAINER
@@ -152,7 +152,7 @@ class Floor:
         await self._api.patch(PODS, raw.pod.name, patch, NAMESPACE, subresource="status")
 
     async def _write_exits(self, expected: dict[str, RawPod], listening: asyncio.Event) -> None:
-        """Tell the API of each exit as the runtime tells it."""
+        """Write each exit to the API as the runtime reports it."""
         left = set(expected)
         writes: list[asyncio.Task[None]] = []
         asyncio.get_running_loop().call_later(0.3, listening.set)
@@ -172,4 +172,4 @@ class Floor:
 
 
 Step = Callable[[Sequence[str]], Coroutine[Any, Any, list[tuple[float, float]]]]
-"""A measured step on pods: for each the moments of its beginning and of its end."""
+"""A measured step on pods: for each, the times of its beginning and its end."""

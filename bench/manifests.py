@@ -1,4 +1,4 @@
-"""What is run: one kind of pod, as the API is given it and as raw CRI calls make it.
+"""What is run: one kind of pod, as created in the API and as made by raw CRI calls.
 
 The raw configs come from the agent's own builders, so that the runtime has the same work on both
 sides. Pure.
@@ -24,12 +24,12 @@ from tools.env.images import BUSYBOX
 NAMESPACE = "default"
 CONTAINER = "main"
 SCRIPT = "trap 'exit 0' TERM; sleep 100000 & wait"
-"""Obeys SIGTERM at once and then has succeeded."""
+"""Exits successfully at once on SIGTERM."""
 _NOW = "2030-01-01T00:00:00Z"
 
 
 def bound_pod(name: str, node: str, **spec: Any) -> JSON:
-    """A pod that is on its node already, and has no token unless ``spec`` mounts one."""
+    """A bound pod, without a token unless ``spec`` mounts one."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -44,7 +44,7 @@ def bound_pod(name: str, node: str, **spec: Any) -> JSON:
 
 
 def manifest(name: str, node: str) -> JSON:
-    """A bound pod: one container that runs until SIGTERM and then is not restarted."""
+    """A bound pod: one container that runs until SIGTERM and is not restarted then."""
     container = {
         "name": CONTAINER,
         "image": BUSYBOX,
@@ -75,7 +75,7 @@ def settings(directory: Path) -> RuntimeSettings:
 
 
 def status_patch(pod: Pod, phase: str, container_id: str = "", ip: str = "") -> JSON:
-    """A status write of the size that an agent's has: ``phase`` Pending, Running or Succeeded."""
+    """A status write as large as an agent's: ``phase`` is Pending, Running or Succeeded."""
     ready = "True" if phase == "Running" else "False"
     states: dict[str, JSON] = {
         "Pending": {"waiting": {"reason": "ContainerCreating"}},
@@ -112,5 +112,5 @@ def status_patch(pod: Pod, phase: str, container_id: str = "", ip: str = "") -> 
 
 
 def as_pod(obj: JSON) -> Pod:
-    """An API object as the builders want it."""
+    """An API object in the form that the builders expect."""
     return Pod(cast(Any, obj))

@@ -1,6 +1,6 @@
-"""The order of a run: floor and agent in turns, so that both have the same machine.
+"""The order of a run: floor and agent alternate, so that both get the same machine.
 
-Durations are milliseconds where they are one pod's, seconds where they are a burst's.
+Durations are in milliseconds for one pod, in seconds for a burst.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from bench import pressure
 from bench.floor import Floor, Step
 from bench.results import Results, Row
 from bench.stand import Stand
@@ -33,15 +34,17 @@ class Plan:
     single: int
     """Rounds with one pod."""
     bursts: tuple[tuple[int, int], ...]
-    """(pods, rounds); rounds end by deletion and by exit in turns."""
+    """(pods, rounds); rounds end alternately by deletion and by exit."""
     idle_pods: int
     idle_seconds: float
     parallel: tuple[int, ...]
-    """Parallelisms of the floor to choose from; one: it is taken."""
+    """Degrees of parallelism for the floor to choose from; a single one is taken as is."""
+    crossings: int
+    """Pods that take too much memory."""
 
 
-FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12))
-QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,))
+FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12), 6)
+QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,), 1)
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Samples:
     total: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, kind: str, moments: Sequence[tuple[float, float]]) -> None:
-        """Keep the moments of one step."""
+        """Add the times of one step."""
         self.each[kind] += [(end - start) * 1000 for start, end in moments]
         begin = min(start for start, _ in moments)
         self.total[kind].append(max(end for _, end in moments) - begin)
@@ -94,6 +97,7 @@ class Bench:
         for pods, rounds in plan.bursts:
             await self._burst(pods, rounds)
         await self._idle()
+        await self._pressure()
 
     async def _starts(self) -> None:
         self._say("process start to node Ready")
@@ -107,7 +111,7 @@ class Bench:
         self._row(Row("agent CPU until Ready", 0, "s", cpu))
 
     async def _choose_parallel(self) -> None:
-        """The floor's best number of pods at once, by the total of a burst."""
+        """Find the floor's best number of pods at once, by the total time of a burst."""
         choices = self._plan.parallel
         self.results.floor_parallel = self._floor.parallel = choices[0]
         if len(choices) == 1:
@@ -175,7 +179,7 @@ class Bench:
         agent: Samples,
         cpu: dict[str, list[float]] | None = None,
     ) -> None:
-        """The same life of the same number of pods: raw, then through the agent."""
+        """The same lifecycle of the same number of pods: raw, then through the agent."""
         burst = pods > 1
         cpu = defaultdict(list) if cpu is None else cpu
         stand, raw, subject = self._stand, self._floor, self._subject
@@ -205,7 +209,7 @@ class Bench:
 
     @asynccontextmanager
     async def _counting(self, what: str, pods: int) -> AsyncIterator[None]:
-        """Note the agent's calls per pod; of each kind of step the last one counts."""
+        """Record the agent's calls per pod; the last step of each kind counts."""
         before = await asyncio.to_thread(self._stand.counters)
         yield
         after = await asyncio.to_thread(self._stand.counters)
@@ -222,7 +226,7 @@ class Bench:
         cpu: dict[str, list[float]],
         pids: dict[str, int],
     ) -> list[tuple[float, float]]:
-        """Take a step and note the CPU-seconds per pod of processes."""
+        """Run a step and record the CPU-seconds per pod of processes."""
         before = {who: cpu_seconds(pid) for who, pid in pids.items()}
         moments = await step(names)
         if len(names) > 1:
@@ -233,7 +237,7 @@ class Bench:
         return moments
 
     async def _idle(self) -> None:
-        """What it costs that pods run: the agent, its containerd and one without agent."""
+        """The cost of idle pods: for the agent, its containerd and one without an agent."""
         stand, pods, seconds = self._stand, self._plan.idle_pods, self._plan.idle_seconds
         self._say(f"idle with {pods} pods for {seconds:g} s")
         raw, ours = self._names(pods), self._names(pods)
@@ -258,6 +262,22 @@ class Bench:
         self._row(Row("agent RSS at most", pods, "MB", [taken.peak / 1e6]))
         await self._floor.remove(raw)
         await self._subject.remove(ours)
+
+    async def _pressure(self) -> None:
+        """How soon a pod ends that takes more memory than a node can spare that has little."""
+        if not pressure.MEMORY.is_dir():
+            self._say("no memory cgroups of version 1: when a threshold is crossed can't be seen")
+            return
+        self._say("a pod that takes too much memory")
+        await self._stand.stop_agent()
+        self._stand.configure(pressure.settings(self._stand.directory))
+        await self._stand.start_agent()
+        found = await pressure.crossings(self._stand, self._plan.crossings)
+        for what, seconds in found.items():
+            aim = pressure.AIM_S * 1000 if what == pressure.ENDED else None
+            self._row(
+                Row(f"memory {what}", 1, "ms", [s * 1000 for s in seconds], aim=aim, aim_on="value")
+            )
 
     def _exit_row(self, pods: int, agent: list[float], floor: list[float]) -> None:
         aim = (50.0 if self._events else 1100.0) if pods == 1 else None

@@ -34,7 +34,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
 class NotedProber(Prober):
-    """Notes when each probe is run."""
+    """Records when each probe runs."""
 
     runs: dict[tuple[str, str, str], list[float]]
 
@@ -45,7 +45,7 @@ class NotedProber(Prober):
 
 
 class CommandRuntime:
-    """A runtime of which every command takes a while and succeeds."""
+    """A runtime on which every command takes a while and succeeds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -58,7 +58,7 @@ class CommandRuntime:
 
 
 def handler(kind: str, port: int) -> dict[str, Any]:
-    """A probe of that kind, each second."""
+    """A probe of that kind, every second."""
     how: dict[str, Any] = {
         "http": {"httpGet": {"port": port, "path": "/healthz", "host": "127.0.0.1"}},
         "tcp": {"tcpSocket": {"port": port, "host": "127.0.0.1"}},
@@ -93,7 +93,7 @@ def running(pod: Pod, since: float) -> Any:
 
 
 async def lateness_of_others(seconds: float) -> list[float]:
-    """How late a timer each 10 ms fires: what everybody else on the loop feels."""
+    """How late a timer fires that is due every 10 ms: what everything else on the loop sees."""
     loop = asyncio.get_running_loop()
     late, end = [], loop.time() + seconds
     while (due := loop.time() + 0.01) < end:
@@ -103,7 +103,7 @@ async def lateness_of_others(seconds: float) -> list[float]:
 
 
 def slips(runs: Sequence[float], period: float = 1.0) -> list[float]:
-    """How late each run is against the earliest grid that fits; a skipped one shows as a period."""
+    """How late each run is on the earliest grid that fits; a skipped one shows as a period."""
     base = min(at - n * period for n, at in enumerate(runs))
     return [at - n * period - base for n, at in enumerate(runs)]
 
@@ -169,7 +169,7 @@ async def measure(pods: int, kind: str, seconds: float, port: int, command_s: fl
 
 
 async def serve() -> None:
-    """The containers: accepts, and answers what sends."""
+    """Stands in for the containers: accepts connections and answers requests."""
 
     class Server(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
@@ -186,7 +186,7 @@ async def serve() -> None:
 
 @contextlib.contextmanager
 def server_process() -> Any:
-    """The server in a process of its own; its port."""
+    """Run the server in a process of its own; yields its port."""
     command = [sys.executable, "-m", "bench.probes", "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -32,7 +32,7 @@ AIM_S = 0.1
 
 
 def crashing(name: str) -> JSON:
-    """A pod whose container ends after a while, and always again: not while others start."""
+    """A pod whose container exits after a while, again and again, but not while others start."""
     pod = manifest(name, NODE)
     pod["spec"]["restartPolicy"] = "Always"
     script = f"sleep {2 + int(name[-1]) / 4}; exit 3"
@@ -41,21 +41,21 @@ def crashing(name: str) -> JSON:
 
 
 def unpullable(name: str) -> JSON:
-    """A pod whose image is nowhere."""
+    """A pod whose image does not exist."""
     pod = manifest(name, NODE)
     pod["spec"]["containers"][0]["image"] = "127.0.0.1:1/none:1"
     return pod
 
 
 def dated(name: str) -> JSON:
-    """A pod that has DEADLINE_S."""
+    """A pod with an active deadline of DEADLINE_S or more."""
     pod = manifest(name, NODE)
     pod["spec"]["activeDeadlineSeconds"] = _deadline(name)
     return pod
 
 
 def _deadline(name: str) -> int:
-    """Seconds: each pod in a second of its own."""
+    """Seconds; each pod has its own."""
     return DEADLINE_S + int(name[-1])
 
 
@@ -77,7 +77,7 @@ class Measured:
             self.late[f"restarted container runs {kind}"].append(started - due)
 
     def pulls(self, timeline: JSON) -> None:
-        """The pulls of one pod's start."""
+        """Take the image pulls from one pod's start."""
         pulls = [p for p in timeline["start"]["spans"] if p["name"] == "pull image"]
         for number, (before, after) in enumerate(itertools.pairwise(pulls), 1):
             due = before["end"] + BACKOFFS[number]
@@ -85,7 +85,7 @@ class Measured:
 
 
 async def measure(stand: Stand, seconds: float) -> Measured:
-    """Let it go on for so long."""
+    """Run for that many seconds."""
     runtime = RemoteRuntime(stand.agent_runtime.endpoint)
     await runtime.connect(20)
     await stand.start_agent()
@@ -118,7 +118,7 @@ async def measure(stand: Stand, seconds: float) -> Measured:
 
 
 async def _failures(stand: Stand) -> dict[str, float]:
-    """When the watch first showed each pod with a deadline Failed."""
+    """When the watch first showed each pod with a deadline as Failed."""
     found: dict[str, float] = {}
     answer = await stand.api.list(PODS)
     version = answer["metadata"]["resourceVersion"]
@@ -134,10 +134,10 @@ async def _failures(stand: Stand) -> dict[str, float]:
 async def _follow_runs(
     runtime: RemoteRuntime, seconds: float
 ) -> dict[str, dict[int, tuple[float, float, float]]]:
-    """Pod -> attempt -> created, started, finished; ended containers are soon removed."""
+    """Pod -> attempt -> created, started, finished; exited containers are soon removed."""
     runs: dict[str, dict[int, tuple[float, float, float]]] = defaultdict(dict)
     ended_at = asyncio.get_running_loop().time() + seconds
-    # the runtime's records are what is measured: looking twice a second misses none of them
+    # what is measured are the runtime's records: polling twice a second misses none of them
     while asyncio.get_running_loop().time() < ended_at:
         for container in await runtime.list_containers():
             if container.labels.get(CONTAINER_NAME) != CONTAINER:
@@ -159,7 +159,7 @@ async def _follow_runs(
 
 
 def table(measured: Measured) -> str:
-    """One line for each kind."""
+    """One line per kind."""
     lines = [f"{'late, ms':<42} {'n':>4} {'p50':>8} {'p99':>8} {'max':>8}"]
     for what, late in sorted(measured.late.items()):
         figures = [quantile(late, 0.5), quantile(late, 0.99), max(late)]

@@ -1,4 +1,4 @@
-"""What was measured, as plain data, and how it compares with the aims. Pure."""
+"""What was measured, as plain data, and how it compares to the aims. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One quantity of the agent, beside the floor's where there is one.
+    """One quantity of the agent, with the floor's if there is one.
 
     Attributes:
         aim: the largest ratio (``aim_on`` "ratio") or value of p50 ("value") that is wanted.
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is met; None without one."""
+        """Whether the aim is met; None if there is none."""
         if self.aim is None:
             return None
         value = self.ratio if self.aim_on == "ratio" else quantile(self.agent, 0.5)
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(slots=True)
 class Results:
-    """All rows of a run, and what the run was."""
+    """All rows of a run, and its parameters."""
 
     containerd: int
     rows: list[Row] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Results:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """A quantile by the nearest rank; the median of an even number lies between two."""
+    """A quantile by nearest rank; the median of an even number is the mean of two."""
     if share == 0.5:
         return statistics.median(values)
     ordered = sorted(values)
@@ -88,7 +88,7 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def table(results: Results) -> str:
-    """The results for a person."""
+    """The results in human-readable form."""
     head = ("", "pods", "floor p50", "p95", "agent p50", "p95", "unit", "ratio", "aim", "")
     lines = [head, *(_line(row) for row in results.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]

@@ -1,9 +1,9 @@
-"""``python -m bench.rich``: a pod with everything, from create to Ready and from delete to gone.
+"""``python -m bench.rich``: a feature-rich pod, from create to Ready and from delete to gone.
 
-Two init containers, a sidecar, three containers with an exec readiness probe each second, five
-volumes; beside the floor of its own raw CRI calls by turns in the same run. The floor runs the init
-containers one after the other, then the sidecar, then the three side by side, each followed by one
-successful ExecSync; it ends them the same way back. Its volumes are plain directories.
+Two init containers, a sidecar, three containers with an exec readiness probe every second, five
+volumes; alternating in the same run with the floor of its own raw CRI calls. The floor runs the
+init containers one after the other, then the sidecar, then the three in parallel, each followed by
+one successful ExecSync; it stops them in reverse order. Its volumes are plain directories.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 
 AIM_S = 1.25
-"""Half of what the Go kubelet needs, for either."""
+"""Half of what the Go kubelet needs, for start and end alike."""
 EXIT_LOOK_S = 0.005
-"""Seconds between two looks of the floor at whether an init container has ended."""
+"""Seconds between two checks by the floor whether an init container has exited."""
 
 _names = itertools.count(1)
 Moments = tuple[float, float]
@@ -52,13 +52,13 @@ class RawRich:
 
 
 class RichFloor:
-    """Makes and ends the pod with raw calls."""
+    """Starts and ends the pod with raw calls."""
 
     def __init__(self, stand: Stand, runtime: RemoteRuntime, directory: Path) -> None:
         self._stand, self._runtime, self._directory = stand, runtime, directory
 
     async def create(self, name: str) -> tuple[RawRich, Moments]:
-        """Make it: the pod, and the moments of the API's answer and of Ready."""
+        """Start it: the pod, and the times of the API's response and of Ready."""
         created = await self._stand.api.create(PODS, manifest(name, RAW_NODE), NAMESPACE)
         answered = time.time()
         raw, runtime = RawRich(as_pod(created)), self._runtime
@@ -77,7 +77,7 @@ class RichFloor:
         return raw, (answered, await self._stand.pods.until(name, READY))
 
     async def delete(self, raw: RawRich) -> Moments:
-        """End it: the moments of the API's answer and of its end."""
+        """End it: the times of the API's response and of its end."""
         name, runtime = raw.pod.name, self._runtime
         await self._stand.api.delete(PODS, name, NAMESPACE)
         answered = time.time()
@@ -120,7 +120,7 @@ class RichFloor:
 
 
 async def agent_round(stand: Stand, runtime: RemoteRuntime, name: str) -> tuple[Moments, Moments]:
-    """The same pod through the agent: the moments of its start and of its end."""
+    """The same pod through the agent: the times of its start and of its end."""
     await stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
     answered = time.time()
     start = answered, await stand.pods.until(name, READY)
@@ -134,7 +134,7 @@ async def agent_round(stand: Stand, runtime: RemoteRuntime, name: str) -> tuple[
 
 
 async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str, list[float]]:
-    """Seconds by what was measured."""
+    """Seconds by quantity."""
     found: dict[str, list[float]] = {
         f"{who} {what}": [] for what in ("create", "delete") for who in ("floor", "agent")
     }
@@ -155,7 +155,7 @@ async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str
             ours = await agent_round(stand, runtimes[1], name)
             if timelines is not None:
                 _keep_timeline(stand, name, timelines)
-            if number:  # the first of each is slower
+            if number:  # the first one of each is slower
                 for what, moments in zip(
                     ("floor create", "floor delete", "agent create", "agent delete"),
                     (create, delete, *ours),
@@ -177,7 +177,7 @@ def _keep_timeline(stand: Stand, name: str, directory: Path) -> None:
 
 
 def table(found: dict[str, list[float]]) -> str:
-    """Both lives, beside the floor and the aim."""
+    """Start and end, compared to the floor and the aim."""
     head = f"{'ms':<18} {'floor p50':>9} {'p95':>6} {'agent p50':>9} {'p95':>6} {'ratio':>6}"
     lines = [head]
     for what, words in (("create", "create -> Ready"), ("delete", "delete -> gone")):
@@ -193,7 +193,7 @@ def table(found: dict[str, list[float]]) -> str:
 
 
 async def run(generation: int, rounds: int, timelines: Path | None) -> None:
-    """Measure and print; SIGTERM ends it as Ctrl-C does."""
+    """Measure and print; SIGTERM ends it like Ctrl-C."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

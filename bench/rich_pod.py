@@ -1,6 +1,6 @@
 """The rich pod: init containers, a sidecar, probes and volumes, for the API and as raw CRI configs.
 
-Pure but for the directories that stand for the volumes of the raw one.
+Pure but for the directories that stand in for the volumes of the raw one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _container(name: str, command: list[str]) -> JSON:
 
 
 def container_config(pod: Pod, name: str, directory: Path) -> cri.ContainerConfig:
-    """For CreateContainer; the log's directory is made, and those of its mounts."""
+    """For CreateContainer; creates the log directory and those of its mounts."""
     found = pod.find_container(name)
     assert found is not None
     kind, container = found

@@ -1,7 +1,7 @@
-"""What is measured stands here: two private containerds, the embedded API and the agent.
+"""The test stand: two private containerds, the embedded API and the agent.
 
-One containerd is the agent's, the other the floor's, so that neither sees or disturbs the other's
-pods; the API is shared. Each is a process of its own.
+One containerd is for the agent, the other for the floor, so that neither sees or disturbs the
+other's pods; the API is shared. Each is a process of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+]+)$")
 
 @dataclass(slots=True)
 class Stand:
-    """Everything that runs, and how to look at it."""
+    """Everything that runs, and how to inspect it."""
 
     directory: Path
     agent_runtime: Containerd
@@ -50,7 +50,7 @@ class Stand:
     health_port: int
     port: int
     program: Path | None = None
-    """Another agent that takes the kubelet's flags, in ours' place."""
+    """Another agent that takes the kubelet's flags, instead of ours."""
 
     @property
     def agent_pid(self) -> int:
@@ -73,14 +73,14 @@ class Stand:
         return self.directory / "logs"
 
     async def start_agent(self) -> float:
-        """Start the agent; seconds until the watch showed its node Ready."""
+        """Start the agent; returns the seconds until the watch showed its node Ready."""
         self.nodes.forget(NODE)
         begun = time.time()
         await asyncio.to_thread(self.launch_agent)
         return await self.nodes.until(NODE, "Ready") - begun
 
     def launch_agent(self, kubeconfig: Path | None = None) -> None:
-        """Start the agent's process, and wait for nothing."""
+        """Start the agent's process without waiting for anything."""
         self.agent_process.start(
             [
                 *(
@@ -101,14 +101,19 @@ class Stand:
         )
 
     async def stop_agent(self) -> None:
-        """Stop the agent and forget its node, so that the next start begins anew."""
+        """Stop the agent and forget its node, so that the next start is a fresh one."""
         await asyncio.to_thread(self.agent_process.stop)
         await self.api.delete(NODES, NODE)
         await self.nodes.until(NODE, "gone")
 
+    def configure(self, more: JSON) -> None:
+        """Write the agent's configuration with additional fields, for its next start."""
+        _write_config(self, more)
+
     def counters(self) -> dict[str, float]:
-        """The agent's counters of CRI calls and API requests, by kind; empty for another agent,
-        which shows them to nobody without a certificate.
+        """The agent's counters of CRI calls and API requests, by kind; empty for another agent.
+
+        That one doesn't show them without a client certificate.
         """
         if self.program:
             return {}
@@ -133,17 +138,20 @@ async def make_stand(
     floor: bool = True,
     config: Callable[[Path], JSON] = lambda _: {},
     program: Path | None = None,
+    prefix: int = 24,
 ) -> AsyncIterator[Stand]:
-    """Start all but the agent; everything is removed at the end.
+    """Start everything but the agent; everything is removed at the end.
 
     Args:
         generation: of containerd.
-        floor: whether the floor's containerd is needed too.
-        config: more of the KubeletConfiguration, given the stand's directory.
-        program: another agent than ours.
+        floor: whether the floor's containerd is also needed.
+        config: additional KubeletConfiguration fields, given the stand's directory.
+        program: an agent other than ours.
+        prefix: of the pod networks' addresses.
     """
     directory = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
-    runtimes = [Containerd(directory / name, programs(generation)) for name in ("a", "f")]
+    binaries = programs(generation)
+    runtimes = [Containerd(directory / name, binaries, prefix=prefix) for name in ("a", "f")]
     processes = [Daemon(name, directory) for name in ("api", "agent")]
     try:
         for runtime in runtimes if floor else runtimes[:1]:
@@ -162,7 +170,7 @@ async def make_stand(
                 port=_free_port(),
                 program=program,
             )
-            _write_config(stand, config(directory))
+            stand.configure(config(directory))
             watches = [group.create_task(w.follow()) for w in (stand.pods, stand.nodes)]
             await stand.pods.started.wait()
             await stand.nodes.started.wait()
@@ -189,7 +197,7 @@ async def _api(directory: Path, process: Daemon) -> AsyncIterator[KubeClient]:
 
 
 CGROUP_ROOT = f"/kpb-agent-{os.getpid()}"
-"""Apart from the pods of any other agent of this machine."""
+"""Separate from the pods of any other agent on this machine."""
 
 
 def _start_runtime(runtime: Containerd) -> None:
@@ -224,10 +232,10 @@ def _write_config(stand: Stand, more: JSON) -> None:
         "port": stand.port,
         "failSwapOn": False,
         "failCgroupV1": False,
-        # how full this machine is must not matter
+        # the disk usage of this machine must not matter
         "evictionHard": {},
         "makeIPTablesUtilChains": False,
-        # A Go kubelet wants a root that is there already; without one its pods are in /kubepods.
+        # A Go kubelet wants an existing cgroup root; without one its pods are in /kubepods.
         **({} if stand.program else {"cgroupRoot": CGROUP_ROOT}),
         **more,
     }
@@ -236,7 +244,7 @@ def _write_config(stand: Stand, more: JSON) -> None:
 
 def _environment() -> dict[str, str]:
     paths = [str(_ROOT), str(_ROOT / "up"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # an installed agent has its bytecode; compiling all modules anew doubles the time of a start
+    # an installed agent has its bytecode; recompiling all modules doubles the startup time
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -1,9 +1,9 @@
-"""``python -m bench.streams``: exec and logs through the agent, beside the runtime's own server.
+"""``python -m bench.streams``: exec and logs through the agent, and from the runtime's own server.
 
-Both ways are asked by the same client over SPDY, by turns in the same run: the agent's /exec over
-TLS with a bearer token, and the URL that the runtime gives for the same Exec call. A round trip
-begins before the connection (or the CRI call) and ends with the status on the error stream. The
-floor of a followed log is to read and shape the same text without sending it.
+The same client uses both over SPDY, alternating in the same run: the agent's /exec over TLS with a
+bearer token, and the URL that the runtime returns for the same Exec call. A round trip begins
+before the connection (or the CRI call) and ends with the status on the error stream. The floor of
+a followed log is reading and formatting the same text without sending it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Spdy:
             self._writer.write(frame)
 
     async def run(self, given: bytes = b"") -> int:
-        """Send stdin, read all; bytes of stdout. Raises RuntimeError when the process failed."""
+        """Send stdin, read all; bytes of stdout. Raises RuntimeError if the process failed."""
         async with asyncio.TaskGroup() as group:
             if "stdin" in self._numbers:
                 group.create_task(self._send(given))
@@ -160,7 +160,7 @@ def _token(kubeconfig: Path) -> str:
 
 
 async def exec_times(ways: Ways, rounds: int, command: Sequence[str], given: bytes | None) -> Row:
-    """Milliseconds of one exec, by turns."""
+    """Milliseconds of one exec, alternating."""
     took: dict[str, list[float]] = {"agent": [], "direct": []}
     dials: dict[str, Dial] = {"agent": ways.agent, "direct": ways.direct}
     for index in range(rounds + 2):
@@ -177,7 +177,7 @@ async def exec_times(ways: Ways, rounds: int, command: Sequence[str], given: byt
 
 
 async def output_times(ways: Ways, rounds: int, megabytes: int) -> Row:
-    """Milliseconds per MB of a process that writes as fast as it can."""
+    """Milliseconds per MB from a process that writes as fast as it can."""
     command = ["dd", "if=/dev/zero", "bs=65536", f"count={megabytes * 16}"]
     took: dict[str, list[float]] = {"agent": [], "direct": []}
     dials: dict[str, Dial] = {"agent": ways.agent, "direct": ways.direct}
@@ -191,11 +191,11 @@ async def output_times(ways: Ways, rounds: int, megabytes: int) -> Row:
 
 
 async def log_times(ways: Ways, log: Path, rounds: int, megabytes: int) -> Row:
-    """Milliseconds per MB of log that a follower is sent; the floor reads and shapes it itself."""
+    """Milliseconds per MB of log sent to a follower; the floor reads and formats it itself."""
     lines = (megabytes << 20) // len(_LINE)
     text = _LINE * lines
     shown = len(Formatter(timestamps=False).feed(text[: len(_LINE)])) * lines
-    copy = ways.directory / "floor.log"  # the other one may be rotated at any time
+    copy = ways.directory / "floor.log"  # the log itself may be rotated at any time
     await asyncio.to_thread(copy.write_bytes, text)
     took: dict[str, list[float]] = {"agent": [], "floor": []}
     target = f"https://127.0.0.1:{ways.port}/containerLogs/{NAMESPACE}/{NAME}/{CONTAINER}"

@@ -1,4 +1,4 @@
-"""The same steps through the agent: the bench only asks the API and watches."""
+"""The same steps through the agent: the bench only sends API requests and watches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubeletpy.remote.client import RemoteRuntime
 
 
 class Subject:
-    """Pods that the agent runs. ``runtime`` is only asked, never told."""
+    """Pods that the agent runs. ``runtime`` is only queried, never changed."""
 
     def __init__(self, api: KubeApi, watching: Watching, runtime: RemoteRuntime) -> None:
         self._api = api
@@ -25,7 +25,7 @@ class Subject:
         self._runtime = runtime
 
     async def create(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Create pods: for each the moments of the API's answer and of Ready."""
+        """Create pods: for each, the times of the API's response and of Ready."""
 
         async def one(name: str) -> tuple[float, float]:
             await self._api.create(PODS, manifest(name, NODE), NAMESPACE)
@@ -35,12 +35,12 @@ class Subject:
         return list(await asyncio.gather(*(one(name) for name in names)))
 
     async def settled(self, names: Sequence[str]) -> list[int]:
-        """Wait until the containers would hear a stop signal; their processes."""
+        """Wait until the containers handle a stop signal; returns their process ids."""
         containers = [self._container(name) for name in names]
         return await main_processes(self._runtime, containers)
 
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Delete running pods: for each the moments of the API's answer and of the end."""
+        """Delete running pods: for each, the times of the API's response and of the end."""
 
         async def one(name: str) -> tuple[float, float]:
             await self._api.delete(PODS, name, NAMESPACE)
@@ -50,7 +50,7 @@ class Subject:
         return list(await asyncio.gather(*(one(name) for name in names)))
 
     async def exit(self, names: Sequence[str]) -> list[tuple[float, float]]:
-        """Have containers end by themselves: for each the moments of its exit and of Succeeded."""
+        """Have containers exit by themselves: for each, the times of its exit and of Succeeded."""
         containers = [self._container(name) for name in names]
         pids = await self.settled(names)
         for pid in pids:
@@ -69,11 +69,14 @@ class Subject:
             await self._watching.until(name, GONE)
 
     async def cleaned(self) -> None:
-        """Wait until the agent has removed all dead sandboxes."""
-        async with asyncio.timeout(90):
-            # the runtime tells nobody but the agent that something was removed
-            while await self._runtime.list_pod_sandbox():  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+        """Wait until the agent has removed all dead sandboxes; TimeoutError names those left."""
+        ends = time.monotonic() + 90
+        # the runtime reports removals to nobody but the agent
+        while left := await self._runtime.list_pod_sandbox():
+            if time.monotonic() > ends:
+                names = ", ".join(sorted(sandbox.metadata.name for sandbox in left))
+                raise TimeoutError(f"sandboxes are not removed: {names}")
+            await asyncio.sleep(0.2)
 
     def _container(self, name: str) -> str:
         entries = self._watching.latest[name]["status"]["containerStatuses"]

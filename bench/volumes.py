@@ -1,8 +1,8 @@
-"""``python -m bench.volumes``: what volumes cost, and how soon a change is in the container's file.
+"""``python -m bench.volumes``: what volumes cost, and how soon a change reaches the container.
 
 Three figures on a private containerd: configMap written -> file changed; a pod with five volumes
-beside one without, created in turn so that both see the same machine; watches while many pods share
-one configMap.
+compared to one without, created alternately so that both see the same machine; watches while many
+pods share one configMap.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.manifests import NAMESPACE, manifest
 from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
+from bench.usage import connections
 from bench.watching import GONE, READY
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
@@ -53,7 +54,7 @@ def with_volumes(pod: JSON, volumes: list[JSON]) -> JSON:
 
 
 async def start(stand: Stand, volumes: list[JSON]) -> tuple[str, float]:
-    """Create a pod; its name and the seconds until it was Ready."""
+    """Create a pod; returns its name and the seconds until it was Ready."""
     name = f"v{next(_names)}"
     begun = time.time()
     await stand.api.create(PODS, with_volumes(manifest(name, NODE), volumes), NAMESPACE)
@@ -76,13 +77,13 @@ async def compare_starts(stand: Stand, rounds: int) -> tuple[list[float], list[f
         for volumes, into in ((list[JSON](), without), (FIVE, with_five)):
             name, seconds = await start(stand, volumes)
             await remove(stand, name)
-            if index:  # the first of each is slower
+            if index:  # the first one of each is slower
                 into.append(seconds)
     return without, with_five
 
 
 async def change_latency(stand: Stand, changes: int) -> list[float]:
-    """Seconds from the API's answer to a configMap's change until the file has it."""
+    """Seconds from the API's response to a configMap update until the file shows it."""
     name, _ = await start(stand, FIVE)
     uid = stand.pods.latest[name]["metadata"]["uid"]
     volume = stand.directory / "kubelet" / "pods" / uid / "volumes/kubernetes.io~configmap/config"
@@ -99,8 +100,10 @@ async def change_latency(stand: Stand, changes: int) -> list[float]:
 
 
 async def shared_change(stand: Stand, pods: int) -> tuple[float, int]:
-    """Seconds until a change is in the files of all pods that share the object; connections to the
-    API that the agent has then."""
+    """Seconds until a change is in the files of all pods that share the object.
+
+    Also returns the number of API connections that the agent has then.
+    """
     names = [name for name, _ in await asyncio.gather(*(start(stand, FIVE) for _ in range(pods)))]
     uids = [stand.pods.latest[name]["metadata"]["uid"] for name in names]
     root = stand.directory / "kubelet" / "pods"
@@ -109,9 +112,9 @@ async def shared_change(stand: Stand, pods: int) -> tuple[float, int]:
     await stand.api.patch(CONFIGMAPS, SHARED, {"data": {"a": "for all"}}, NAMESPACE)
     await asyncio.to_thread(_wait_for_all, files, "for all")
     seconds = time.perf_counter() - begun
-    connections = _connections(stand.agent_pid)
+    held = connections(stand.agent_pid)
     await remove(stand, *names)
-    return seconds, connections
+    return seconds, held
 
 
 def _wait_for_all(files: list[Path], text: str) -> None:
@@ -124,22 +127,7 @@ def _wait_for(file: Path, text: str) -> None:
     while file.read_text() != text:
         if time.monotonic() > end:
             raise TimeoutError(f"{file} is still {file.read_text()!r}")
-        time.sleep(0.001)  # what the kernel shows of a renamed link, nobody tells
-
-
-def _connections(pid: int) -> int:
-    """TCP connections that a process has."""
-    inodes = {
-        os.readlink(entry)  # noqa: PTH115 - pathlib resolves them
-        for entry in Path(f"/proc/{pid}/fd").iterdir()
-        if entry.is_symlink()
-    }
-    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    return sum(
-        f"socket:[{fields[9]}]" in inodes
-        for fields in map(str.split, lines)
-        if fields[3] == "01"  # established
-    )
+        time.sleep(0.001)  # nothing announces a renamed symlink: poll
 
 
 async def run(generation: int, rounds: int, changes: int, pods: int) -> None:

@@ -1,4 +1,4 @@
-"""Follows pods and the node through a watch, as a user does, and keeps when what was first seen."""
+"""Follows pods and the node through a watch, as a user does, and records when it first saw what."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ READY = "Ready"
 SUCCEEDED = "Succeeded"
 GONE = "gone"
 PATIENCE = 180.0
-"""Seconds after which something that should have happened counts as broken."""
+"""Seconds after which what should have happened counts as failed, by default."""
 
 
 class Watching:
-    """Moments (Unix seconds) by object name, of one resource. Run :meth:`follow` as a task."""
+    """Times (Unix seconds) by object name, of one resource. Run :meth:`follow` as a task."""
 
     def __init__(self, api: KubeApi, resource: Resource = PODS) -> None:
         self._api = api
@@ -26,43 +26,47 @@ class Watching:
         self._seen: dict[str, dict[str, float]] = defaultdict(dict)
         self._waiters: dict[tuple[str, str], asyncio.Future[float]] = {}
         self.latest: dict[str, JSON] = {}
-        """The newest object of each name."""
+        """The latest object of each name."""
         self.observers: list[Callable[[str, JSON], None]] = []
-        """Told (type of the event, object) of each change."""
+        """Called with (event type, object) on each change."""
         self.writes = 0
-        """How many changes were seen."""
+        """The number of changes seen."""
         self.started = asyncio.Event()
+        self.patience = PATIENCE
 
     async def follow(self) -> None:
         """Watch until cancelled."""
         answer = await self._api.list(self._resource)
         version = answer["metadata"]["resourceVersion"]
-        async for event in self._api.watch(
-            self._resource, resource_version=version, timeout_seconds=3600
-        ):
-            self.started.set()
-            if event.type != "BOOKMARK":
-                self._take(event.type, event.object, time.time())
+        while True:
+            async for event in self._api.watch(
+                self._resource, resource_version=version, timeout_seconds=3600
+            ):
+                self.started.set()
+                version = event.object["metadata"]["resourceVersion"]
+                if event.type != "BOOKMARK":
+                    self._take(event.type, event.object, time.time())
 
     async def until(self, name: str, what: str) -> float:
-        """When something was first seen; waits for it.
+        """Wait for something; returns when it was first seen.
 
         Raises:
-            TimeoutError: it did not happen within PATIENCE.
+            TimeoutError: it did not happen within ``patience`` seconds.
         """
         known = self._seen[name].get(what)
         if known is not None:
             return known
         waiter = self._waiters.setdefault((name, what), asyncio.get_running_loop().create_future())
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 return await waiter
         except TimeoutError:
             status = (self.latest.get(name) or {}).get("status")
-            raise TimeoutError(f"{name} not {what} after {PATIENCE:g} s: {status}") from None
+            problem = f"{name} not {what} after {self.patience:g} s: {status}"
+            raise TimeoutError(problem) from None
 
     def forget(self, name: str) -> None:
-        """Have the next moments of a name count as first."""
+        """Make the next times of a name count as first."""
         self._seen.pop(name, None)
 
     def _take(self, kind: str, obj: JSON, now: float) -> None:

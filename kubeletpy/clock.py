@@ -1,6 +1,6 @@
-"""Wall time as a dependency: what reads the time of day asks a Clock, so tests can own the time.
+"""Wall time as a dependency: code that needs the time of day asks a Clock, so tests control time.
 
-Waiting is not a Clock's business: it goes through the running event loop.
+Waiting is not a Clock's job: it goes through the running event loop.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Development tools: code generation and the environment that tests, bench and up.sh run on."""
+"""Development tools: code generation, and the environment for tests, bench and up.sh."""

@@ -1,10 +1,10 @@
-"""Check what Markdown files of the repository point at: links, anchors and paths in backticks.
+"""Check what the repository's Markdown files point to: links, anchors and paths in backticks.
 
 python tools/check_links.py    # prints each dead reference; exits 1 if there is one
 
-`mkdocs build --strict` checks the links between the pages of the site. This covers the rest: README
-and other files outside docs/, links from there into the repository, and file names in backticks,
-such as `deploy/rbac.yaml`. Links to other hosts are not followed.
+`mkdocs build --strict` checks the links between the pages of the site. This covers the rest: the
+README and other files outside docs/, links from there into the repository, and file names in
+backticks, such as `deploy/rbac.yaml`. Links to other hosts are not followed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def page(path: Path) -> _Page:
 
 
 def dead_links(path: Path) -> list[str]:
-    """Links of a page to files or anchors that do not exist."""
+    """Links on a page to files or anchors that do not exist."""
     dead = []
     for link in page(path).links:
         parts = urlsplit(link)
@@ -77,7 +77,7 @@ def dead_links(path: Path) -> list[str]:
 
 
 def dead_paths(path: Path, top: set[str]) -> list[str]:
-    """Names in backticks that begin with a folder of the repository and lead to nothing."""
+    """Names in backticks that begin with a folder of the repository but don't exist."""
     return [
         name
         for name in page(path).code

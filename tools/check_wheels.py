@@ -1,10 +1,10 @@
-"""Build both distributions, install the wheels where nothing else is, and run what they bring.
+"""Build both distributions, install the wheels in a clean environment, and run their contents.
 
 python tools/check_wheels.py    # prints each fault; exits 1 if there is one
 
-A wheel is made from its source distribution, so that a file that either of them lacks is missed
-here and not by who installs them. A tree where only the wheels' dependencies are shows what the
-development environment hides: an import of a development tool, data that is only in the checkout.
+A wheel is built from its source distribution, so that a file missing in either is noticed here and
+not by the user. An environment with only the wheels' dependencies reveals what the development
+environment hides: an import of a development tool, data that exists only in the checkout.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kubeletpy.version import VERSION  # noqa: E402 - from the checkout
+from kubeletpy.version import KUBELET, VERSION  # noqa: E402 - from the checkout
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
-"""Package, which a distribution is named after: the folder of its pyproject.toml."""
+"""Package (a distribution is named after it) -> the folder of its pyproject.toml."""
+
+OF_EXTRAS = {"tracing": "kubeletpy.trace.otlp"}
+"""Extra -> the one module that needs it."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-package = importlib.import_module(sys.argv[1])
+name, *left_out = sys.argv[1:]
+package = importlib.import_module(name)
 assert sys.prefix in package.__file__, package.__file__
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith("__main__") and module.name not in left_out:
         importlib.import_module(module.name)
 """
 LIBRARY = """
@@ -42,12 +46,18 @@ from kubeletpy.remote import protocol as runtime
 """
 
 
+PAGE = """
+from kubeletpy.view.server import page, policy
+policy(page())
+"""
+
+
 class Fault(Exception):
-    """What is wrong with a wheel, in words."""
+    """What is wrong with a wheel."""
 
 
 def run(*command: str | Path, code: int = 0) -> str:
-    """What a command prints, outside of the checkout. Raises Fault for another exit code."""
+    """Run a command outside the checkout; its output. Raises Fault for another exit code."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command,
@@ -65,7 +75,7 @@ def run(*command: str | Path, code: int = 0) -> str:
 
 
 def build(package: str, into: Path) -> Path:
-    """The wheel of a distribution, made from its source distribution."""
+    """Build the wheel of a distribution from its source distribution."""
     command = (sys.executable, "-m", "build", "--no-isolation", "--outdir", into / package)
     run(*command, DISTRIBUTIONS[package])
     (wheel,) = (into / package).glob("*.whl")
@@ -73,7 +83,7 @@ def build(package: str, into: Path) -> Path:
 
 
 def check_contents(package: str, wheel: Path) -> None:
-    """Every file of the package that is in the repository is in its wheel, and nothing else."""
+    """Check that a wheel has exactly the files that the package has in the repository."""
     folder = DISTRIBUTIONS[package]
     listed = subprocess.run(
         ["git", "-C", folder, "ls-files", "-z", "--", package],
@@ -99,7 +109,7 @@ def check_contents(package: str, wheel: Path) -> None:
 
 
 def check_installed(place: Path, wheels: dict[str, Path]) -> None:
-    """Install the wheels one after the other, and use what is there then."""
+    """Install the wheels one after the other, and use what is available then."""
     venv.create(place)
     python, kubeletpy = place / "bin" / "python", place / "bin" / "kubeletpy"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
@@ -107,11 +117,17 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
 
     run(*install, wheels["kubeletpy"])
     expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")
+    expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {KUBELET}")
     expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     expect(run(kubeletpy, "up", code=1), "pip install 'kubeletpy[up]'")
     run(python, "-I", "-c", LIBRARY)
-    run(python, "-I", "-c", IMPORT_ALL, "kubeletpy")
+    run(python, "-I", "-c", PAGE)
+    run(python, "-I", "-c", IMPORT_ALL, "kubeletpy", *OF_EXTRAS.values())
+    for extra, module in OF_EXTRAS.items():
+        expect(run(python, "-I", "-c", f"import {module}", code=1), "ModuleNotFoundError")
+        run(*install, f"{wheels['kubeletpy']}[{extra}]")
+        run(python, "-I", "-c", f"import {module}")
 
     run(*install, wheels["kubeletpy_up"])
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
@@ -120,13 +136,13 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
 
 
 def expect(printed: str, text: str) -> None:
-    """Raises Fault when a text is not there."""
+    """Raises Fault if a text is missing."""
     if text not in printed:
         raise Fault(f"{text!r} is not in what was printed:\n{printed[-2000:]}")
 
 
 def main() -> int:
-    """Check; gives the exit code."""
+    """Run all checks; returns the exit code."""
     try:
         with tempfile.TemporaryDirectory(prefix="kubeletpy-wheels-") as name:
             place = Path(name)

@@ -39,7 +39,7 @@ JSON = dict[str, Any]
 
 
 def class_name(definition: str) -> str:
-    """The Python name for a definition; events.k8s.io's Event would hide core's."""
+    """The Python name of a definition; events.k8s.io's Event would hide core's."""
     short = definition.rsplit(".", 1)[-1]
     return f"EventsV1{short}" if ".events.v1." in definition else short
 
@@ -59,7 +59,7 @@ def annotation(schema: dict[str, Any]) -> str:
 
 
 def render(name: str, schema: dict[str, Any]) -> str:
-    """One TypedDict; the functional form where a field name is a Python keyword."""
+    """One TypedDict; in functional form if a field name is a Python keyword."""
     fields = {key: annotation(value) for key, value in schema["properties"].items()}
     if any(keyword.iskeyword(key) or not key.isidentifier() for key in fields):
         body = "".join(f"        {key!r}: {value!r},\n" for key, value in fields.items())

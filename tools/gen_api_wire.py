@@ -31,6 +31,7 @@ PACKAGES = {
     "api/events/v1": "events.k8s.io",
     "api/node/v1": "node.k8s.io",
     "api/policy/v1": "policy",
+    "api/resource/v1": "resource.k8s.io",
     "api/scheduling/v1": "scheduling.k8s.io",
     "api/storage/v1": "storage.k8s.io",
 }
@@ -43,7 +44,8 @@ authorization.k8s.io/SelfSubjectAccessReview authorization.k8s.io/LocalSubjectAc
 certificates.k8s.io/CertificateSigningRequest coordination.k8s.io/Lease events.k8s.io/Event
 node.k8s.io/RuntimeClass policy/Eviction scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver
 storage.k8s.io/CSINode storage.k8s.io/CSIStorageCapacity storage.k8s.io/StorageClass
-storage.k8s.io/VolumeAttachment
+storage.k8s.io/VolumeAttachment resource.k8s.io/DeviceClass resource.k8s.io/ResourceClaim
+resource.k8s.io/ResourceClaimTemplate resource.k8s.io/ResourceSlice
 """
 ROOTS = ROOTS_TEXT.split()
 ALIASES = {
@@ -63,7 +65,16 @@ SCALARS = {
     "int": "int",
     "[]byte": "bytes",
 }
-SPECIAL = {"Quantity", "Time", "MicroTime", "IntOrString", "Duration", "FieldsV1", "ExtraValue"}
+SPECIAL = {
+    "Quantity",
+    "Time",
+    "MicroTime",
+    "IntOrString",
+    "Duration",
+    "FieldsV1",
+    "ExtraValue",
+    "RawExtension",
+}
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)
 NAMED = re.compile(r"^type (\w+) =? ?([\w\[\].]+)$|^\t(\w+) +(string)$", re.M)
 FIELD = re.compile(r"^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`([^`]*)`", re.M)
@@ -84,7 +95,7 @@ class Sources:
                     self.named[f"{package}/{name}"] = target
 
     def wire_type(self, go: str, package: str) -> str:
-        """The type as the table writes it."""
+        """The type as written in the table."""
         if go in SCALARS:
             return SCALARS[go]
         if go.startswith("*"):
@@ -122,11 +133,11 @@ class Sources:
 
 Table = dict[str, dict[str, list[str]]]
 TYPE_META = {"apiVersion", "kind"}
-"""Of an object as a whole these are not on the wire."""
+"""Fields of whole objects that are not on the wire."""
 
 
 def read_sources(directory: Path) -> Table:
-    """The messages that the roots need."""
+    """The messages that the root objects need."""
     sources = Sources(directory)
     found: Table = {}
     pending = list(ROOTS)
@@ -143,7 +154,7 @@ def read_sources(directory: Path) -> Table:
 
 
 def json_fields(table: Table, name: str) -> set[str]:
-    """The JSON names of a message's fields, those of inlined messages among them."""
+    """The JSON names of a message's fields, including those of inlined messages."""
     fields: set[str] = set()
     for written, kind in table[name].values():
         fields |= json_fields(table, kind[1:]) if kind.startswith("^") else {written}
@@ -151,7 +162,7 @@ def json_fields(table: Table, name: str) -> set[str]:
 
 
 def differing(table: Table, definitions: dict[str, Any]) -> list[str]:
-    """Messages whose fields are not those of their OpenAPI definition."""
+    """Messages whose fields differ from their OpenAPI definition."""
     by_name = {tuple(key.split(".")[-3:]): value for key, value in definitions.items()}
     found = []
     for name in table:
@@ -159,7 +170,7 @@ def differing(table: Table, definitions: dict[str, Any]) -> list[str]:
         definition = by_name.get((package.partition(".")[0], "v1", message), {})
         wanted = set(definition.get("properties", ()))
         odd = (wanted ^ json_fields(table, name)) - TYPE_META
-        if wanted and odd:  # what is only inlined has no definition
+        if wanted and odd:  # a message that is only inlined has no definition
             found.append(f"{name}: {', '.join(sorted(odd))}")
     return found
 

@@ -33,7 +33,7 @@ _ONLY_FOR_OPTIONS = "google/protobuf/descriptor.proto"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One table, and what is made of it."""
+    """One table, and what is generated from it."""
 
     table: str
     stem: str
@@ -42,7 +42,7 @@ class Source:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Names of the files."""
+        """The names of the generated files."""
         return f"{self.stem}.proto", f"{self.stem}_pb2.py", f"{self.stem}_pb2.pyi"
 
 
@@ -56,6 +56,7 @@ SOURCES = (
     Source("dra-health-v1alpha1.json", "dra_health", "health of allocated devices v1alpha1"),
     Source("pod-resources-v1.json", "podresources", "pod resources v1"),
     Source("pod-resources-v1alpha1.json", "podresources_v1alpha1", "pod resources v1alpha1"),
+    Source("pods-v1alpha1.json", "pods", "pods v1alpha1"),
 )
 
 
@@ -77,7 +78,7 @@ def enum_lines(enum: dict[str, Any], indent: str) -> list[str]:
 
 
 def message_lines(message: dict[str, Any], indent: str = "") -> Iterator[str]:
-    """A message with all that is defined inside it."""
+    """A message with everything defined inside it."""
     inside = f"{indent}    "
     yield f"{indent}message {message['name']} {{"
     for enum in message.get("enums", []):
@@ -95,7 +96,7 @@ def message_lines(message: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def imports(table: dict[str, Any]) -> list[str]:
-    """The files whose messages a table uses."""
+    """The proto files whose messages a table uses."""
     return [name for name in table.get("imports", []) if name != _ONLY_FOR_OPTIONS]
 
 
@@ -132,7 +133,7 @@ builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, __name__, globals())
 
 
 def compile_stubs(out: Path, source: Source, table: dict[str, Any]) -> None:
-    """Run protoc: the module around the file's descriptor, and the .pyi as it comes."""
+    """Run protoc: the module around the file's descriptor, and the .pyi unchanged."""
     import grpc_tools
     from google.protobuf import descriptor_pb2
     from grpc_tools import protoc

@@ -1,17 +1,17 @@
 """An import-linter contract: modules that say they are pure are pure.
 
-A module declares itself pure with a sentence of its docstring that begins with "Pure" and a mark:
-"Pure.", "Pure: time is an argument." A package that does so in its ``__init__.py`` says it for
-every module in it. Such a module
+A module declares itself pure with a sentence in its docstring that begins with "Pure" and a
+punctuation mark: "Pure.", "Pure: time is an argument." A package that does so in its
+``__init__.py`` declares it for every module in it. Such a module
 
 - imports only what the contract names as ``libraries`` (data types and algorithms), modules of ours
   that declare themselves pure, and those named as ``data`` (constants kept in a file or generated);
 - has no ``async def`` and awaits nothing;
-- calls nothing that tells the time, draws by lot, opens, prints or reads (see IMPURE_CALLS): of
-  ``datetime`` and ``uuid`` only what computes.
+- calls nothing that reads the clock, draws random numbers, opens, prints or reads (see
+  IMPURE_CALLS): of ``datetime`` and ``uuid`` only what computes.
 
-The other way round, a module that keeps all of this and does not say so breaks the contract, too: a
-decision that is pure today stays so. Imports for type checking alone do not count, as in the other
+Conversely, a module that satisfies all of this without declaring it breaks the contract, too: a
+decision that is pure today stays pure. Imports only for type checking do not count, as in the other
 contracts. Used by the ``imports`` section of ``./test.sh``; configured in ``pyproject.toml``.
 """
 
@@ -28,7 +28,7 @@ from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
 DECLARATION = re.compile(r"(?:^|[.:;?!] )Pure(?=[.:;,]| \()")
-"""In a docstring whose words are parted by single blanks."""
+"""For a docstring whose words are separated by single blanks."""
 
 IMPURE_CALLS = frozenset(
     {
@@ -59,20 +59,20 @@ IMPURE_CALLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the text of one module says."""
+    """What the source of one module says."""
 
     declares: bool
-    """It says that it is pure."""
+    """It declares itself pure."""
     imports: Mapping[str, int]
-    """Full name of what it imports, but for type checking alone -> line."""
+    """Full name of each import, except those only for type checking -> line."""
     faults: tuple[str, ...]
-    """What it does that no pure module does, with lines; imports left aside."""
+    """What it does that a pure module must not do, with lines; imports aside."""
     decides: bool
-    """It has a function or a class: what has none (an empty package) need not declare itself."""
+    """It has a function or a class: a module without any need not declare itself."""
 
 
 def read_source(text: str) -> Source:
-    """What one module says. Raises SyntaxError."""
+    """Parse one module. Raises SyntaxError."""
     tree = ast.parse(text)
     docstring = ast.get_docstring(tree) or ""
     imports: dict[str, int] = {}
@@ -97,7 +97,7 @@ def read_source(text: str) -> Source:
 
 
 def _at_run_time(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below a node but the bodies of ``if TYPE_CHECKING``."""
+    """Everything below a node except the bodies of ``if TYPE_CHECKING``."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             for other in child.orelse:
@@ -123,7 +123,7 @@ def _with_packages(module: str) -> Iterator[str]:
 
 
 def outside_faults(source: Source, roots: Collection[str], libraries: Collection[str]) -> list[str]:
-    """What a module does, or imports from elsewhere, that no pure module does."""
+    """What a module does or imports that a pure module must not."""
     strangers = (
         f"imports {name} (l. {line})"
         for name, line in source.imports.items()
@@ -150,8 +150,8 @@ class PureContract(Contract):
     """See the module.
 
     Configuration options:
-        - libraries: what pure modules may import that is not ours, each with all below it.
-        - data: modules of ours that pure modules may import though they are not pure themselves.
+        - libraries: what else pure modules may import, each with everything below it.
+        - data: modules of ours that pure modules may import although they are not pure.
     """
 
     type_name = "pure"
@@ -160,7 +160,7 @@ class PureContract(Contract):
     data = fields.SetField(subfield=fields.ModuleField(), required=False, default=set())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Compare what modules say with what they do."""
+        """Compare what modules declare with what they do."""
         roots: list[str] = self.session_options["root_packages"]
         libraries: set[str] = set(self.libraries)  # type: ignore[call-overload]
         data = {module.name for module in self.data}  # type: ignore[attr-defined]
@@ -194,7 +194,7 @@ class PureContract(Contract):
 
 
 def _path(module: str) -> Path:
-    """The file of a module, which is not imported: only its root package is."""
+    """The file of a module, found without importing it: only its root package is imported."""
     root, *below = module.split(".")
     found = importlib.util.find_spec(root)
     assert found is not None and found.origin is not None, root

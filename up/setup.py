@@ -26,5 +26,6 @@ setup(
         "aiohttp>=3.14",
         "cryptography>=45",
         "PyYAML>=6.0",
+        "cel-python>=0.5",  # selectors of devices; loaded with the first of them
     ],
 )

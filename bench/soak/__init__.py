@@ -1,1 +1,1 @@
-"""A churn of pods with faults on a real runtime, and the question what is left of it."""
+"""Pod churn with faults on a real runtime, and a check of what is left afterwards."""

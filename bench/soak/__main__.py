@@ -9,7 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
+from bench.soak.curves import write
+from bench.soak.faults import LONGEST
 from bench.soak.run import Plan, Soak, report, soak
+
+ROWS = 240
+"""Of the curves of a run."""
 
 
 def main() -> int:
@@ -19,22 +24,33 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=3.0, help="of churn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds, about")
+    parser.add_argument(
+        "--hard", action="store_true", help="with faults of the machine and hostile pods"
+    )
+    parser.add_argument("--longest", type=float, default=LONGEST, help="seconds of a fault")
+    parser.add_argument("--curves", type=Path, metavar="FILE", help="CSV, for bench.soak.picture")
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="for the agent's log")
     given = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    plan = Plan(given.containerd, given.minutes * 60, given.seed, given.kill_every)
+    seconds = given.minutes * 60
+    plan = Plan(
+        *(given.containerd, seconds, given.seed, given.kill_every, given.hard, given.longest),
+        curves_every=max(1.0, seconds / ROWS),
+    )
     try:
         result = asyncio.run(run(plan, given.keep_log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
+    if given.curves is not None:
+        write(result.rows, given.curves)
     print(report(result))
     return 1 if result.violations else 0
 
 
 async def run(plan: Plan, keep: Path | None) -> Soak:
-    """One soak; everything that it started is gone afterwards, also when it is interrupted."""
+    """One soak; everything it started is gone afterwards, even if it is interrupted."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,6 +1,6 @@
-"""What users do during a soak, at random: create, delete in every way, resize, change objects.
+"""What users do during a soak, at random: create, delete in all ways, resize, change objects.
 
-What a failed request leaves undone is left undone: an API that is away is no reason to stop.
+Whatever a failed request leaves undone stays undone: an unavailable API is no reason to stop.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.manifests import NAMESPACE
+from bench.soak.hostile import HOSTILE, big_object
 from bench.soak.pods import SHARED, container, shared_objects, some_pod, static_pod
 from bench.stand import Stand
 from bench.watching import GONE
@@ -24,17 +25,25 @@ from kubeletpy.pods.pod import CONFIG_MIRROR
 
 MOST = 25
 EVERY = 0.7
+HOSTILE_SHARE = 0.2
 STATIC = 3
 GRACES = (None, None, None, 0, 1, 2)
-"""Of deletions, in seconds: None is the pod's own, 0 is by force."""
+"""For deletions, in seconds: None is the pod's own grace period, 0 is by force."""
 
 
 class Churn:
-    """``counts`` says what was done."""
+    """``counts`` records what was done."""
 
-    def __init__(self, stand: Stand, draw: random.Random, forced: Callable[[str], None]) -> None:
-        """``forced`` is told the uids of the pods that are removed by force."""
+    def __init__(
+        self, stand: Stand, draw: random.Random, forced: Callable[[str], None], *, hostile: bool
+    ) -> None:
+        """``forced`` is called with the uids of pods that are removed by force.
+
+        Args:
+            hostile: a fifth of the pods mean harm (:mod:`.hostile`).
+        """
         self._stand, self._draw = stand, draw
+        self._hostile = HOSTILE_SHARE if hostile else 0.0
         self._forced = forced
         self._numbers = itertools.count(1)
         self._group: asyncio.TaskGroup | None = None
@@ -42,13 +51,15 @@ class Churn:
         self.counts: Counter[str] = Counter()
 
     async def prepare(self) -> None:
-        """Make what pods mount."""
+        """Create what pods mount."""
         config, secret = shared_objects()
         await self._stand.api.create(CONFIGMAPS, config, NAMESPACE)
         await self._stand.api.create(SECRETS, secret, NAMESPACE)
+        if self._hostile:
+            await self._stand.api.create(CONFIGMAPS, big_object(), NAMESPACE)
 
     async def run(self) -> None:
-        """Do something now and then, until cancelled."""
+        """Do something every now and then, until cancelled."""
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "create": (8, self._create),
             "delete": (6, self._delete),
@@ -82,7 +93,7 @@ class Churn:
             self.counts[f"{what}: {type(error).__name__}"] += 1
 
     def _names(self, *, deleted: bool = False) -> list[str]:
-        """Names of pods, without mirrors."""
+        """Names of pods, without mirror pods."""
         return [
             name
             for name, found in self._stand.pods.latest.items()
@@ -95,13 +106,18 @@ class Churn:
 
     async def _create(self) -> None:
         if len(self._stand.pods.latest) < MOST:
-            await self._make(some_pod(f"p{next(self._numbers)}", self._draw))
+            await self._make(self._some_pod(f"p{next(self._numbers)}"))
+
+    def _some_pod(self, name: str) -> JSON:
+        if self._hostile and self._draw.random() < self._hostile:
+            return some_pod(name, self._draw, HOSTILE)
+        return some_pod(name, self._draw)
 
     async def _make(self, made: JSON) -> None:
         await self._stand.api.create(PODS, made, NAMESPACE)
 
     async def _remove(self, name: str, grace: int | None) -> None:
-        """Remove the pod that has the name now; one that is gone already is no error."""
+        """Remove the current pod of that name; it is no error if it is already gone."""
         if (found := self._stand.pods.latest.get(name)) is None:
             return
         uid = found["metadata"]["uid"]
@@ -119,21 +135,21 @@ class Churn:
                 await self._remove(name, self._draw.choice([0, 1]))
 
     async def _flash(self) -> None:
-        """A pod that is deleted as soon as it is made, or soon after."""
-        made = some_pod(f"p{next(self._numbers)}", self._draw)
+        """A pod that is deleted right after it is created, or soon after."""
+        made = self._some_pod(f"p{next(self._numbers)}")
         await self._make(made)
         await asyncio.sleep(self._draw.choice([0.01, 0.1, 0.3]))
         await self._remove(made["metadata"]["name"], self._draw.choice(GRACES))
 
     async def _recreate(self) -> None:
-        """Another pod with the name of one that goes, at once."""
+        """A new pod with the name of a deleted one, immediately."""
         if (name := self._some()) is None:
             return
         self._stand.pods.forget(name)
         grace = self._draw.choice(GRACES)
         await self._remove(name, grace)
         await self._stand.pods.until(name, GONE)
-        again = some_pod(name.partition("-")[0], self._draw)
+        again = self._some_pod(name.partition("-")[0])
         await self._make({**again, "metadata": {**again["metadata"], "name": name}})
 
     async def _resize(self) -> None:
@@ -184,7 +200,7 @@ def _is_mirror(found: JSON) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """As editors and configuration tools do: another file that takes its place."""
+    """Replace the file by another one, as editors and configuration tools do."""
     draft = file.with_name(f".{file.name}")
     draft.write_text(text)
     draft.replace(file)

@@ -1,7 +1,7 @@
-"""The agent's way to the API: a relay on a port of its own that can be closed and opened again.
+"""The agent's path to the API: a relay on a port of its own that can be closed and reopened.
 
-Closed, connections are refused and those that exist are reset, as behind a firewall or while an
-API server restarts.
+While closed, new connections are refused and existing ones are reset, as behind a firewall or while
+an API server restarts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 
 
 class Door:
-    """Relays bytes to a port of this machine."""
+    """Relays bytes to a port on this machine."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -19,12 +19,12 @@ class Door:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
-        """Take connections; always on the same port."""
+        """Accept connections; always on the same port."""
         self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        """Refuse connections and cut those that exist."""
+        """Refuse new connections and cut existing ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -44,7 +44,7 @@ class Door:
                 self._writers.discard(far_writer)
                 far_writer.transport.abort()
         except OSError:
-            pass  # nobody listens there: this side is closed below, which tells the client
+            pass  # nothing listens there: this side is closed below, which the client notices
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
@@ -56,6 +56,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(piece)
             await writer.drain()
     except OSError:
-        pass  # one of both was cut: the end of the other follows
+        pass  # one of the two was cut: the other ends next
     finally:
         writer.transport.abort()

@@ -1,6 +1,6 @@
-"""What goes wrong during a soak: the agent is killed, its runtime or its API is away for a while.
+"""What goes wrong during a soak: the agent is killed, its runtime or API is down for a while.
 
-Each fault comes to its end, also when the churn is over before. Everything is drawn from the seed.
+Each fault runs to its end, even if the churn is over before. All randomness comes from the seed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from pathlib import Path
 
 from bench.soak.door import Door
 from bench.soak.health import Health
+from bench.soak.machine import machine_faults
 from bench.stand import Stand
 
 OTHERS_EVERY = 14.0
 LONGEST = 8.0
+"""Seconds that a fault lasts, unless it is said."""
 RESTARTED = "containerd restarted"
+KILLED = f"agent {signal.SIGKILL.name}"
 READY_WITHIN = 60.0
 LOOK = 0.1
 _SOON = 0.05
@@ -36,17 +39,32 @@ class Faults:
     """
 
     def __init__(
-        self, stand: Stand, door: Door, kubeconfig: Path, health: Health, draw: random.Random
+        self,
+        stand: Stand,
+        door: Door,
+        kubeconfig: Path,
+        health: Health,
+        draw: random.Random,
+        *,
+        machine: bool,
+        longest: float = LONGEST,
     ) -> None:
+        """As they are.
+
+        Args:
+            machine: whether the machine fails too (:mod:`.machine`).
+            longest: seconds that a fault lasts at most.
+        """
         self._stand, self._door, self._kubeconfig = stand, door, kubeconfig
         self._health = health
         self._draw = draw
         self._agent = asyncio.Lock()
+        self._machine, self._longest = machine, longest
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
 
     async def kills(self, every: float) -> None:
-        """kill -9 the agent, about each so many seconds; now and then it is asked to stop."""
+        """kill -9 the agent, about every ``every`` seconds; sometimes SIGTERM it instead."""
         while True:
             await asyncio.sleep(self._draw.uniform(0.6, 1.4) * every)
             number = self._draw.choice([signal.SIGKILL] * 4 + [signal.SIGTERM])
@@ -54,23 +72,25 @@ class Faults:
             await _finished(asyncio.ensure_future(self._kill(number)))
 
     async def others(self) -> None:
-        """Restart the runtime, pause the API, refuse its port."""
+        """Restart the runtime, pause the API, refuse its port, and the machine's faults."""
         kinds: dict[str, Callable[[float], Awaitable[None]]] = {
             RESTARTED: self._containerd,
             "API paused": self._pause,
             "API refused": self._refuse,
         }
+        if self._machine:
+            kinds |= machine_faults(self._stand, self._agent)
         while True:
             await asyncio.sleep(self._draw.uniform(0.6, 1.4) * OTHERS_EVERY)
             kind = self._draw.choice(list(kinds))
-            seconds = self._draw.uniform(0.1, LONGEST)
+            seconds = self._draw.uniform(0.1, self._longest)
             self.counts[kind] += 1
             with self._health.fault():
                 await _finished(asyncio.ensure_future(kinds[kind](seconds)))
                 await self.ready()
 
     async def guard(self) -> None:
-        """Tell when the agent dies by itself, and start it again."""
+        """Report when the agent dies by itself, and restart it."""
         while True:
             await asyncio.sleep(1)
             async with self._agent:
@@ -87,12 +107,12 @@ class Faults:
                 await self.start_agent()
 
     async def start_agent(self) -> None:
-        """Start the agent's process and wait until it says that it is healthy."""
+        """Start the agent's process and wait until it reports that it is healthy."""
         await asyncio.to_thread(self._stand.launch_agent, self._kubeconfig)
         await self.ready()
 
     async def ready(self) -> None:
-        """Wait until the agent says that it is healthy."""
+        """Wait until the agent reports that it is healthy."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_WITHIN
         while not await asyncio.to_thread(self._healthy):
@@ -134,7 +154,7 @@ class Faults:
 
 
 async def _finished(task: asyncio.Future[None]) -> None:
-    """Wait for it to its end, whatever happens to the one who waits."""
+    """Wait until it has ended, even if the waiting task is cancelled."""
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:

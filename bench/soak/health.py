@@ -1,4 +1,4 @@
-"""How long everything has been in order: seconds in which no fault was under way."""
+"""How long everything has been in order: seconds without a fault in progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Health:
 
     @property
     def seconds(self) -> float:
-        """In order so far, in sum."""
+        """Total seconds in order so far."""
         running = 0.0 if self._faults else time.monotonic() - self._since
         return self._sum + running
 

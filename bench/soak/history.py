@@ -1,8 +1,8 @@
-"""Whether what the API showed of pods could be true. Pure: moments are arguments.
+"""Whether what the API showed about pods can be true. Pure: times are arguments.
 
-- restartCount never falls, and what never ends by itself is not restarted once it ran;
+- restartCount never falls, and what never ends by itself is not restarted once it has run;
 - a pod that has ended never runs again;
-- exit codes are those that the container's script can have, and none is lost;
+- exit codes are those that the container's script can return, and none is lost;
 - no pod is Terminating for longer than its grace period and TERMINATING_SLACK while all is well.
 """
 
@@ -29,7 +29,7 @@ class _Seen:
     ran: set[str] = field(default_factory=set)
     """Containers that were ever shown running."""
     runs: set[str] = field(default_factory=set)
-    """Those that were shown running when the pod was last seen."""
+    """Containers that were shown running when the pod was last seen."""
     ended: str = ""
     terminating_since: float | None = None
     grace: float = 0.0
@@ -37,7 +37,7 @@ class _Seen:
 
 
 class History:
-    """Judges each change of each pod object, by uid."""
+    """Checks each change of each pod object, by uid."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -45,7 +45,7 @@ class History:
         self.pods = 0
         self.restarts = 0
         self.exits: set[str] = set()
-        """Ids of the containers whose end was shown."""
+        """Ids of the containers that were shown as terminated."""
 
     def take(self, kind: str, obj: JSON, healthy: float) -> None:
         """One event of a watch; ``healthy``: seconds without faults so far."""
@@ -67,7 +67,7 @@ class History:
             del self._seen[meta["uid"]]
 
     def overdue(self, healthy: float) -> None:
-        """Judge the pods that are still Terminating."""
+        """Check the pods that are still Terminating."""
         for seen in self._seen.values():
             self._slow(seen, healthy)
 
@@ -117,8 +117,8 @@ class History:
                 self.exits.add(ended["containerID"])
             code = ended.get("exitCode", 0)
             if ended.get("reason") == "ContainerStatusUnknown":
-                # what is deleted while it waits for a start, or while nobody knows whether it
-                # started, is shown so too
+                # a container deleted while it waits to start, or while nobody knows whether it
+                # has started, is shown like this too
                 if entry["name"] in seen.runs or which == "lastState":
                     self._violated(seen, f"the exit of {entry['name']} was lost: {ended}")
             elif ended.get("reason") in _NEVER_RAN:
@@ -147,7 +147,7 @@ class History:
 
 
 def exits_shown(obj: JSON) -> Iterator[tuple[str, int]]:
-    """Id and exit code of each container of a pod that is shown as ended."""
+    """Id and exit code of each container of a pod that is shown as terminated."""
     for key in _LISTS:
         for entry in (obj.get("status") or {}).get(key) or ():
             for which in ("state", "lastState"):
@@ -157,5 +157,5 @@ def exits_shown(obj: JSON) -> Iterator[tuple[str, int]]:
 
 
 def _cut_short(code: int, meta: JSON) -> bool:
-    """Killed while it is deleted: a grace period has ended, or its shell had no trap yet."""
+    """Killed during deletion: the grace period has ended, or its shell had no trap yet."""
     return code in (KILLED, 143) and bool(meta.get("deletionTimestamp"))

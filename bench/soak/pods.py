@@ -1,15 +1,15 @@
-"""The pods of a soak: every way to live and to end. Pure: the random numbers come from a seed.
+"""The pods of a soak: all ways to live and to end. Pure: the random numbers come from a seed.
 
-What a pod may do is written on it, for :mod:`bench.soak.history` and for the end of the churn:
-annotation CODES has the exit codes that each container may have, ENDS what the pod comes to when
-nobody touches it.
+What a pod may do is annotated on it, for :mod:`bench.soak.history` and for the end of the churn:
+annotation CODES has the exit codes that each container may have, ENDS the state that the pod
+reaches when nobody touches it.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bench.manifests import NAMESPACE
@@ -64,7 +64,7 @@ def pod(
     steady: bool = False,
     **spec: Any,
 ) -> JSON:
-    """A bound pod; keywords are fields of its spec."""
+    """A bound pod; keyword arguments are fields of its spec."""
     given = list(containers) or [container()]
     names = [each["name"] for each in (*given, *spec.get("initContainers", ()))]
     may = {each: [0] for each in names} | (codes or {})
@@ -222,10 +222,14 @@ KINDS: dict[str, tuple[int, Callable[[str, random.Random], JSON]]] = {
 """How often, and what."""
 
 
-def some_pod(name: str, draw: random.Random) -> JSON:
+def some_pod(
+    name: str,
+    draw: random.Random,
+    kinds: Mapping[str, tuple[int, Callable[[str, random.Random], JSON]]] = KINDS,
+) -> JSON:
     """A pod of a random kind, its kind at the end of its name."""
-    kind = draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
-    return KINDS[kind][1](f"{name}-{kind}", draw)
+    kind = draw.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+    return kinds[kind][1](f"{name}-{kind}", draw)
 
 
 def static_pod(name: str) -> JSON:

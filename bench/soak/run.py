@@ -1,6 +1,6 @@
-"""One soak from start to end: churn with faults, the rest of it without the agent's death, the end.
+"""One soak from start to end: churn with faults, then without killing the agent, then the end.
 
-At the end nothing may be left of any pod, on the machine or in the agent's process.
+At the end nothing may be left of any pod, neither on the machine nor in the agent's process.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,11 +20,12 @@ import yaml
 
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
+from bench.soak.curves import Curves, Row
 from bench.soak.door import Door
-from bench.soak.faults import RESTARTED, Faults
+from bench.soak.faults import KILLED, LONGEST, RESTARTED, Faults
 from bench.soak.health import Health
 from bench.soak.history import History
-from bench.soak.leftovers import Process, files, left, log_lines, lost_shims, process
+from bench.soak.leftovers import Process, files, left, log_lines, lost_shims, lost_tasks, process
 from bench.soak.settled import unsettled
 from bench.soak.streams import Streams
 from bench.soak.truth import Truth
@@ -32,29 +33,39 @@ from bench.stand import NODE, Stand, make_stand
 from bench.watching import GONE, READY
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS
+from tools.env.file_systems import MI, file_system
 
 KILLED_PART = 0.6
-"""How much of the time the agent is killed; then one process lives on, so that it can leak."""
+"""Share of the time in which the agent is killed; then one process lives on, so it can leak."""
 SETTLES_WITHIN = 45.0
 EMPTY_WITHIN = 90.0
 LOOK = 0.5
+SIZE, INODES = 256 * MI, 20_000
+"""Of the file system of a hard soak: bytes and inodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is.
+    """The parameters of a run.
 
     Attributes:
         generation: of containerd.
-        seconds: of churn; what comes after it is bounded too.
-        seed: of everything random.
-        kill_every: seconds between two kills of the agent, about.
+        seconds: of churn; what follows is bounded too.
+        seed: for everything random.
+        kill_every: seconds between two kills of the agent, on average.
+        hard: the machine fails too, a fifth of the pods mean harm, and the agent's files are on a
+            small file system.
+        longest: seconds that a fault lasts at most.
+        curves_every: seconds between two rows of the curves.
     """
 
     generation: int
     seconds: float
     seed: int
     kill_every: float = 20.0
+    hard: bool = False
+    longest: float = LONGEST
+    curves_every: float = 10.0
 
 
 @dataclass(slots=True)
@@ -64,17 +75,18 @@ class Soak:
     plan: Plan
     violations: list[str] = field(default_factory=list)
     lost_by_runtime: list[str] = field(default_factory=list)
-    """What the runtime forgot when it was restarted; no fault of the agent."""
+    """What the runtime forgot when it was restarted; not the agent's fault."""
     counts: Counter[str] = field(default_factory=Counter)
     before: Process | None = None
     after: Process | None = None
     seconds: float = 0.0
     settled: float = 0.0
     emptied: float = 0.0
+    rows: list[Row] = field(default_factory=list)
 
 
 async def soak(plan: Plan, keep: Path | None = None) -> Soak:
-    """Run it; ``keep``: a file for the agent's log, with containerd's beside it."""
+    """Run it; ``keep``: a file for the agent's log, with containerd's next to it."""
     result, begun = Soak(plan), time.monotonic()
     async with make_stand(plan.generation, floor=False, config=_config) as stand:
         (stand.directory / "manifests").mkdir()
@@ -82,7 +94,8 @@ async def soak(plan: Plan, keep: Path | None = None) -> Soak:
         await door.open()
         kubeconfig = _through(door, stand)
         try:
-            await _Run(stand, door, kubeconfig, result).whole()
+            with _files(stand) if plan.hard else nullcontext():
+                await _Run(stand, door, kubeconfig, result).whole()
         finally:
             door.close()
             if keep is not None:
@@ -91,18 +104,35 @@ async def soak(plan: Plan, keep: Path | None = None) -> Soak:
     return result
 
 
+@contextmanager
+def _files(stand: Stand) -> Iterator[None]:
+    """The agent's files on a file system that can be filled."""
+    with file_system(stand.root_dir, SIZE, INODES):
+        try:
+            yield
+        finally:
+            stand.agent_process.stop()
+
+
 class _Run:
     def __init__(self, stand: Stand, door: Door, kubeconfig: Path, result: Soak) -> None:
         draws = [random.Random(f"{result.plan.seed} {part}") for part in range(3)]
         self.stand, self.result = stand, result
         self.health, self.history = Health(), History()
         self.truth = Truth(stand.agent_runtime)
-        self.churn = Churn(stand, draws[0], self.truth.forced.add)
+        plan = result.plan
+        self.churn = Churn(stand, draws[0], self.truth.forced.add, hostile=plan.hard)
         self.streams = Streams(stand, draws[1])
-        self.faults = Faults(stand, door, kubeconfig, self.health, draws[2])
+        self.faults = Faults(
+            *(stand, door, kubeconfig, self.health, draws[2]),
+            machine=plan.hard,
+            longest=plan.longest,
+        )
+        self.curves = Curves(stand, plan.curves_every, result.rows)
         stand.pods.observers += [
             lambda kind, obj: self.history.take(kind, obj, self.health.seconds),
             self.truth.take,
+            self.curves.take,
         ]
 
     async def whole(self) -> None:
@@ -113,7 +143,7 @@ class _Run:
         result = self.result
         result.before, empty = await self.warm()
         doing = [self.churn.run(), self.streams.run(), self.faults.guard()]
-        async with _tasks(*doing, self.faults.others()):
+        async with _tasks(*doing, self.faults.others(), self.curves.run()):
             async with _tasks(self.faults.kills(kill_every)):
                 await asyncio.sleep(seconds * KILLED_PART)
             await asyncio.sleep(seconds * (1 - KILLED_PART))
@@ -122,20 +152,21 @@ class _Run:
             SETTLES_WITHIN, "after the churn", lambda: unsettled(self.stand)
         )
         await self.churn.remove_all()
-        restarted = bool(self.faults.counts[RESTARTED])
+        loses = bool(self.faults.counts[RESTARTED] or self.faults.counts[KILLED])
 
         async def of_pods() -> list[str]:
-            return await asyncio.to_thread(left, self.stand, empty, shims_count=not restarted)
+            return await asyncio.to_thread(left, self.stand, empty, lost_count=not loses)
 
         result.emptied = await self.until(EMPTY_WITHIN, "at the end", of_pods)
-        result.lost_by_runtime = await asyncio.to_thread(lost_shims, self.stand)
+        for lost in (lost_shims, lost_tasks):
+            result.lost_by_runtime += await asyncio.to_thread(lost, self.stand)
         self.history.overdue(self.health.seconds)
         result.after = await self.look()
         await self.truth.close()
         self.judge()
 
     async def warm(self) -> tuple[Process, set[str]]:
-        """The process and the files of an agent that had a pod, and has none."""
+        """The process and the files of an agent that had a pod and now has none."""
         name = "warm"
         made = await self.stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
         uid = made["metadata"]["uid"]
@@ -159,7 +190,7 @@ class _Run:
     async def until(
         self, seconds: float, when: str, wrong: Callable[[], Awaitable[list[str]]]
     ) -> float:
-        """Wait until nothing is wrong; what still is after some time are violations. Seconds."""
+        """Wait until nothing is wrong; what is left then are violations. Returns the seconds."""
         begun = time.monotonic()
         while found := await wrong():
             if time.monotonic() - begun > seconds:
@@ -169,7 +200,7 @@ class _Run:
         return time.monotonic() - begun
 
     def judge(self) -> None:
-        """Collect all that was found."""
+        """Collect everything that was found."""
         result = self.result
         result.violations += self.faults.violations + self.history.violations
         result.violations += self.truth.violations
@@ -185,7 +216,7 @@ class _Run:
 
 @asynccontextmanager
 async def _tasks(*coroutines: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Run these beside the block."""
+    """Run these concurrently with the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in coroutines]
         yield

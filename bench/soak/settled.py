@@ -1,4 +1,4 @@
-"""Whether every pod has come to what it must come to when nobody touches it any more."""
+"""Whether every pod has reached the state it must reach when nobody touches it any more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import CONFIG_MIRROR
 
 
 async def unsettled(stand: Stand) -> list[str]:
-    """What is not as it must be, as lines for a person."""
+    """What is not as it must be, as human-readable lines."""
     config = await stand.api.get(CONFIGMAPS, SHARED, NAMESPACE)
     pods = dict(stand.pods.latest)
     found = [line for pod in pods.values() for line in _wrong(pod)]
@@ -46,14 +46,14 @@ def _short(status: JSON) -> str:
 
 
 def _static(stand: Stand, pods: dict[str, JSON]) -> list[str]:
-    """Manifests and mirror pods must be the same ones."""
+    """Manifests and mirror pods must match."""
     files = {f"{file.stem}-{NODE}" for file in (stand.directory / "manifests").glob("*.json")}
     mirrors = {n for n, p in pods.items() if CONFIG_MIRROR in p["metadata"].get("annotations", {})}
     return [f"only one of manifest and mirror pod: {name}" for name in sorted(files ^ mirrors)]
 
 
 def _configs(stand: Stand, pods: dict[str, JSON], wanted: str) -> Iterator[str]:
-    """What containers read must be what the configMap says."""
+    """What containers read must match the configMap."""
     for name, pod in pods.items():
         uid = pod["metadata"]["uid"]
         folder = stand.root_dir / "pods" / uid / "volumes/kubernetes.io~configmap/config"

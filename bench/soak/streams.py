@@ -1,4 +1,4 @@
-"""People who look: logs followed and execs opened through the API, and dropped at any moment."""
+"""Users who look: logs followed and execs opened through the API, and dropped at any moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS = ("/stats/summary", "/metrics/cadvisor", "/pods", "/metrics/resource")
 
 
 class Streams:
-    """Opens streams on containers that run; ``counts`` says how many were had."""
+    """Opens streams on running containers; ``counts`` says how many succeeded."""
 
     def __init__(self, stand: Stand, draw: random.Random) -> None:
         self._stand, self._draw = stand, draw
@@ -33,7 +33,7 @@ class Streams:
         self._token: str = config["users"][0]["user"]["token"]
 
     async def run(self) -> None:
-        """Open and drop until cancelled."""
+        """Open and drop streams until cancelled."""
         limit = asyncio.Semaphore(AT_ONCE)
         kinds = {"log": self._log, "exec": self._exec, "read": self._read}
         async with self._session() as session, asyncio.TaskGroup() as group:
@@ -45,7 +45,7 @@ class Streams:
                 task.add_done_callback(lambda _: limit.release())
 
     async def once(self) -> None:
-        """One of each, so that what they need once is there."""
+        """Open one of each, so that what they need only once exists."""
         async with self._session() as session:
             for kind in (self._log, self._exec):
                 await kind(session, 0.5)
@@ -53,7 +53,7 @@ class Streams:
                 await self._get(session, path)
 
     async def profile(self, name: str) -> str:
-        """What the agent's process holds: a text of its /debug/pprof."""
+        """What the agent's process holds: one page of its /debug/pprof."""
         async with self._session() as session:
             return await self._get(session, f"/debug/pprof/{name}")
 

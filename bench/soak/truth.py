@@ -1,7 +1,7 @@
-"""What the API shows beside what the runtime has: looked up as soon as something is shown.
+"""Compares what the API shows to what the runtime has, as soon as something is shown.
 
 - a pod whose object is gone has nothing running, unless it was removed by force;
-- an exit code that is shown is the one that the runtime recorded.
+- an exit code that is shown is the one recorded by the runtime.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UID = "io.kubernetes.pod.uid"
 
 
 class Truth:
-    """Give it every change of a pod; :meth:`close` waits for what is still looked up."""
+    """Takes every change of a pod; :meth:`close` waits for pending lookups."""
 
     def __init__(self, runtime: Containerd) -> None:
         self._socket = runtime.socket
@@ -49,7 +49,7 @@ class Truth:
                 self._look(partial(self._exit, meta["name"], container, code))
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending lookups."""
         await asyncio.gather(*self._tasks)
 
     def _look(self, look: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class Truth:
             with RawRuntime(self._socket) as raw:
                 found = raw.runtime.ListContainers(request, timeout=5).containers
         except grpc.RpcError:
-            return  # the runtime is away: nobody can say
+            return  # the runtime is down: nobody can say
         runs = [each.metadata.name for each in found if each.state == cri.CONTAINER_RUNNING]
         if runs:
             self.violations.append(f"pod {name} is gone from the API, but {runs} run")
@@ -78,7 +78,7 @@ class Truth:
             with RawRuntime(self._socket) as raw:
                 found = raw.container(container)
         except grpc.RpcError:
-            return  # removed by now, or the runtime is away
+            return  # removed by now, or the runtime is down
         self.compared += 1
         if found.state != cri.CONTAINER_EXITED or found.exit_code != code:
             self.violations.append(

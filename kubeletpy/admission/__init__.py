@@ -1,4 +1,4 @@
-"""Whether a node admits a pod, and who gives way.
+"""Whether a node admits a pod, and which pods it preempts.
 
 Pure: so is every module here.
 """

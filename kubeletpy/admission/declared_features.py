@@ -1,4 +1,4 @@
-"""Features that a node declares in its status, so that it gets no pod that needs another one.
+"""Features that a node declares in its status, so that it gets no pod that needs others.
 
 Pure. Source: KEP-5328; docs/reference/behaviour.md, l, o1.
 """
@@ -26,7 +26,7 @@ def _own_users_on_the_nodes_network(pod: Pod) -> bool:
 
 
 def _nobody(pod: Pod) -> bool:
-    return False  # only what is done to a pod later needs it
+    return False  # only later operations on a pod need it
 
 
 FEATURES: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
@@ -38,16 +38,16 @@ FEATURES: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
         "UserNamespacesHostNetworkSupport": _own_users_on_the_nodes_network,
     }
 )
-"""Feature -> whether a pod can run only where it is. Each has a gate of the same name."""
+"""Feature -> whether a pod needs it in order to run. Each has a gate of the same name."""
 
 
 def declared(enabled: Mapping[str, bool]) -> tuple[str, ...]:
-    """What a node declares, given its feature gates; sorted. A gate that is not known is off."""
+    """What a node declares, given its feature gates; sorted. Unknown gates are off."""
     if not enabled.get(GATE):
         return ()
     return tuple(name for name in sorted(FEATURES) if enabled.get(name))
 
 
 def lacking(pod: Pod, available: Collection[str]) -> list[str]:
-    """Features that a pod needs and the node has not, sorted."""
+    """Features that a pod needs and the node lacks, sorted."""
     return [name for name in sorted(FEATURES) if name not in available and FEATURES[name](pod)]

@@ -1,4 +1,4 @@
-"""What admission must know of the node besides its object: constant unless said otherwise."""
+"""What admission must know about the node besides its object: constant unless noted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class NodeState:
 
     allowed_unsafe_sysctls: Sequence[str] = ()
     kernel_version: str = ""
-    """As ``uname -r`` says it; empty: not known, then only sysctls of every kernel are safe."""
+    """As in ``uname -r``; empty: unknown, then only sysctls safe on every kernel count as safe."""
     apparmor: bool = True
     """Whether the kernel enforces AppArmor profiles."""
     pod_level_resources: bool = True
     """The feature gate PodLevelResources."""
     declared_features: Sequence[str] | None = None
-    """What the node declares; None: it does not, and no pod is asked what it needs."""
+    """What the node declares; None: it declares nothing, and pods are not checked."""
     pressures: Sequence[str] = ()
-    """Conditions of pressure that hold now: MemoryPressure, DiskPressure, PIDPressure."""
+    """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     let_in: Collection[str] = ()
-    """Pods, by uid, of which the runtime has something: known while there is pressure."""
+    """Uids of pods that have anything in the runtime; known while there is pressure."""
     shutting_down: bool = False

@@ -1,4 +1,4 @@
-"""Whether what a pod requests is left on a node.
+"""Whether a node has enough left for what a pod requests.
 
 Pure. Amounts are whole numbers: cpu in millicores, all else in units, rounded up. Source:
 docs/reference/behaviour.md, l.
@@ -21,7 +21,7 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 def pod_needs(pod: Pod) -> Needs:
-    """What a pod takes of a node while it runs. Raises ValueError for what is not a quantity."""
+    """What a pod takes of a node while it runs. Raises ValueError for an invalid quantity."""
     return {
         name: whole(amount * 1000 if name == "cpu" else amount)
         for name, amount in pod_requests(pod).items()
@@ -35,7 +35,7 @@ def is_extended(name: str) -> bool:
 
 
 def no_fewer(allocatable: Mapping[str, str], held: Mapping[str, int]) -> Mapping[str, str]:
-    """Allocatable with at least what is in use: devices may be away whose pods still have them."""
+    """Allocatable, raised to what is in use: pods may still hold devices that are now missing."""
     more = {name: n for name, n in held.items() if value(allocatable.get(name, "0")) < n}
     return {**allocatable, **{name: str(n) for name, n in more.items()}} if more else allocatable
 
@@ -46,10 +46,10 @@ def shortages(
     allocatable: Mapping[str, str],
     needs_of: NeedsOf = pod_needs,
 ) -> list[Shortage]:
-    """What the node has too little of for the pod beside the others; pods first.
+    """What the node has too little of to run the pod beside the others; ``pods`` first.
 
-    Extended resources that the node does not have are somebody else's business. Raises ValueError
-    for what is not a quantity.
+    Extended resources that the node does not have are not checked here. Raises ValueError for an
+    invalid quantity.
     """
     found = []
     allowed = value(allocatable.get(PODS, "0"))

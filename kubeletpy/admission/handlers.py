@@ -1,7 +1,7 @@
-"""May this pod run on this node? The kubelet's questions, in its order; the first "no" counts.
+"""May this pod run on this node? The kubelet's checks, in its order; the first "no" counts.
 
-Pure. Source: docs/reference/behaviour.md, l. Must never refuse a pod for what another part of the
-cluster is responsible for (scheduling preferences, taints that only keep new pods away).
+Pure. Source: docs/reference/behaviour.md, l. Must never reject a pod for something that another
+part of the cluster is responsible for (scheduling preferences, taints that only repel new pods).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def judge(
 ) -> Verdict:
     """Judge a pod beside the other pods that use the node.
 
-    ``node`` is its object as the API last showed it, None when there is none; ``node_is_newest``
-    says that it was fetched for this question. ``held``: how many devices are in use, if the pod
-    has some of them; for it the node has no fewer. Raises ValueError for what is not a quantity.
+    ``node`` is its object as last seen in the API, None if there is none; ``node_is_newest`` says
+    that it was fetched for this check. ``held``: how many devices are in use, if the pod has some
+    of them; for this pod the node has at least as many. Raises ValueError for an invalid quantity.
     """
     if rejection := before_placement(pod, state):
         return Refused(rejection)
@@ -72,7 +72,7 @@ def judge(
 
 
 def before_placement(pod: Pod, state: NodeState) -> Rejection | None:
-    """What is asked before a pod is given anything of the machine."""
+    """The checks that come before a pod is assigned any of the machine's resources."""
     for early in (_pressure, _sysctls):
         if rejection := early(pod, state):
             return rejection
@@ -90,9 +90,9 @@ Handler = Callable[[Pod, NodeState], Rejection | None]
 
 
 def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
-    """A pod that this node has let in before stays: who has to go is decided by what pods use.
+    """A pod that this node admitted before stays: eviction is decided by what pods use.
 
-    The API need not know of it yet: an agent may have died before it could write so.
+    The API may not show that yet: the agent may have died before it wrote the status.
     """
     conditions = list(state.pressures)
     if not conditions or is_critical(pod):
@@ -111,7 +111,7 @@ def _sysctls(pod: Pod, state: NodeState) -> Rejection | None:
 
 
 def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
-    """What no other pod can help with."""
+    """The checks that don't depend on other pods."""
     if node is None:
         return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
     if pod.labels.get(OS_LABEL, OS) != OS:

@@ -13,7 +13,7 @@ HostPort = tuple[str, str, int]
 
 
 def host_ports(pod: Pod) -> Iterator[HostPort]:
-    """The node's ports that a pod's lasting containers want."""
+    """The host ports that a pod's long-running containers want."""
     sidecars = (container for container in pod.init_containers if is_sidecar(container))
     for container in (*pod.containers, *sidecars):
         for port in container.get("ports") or ():
@@ -24,8 +24,18 @@ def host_ports(pod: Pod) -> Iterator[HostPort]:
                 yield where, port.get("protocol") or "TCP", number
 
 
+def holders(pod: Pod, others: Iterable[Pod]) -> Iterator[tuple[HostPort, Pod]]:
+    """Which of the host ports that a pod wants other pods have, and which pods."""
+    wanted = list(host_ports(pod))
+    for other in others:
+        for have in host_ports(other):
+            for want in wanted:
+                if have[1:] == want[1:] and (not have[0] or not want[0] or have[0] == want[0]):
+                    yield want, other
+
+
 def clash(pod: Pod, others: Iterable[Pod]) -> bool:
-    """Whether a port that the pod wants is taken by one of the others."""
+    """Whether one of the other pods has a port that the pod wants."""
     wanted = list(host_ports(pod))
     if not wanted:
         return False

@@ -1,6 +1,6 @@
-"""Whether a pod's nodeSelector and required node affinity pick a node.
+"""Whether a pod's nodeSelector and required node affinity match a node.
 
-Pure. Source: docs/reference/behaviour.md, l; API conventions of node selectors.
+Pure. Source: docs/reference/behaviour.md, l; API conventions for node selectors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubeletpy.pods.pod import Pod
 
 
 def selects(pod: Pod, node: api.Node) -> bool:
-    """Whether the node is one of those that the pod asks for."""
+    """Whether the node matches what the pod requires."""
     labels = node["metadata"].get("labels") or {}
     for key, value in (pod.spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:

@@ -1,6 +1,6 @@
-"""Which pods give way to a critical one that does not fit.
+"""Which pods are preempted for a critical one that does not fit.
 
-Pure. As few as will do, those of the lesser classes first, and of equals those that request least.
+Pure. As few as possible, lower QoS classes first, and among equals those that request least.
 Source: docs/reference/behaviour.md, l.
 """
 
@@ -27,7 +27,7 @@ class NoVictims(Exception):
 def victims(
     pod: Pod, others: Iterable[Pod], shortages: Sequence[Shortage], needs_of: NeedsOf = pod_needs
 ) -> list[Pod]:
-    """The pods to kill, so that a critical pod fits.
+    """The pods to kill to make a critical pod fit.
 
     Raises:
         NoVictims: there is no such set.
@@ -40,10 +40,7 @@ def victims(
             classes[qos_class(other)].append(other)
     best_effort = classes[QoSClass.BEST_EFFORT]
     burstable = classes[QoSClass.BURSTABLE]
-    rest = _less(missing, [*best_effort, *burstable, *classes[QoSClass.GUARANTEED]], needs_of)
-    if rest:
-        raise NoVictims(f"no set of running pods found to reclaim resources: {_text(rest)}")
-    # a better class loses a pod only if all of the lesser ones together are not enough
+    # a higher class loses a pod only if all pods of the lower ones together are not enough
     from_guaranteed = _nearest(
         classes[QoSClass.GUARANTEED],
         _less(missing, [*best_effort, *burstable], needs_of),
@@ -59,7 +56,7 @@ def victims(
 
 
 def yields(other: Pod, pod: Pod) -> bool:
-    """Whether a pod may be killed for another one: it is not critical, or of lower priority."""
+    """Whether ``other`` may be killed for ``pod``: it is not critical, or of lower priority."""
     if is_critical(pod) and not is_critical(other):
         return True
     ours, theirs = pod.spec.get("priority"), other.spec.get("priority")
@@ -67,7 +64,7 @@ def yields(other: Pod, pod: Pod) -> bool:
 
 
 def preempted(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
-    """A killed pod's status with the reason why it was. ``now`` in Unix seconds."""
+    """A killed pod's status, with the reason. ``now`` in Unix seconds."""
     conditions = with_disruption(status, CONDITION_MESSAGE, now, generation)
     return {
         **status,
@@ -83,7 +80,7 @@ def _amount(pod_needs: Needs, resource: str) -> int:
 
 
 def _less(missing: Mapping[str, int], pods: Iterable[Pod], needs_of: NeedsOf) -> dict[str, int]:
-    """What is still missing when these pods are gone."""
+    """What is still missing once these pods are gone."""
     rest = dict(missing)
     for pod in pods:
         needs = needs_of(pod)
@@ -93,7 +90,7 @@ def _less(missing: Mapping[str, int], pods: Iterable[Pod], needs_of: NeedsOf) ->
 
 
 def _nearest(pods: Iterable[Pod], missing: Mapping[str, int], needs_of: NeedsOf) -> list[Pod]:
-    """Pods that together give what is missing: again and again the one that leaves least to do."""
+    """Pods that together free what is missing: each time the one that leaves the least missing."""
     left, rest, chosen = list(pods), dict(missing), list[Pod]()
     while rest:
         if not left:

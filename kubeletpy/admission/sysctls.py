@@ -1,4 +1,4 @@
-"""Which sysctls a pod may set: those that are its own namespace's and hurt nobody else.
+"""Which sysctls a pod may set: those that are namespaced and don't affect other pods.
 
 Pure. Source: docs/reference/behaviour.md, j4.
 """
@@ -26,7 +26,7 @@ _SAFE = {
     "net.ipv4.tcp_rmem": "4.15",
     "net.ipv4.tcp_wmem": "4.15",
 }
-"""Safe sysctl -> the first kernel that has it per namespace; empty: every one."""
+"""Safe sysctl -> the first kernel on which it is namespaced; empty: every kernel."""
 _IPC_NAMES = frozenset(
     f"kernel.{name}"
     for name in (
@@ -39,14 +39,14 @@ _NET_PREFIX = "net."
 
 
 def namespace_of(sysctl: str) -> str | None:
-    """IPC or Net; None for what is not known to be a namespace's own. Takes dotted names."""
+    """IPC or Net; None for a sysctl not known to be namespaced. Takes dotted names."""
     if sysctl in _IPC_NAMES or sysctl.startswith(_IPC_PREFIXES):
         return IPC
     return NET if sysctl.startswith(_NET_PREFIX) else None
 
 
 def normalize(name: str) -> str:
-    """The dotted form of a name written with slashes, where dots and slashes are swapped."""
+    """The dotted form of a name written with slashes, in which dots and slashes are swapped."""
     slash, dot = name.find("/"), name.find(".")
     if slash < 0 or 0 <= dot < slash:
         return name
@@ -54,19 +54,17 @@ def normalize(name: str) -> str:
 
 
 def safe_sysctls(kernel_version: str) -> Iterator[str]:
-    """Those that are safe on a kernel (``6.1.0-13-amd64``); empty: not known which it is."""
+    """The sysctls that are safe on a kernel (``6.1.0-13-amd64``; empty: unknown)."""
     running = _version(kernel_version)
     for name, since in _SAFE.items():
-        if not since or running >= _version(since):
+        if running >= _version(since):
             yield name
 
 
 def forbidden(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection | None:
-    """Why a pod's sysctls are refused. ``unsafe`` are allowedUnsafeSysctls, checked already."""
+    """Why a pod's sysctls are refused. ``unsafe``: allowedUnsafeSysctls, already validated."""
     context = pod.spec.get("securityContext") or {}
     sysctls = context.get("sysctls") or ()
-    if not sysctls:
-        return None
     allowed = {*safe_sysctls(kernel_version), *map(normalize, unsafe)}
     prefixes = tuple(name.removesuffix("*") for name in allowed if name.endswith("*"))
     for sysctl in sysctls:

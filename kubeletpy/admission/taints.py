@@ -1,4 +1,4 @@
-"""Whether a pod tolerates what a node is tainted with. Pure."""
+"""Whether a pod tolerates a node's taints. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kubeletpy.pods.pod import Pod
 
 
 def untolerated(pod: Pod, taints: Iterable[Mapping[str, Any]], effect: str) -> bool:
-    """Whether one of the taints that have an effect is not tolerated by the pod."""
+    """Whether the pod does not tolerate one of the taints that have this effect."""
     return any(taint.get("effect") == effect and not tolerates(pod, taint) for taint in taints)
 
 
 def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:
-    """Whether one of the pod's tolerations is for a taint; for how long does not matter."""
+    """Whether one of the pod's tolerations matches a taint; for how long does not matter."""
     tolerations: Iterable[Mapping[str, Any]] = pod.spec.get("tolerations") or ()
     return any(_is_for(toleration, taint) for toleration in tolerations)
 

@@ -1,4 +1,4 @@
-"""What admission can say of a pod."""
+"""The possible outcomes of admission."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod is refused: the reason of its status and event, and a sentence for people."""
+    """Why a pod is rejected: the reason for its status and event, and a human-readable message."""
 
     reason: str
     message: str
@@ -15,7 +15,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A resource of which the node has too little left. cpu in millicores, others in units."""
+    """A resource that the node has too little of. cpu in millicores, others in units."""
 
     resource: str
     requested: int
@@ -24,7 +24,7 @@ class Shortage:
 
     @property
     def missing(self) -> int:
-        """How much other pods would have to give back."""
+        """How much other pods would have to free."""
         return self.requested - (self.capacity - self.used)
 
     def rejection(self) -> Rejection:
@@ -50,9 +50,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class AskForNode:
-    """The node as it is known does not suit the pod's affinity: look at the newest one first.
+    """The cached node does not match the pod's affinity: fetch the newest one first.
 
-    ``rejection`` holds if that can not be had.
+    ``rejection`` applies if it can't be fetched.
     """
 
     rejection: Rejection
@@ -60,7 +60,7 @@ class AskForNode:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """A critical pod fits when others give way."""
+    """A critical pod fits once others are preempted."""
 
     shortages: tuple[Shortage, ...]
 

@@ -1,4 +1,4 @@
-"""One node agent: its rooms, started, run and closed in their order.
+"""One node agent: starts, runs and closes its rooms in order.
 
 The same agent runs on a node and on virtual time. Must never decide anything about a pod, nor know
 what a room is.
@@ -17,7 +17,7 @@ from kubeletpy.agent.room import Room, Task
 log = logging.getLogger(__name__)
 
 STOP_S = 3.0
-"""How long a stopping agent waits for calls under way."""
+"""How long a stopping agent waits for calls in flight."""
 
 T = TypeVar("T")
 
@@ -31,28 +31,28 @@ class Agent:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """All tasks, in the order of the rooms."""
+        """All tasks, in room order."""
         return tuple(task for room in self.rooms for task in room.tasks)
 
     def room(self, kind: type[T]) -> T:
-        """The room of a kind. Raises LookupError: there is none."""
+        """The room of that type. Raises LookupError if there is none."""
         found = self.find(kind)
         if found is None:
             raise LookupError(f"this agent has no {kind.__name__}")
         return found
 
     def find(self, kind: type[T]) -> T | None:
-        """The room of a kind, if there is one."""
+        """The room of that type, if there is one."""
         return next((room.made for room in self.rooms if isinstance(room.made, kind)), None)
 
     async def start(self) -> None:
-        """Get ready, room by room; what a room raises says why there can't be an agent."""
+        """Start room by room; what a room raises says why the agent can't run."""
         for room in self.rooms:
             if room.start is not None:
                 await room.start()
 
     async def run(self) -> None:
-        """Run until cancelled; containers go on without us."""
+        """Run until cancelled; containers keep running without us."""
         try:
             async with asyncio.TaskGroup() as group:
                 for task in self.tasks:
@@ -61,7 +61,7 @@ class Agent:
             await self.close()
 
     async def close(self) -> None:
-        """Let go within STOP_S: what is unfinished is taken up by the next start."""
+        """Shut down within STOP_S; the next start picks up whatever is unfinished."""
         if self._closed:
             return
         self._closed = True
@@ -72,4 +72,4 @@ class Agent:
                     if inspect.isawaitable(closing):
                         await closing
         except TimeoutError:
-            log.info("stopped with calls under way")
+            log.info("stopped with calls in progress")

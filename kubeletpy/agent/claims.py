@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
 from kubeletpy.config import ConfigError, Problem
+from kubeletpy.config.gates import FeatureGates
+from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.manager import ClaimManager
-from kubeletpy.dra.model import BadCheckpoint, by_driver, has_cdi
+from kubeletpy.dra.model import BadCheckpoint, by_driver
 from kubeletpy.dra.model import Claims as KnownClaims
 from kubeletpy.dra.state import ClaimState
+from kubeletpy.pods.pod import Pod
+
+if TYPE_CHECKING:
+    from kubeletpy.dra.health_state import HealthState
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the root goes on with; ``drivers`` is the handler of their type."""
+    """What the rest of the composition root uses; ``drivers`` handles DRA plugins."""
 
     rooms: list[Room]
     manager: ClaimManager
     drivers: Drivers
+    device_health: Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
+    """allocatedResourcesStatus of each container of a pod that has claims."""
 
 
-def build_claims(outside: Outside, signals: Signals, *, root: Path, node_name: str) -> Claims:
-    """``root`` is the kubelet's root directory. Raises ConfigError: its state
-    can't be used."""
+def build_claims(
+    outside: Outside,
+    signals: Signals,
+    gates: FeatureGates,
+    *,
+    root: Path,
+    node_name: str,
+) -> Claims:
+    """``root`` is the kubelet's root directory.
+
+    Raises ConfigError if its state can't be used.
+    """
     kube_api = outside.api.pods if outside.api is not None else None
-    metrics, info = outside.metrics.dra, outside.runtime_info
+    metrics = outside.metrics.dra
 
     def show(claims: KnownClaims) -> None:
         counts = {driver: len(each) for driver, each in by_driver(claims.values()).items()}
         metrics.show(counts, len(claims))
 
-    drivers = Drivers(metrics, outside.claim_drivers)
     try:
         state = ClaimState(root / "dra_manager_state", show)
     except BadCheckpoint as error:
         raise ConfigError([Problem("dra_manager_state", "", str(error))]) from error
+
+    health = _Health(root / "dra_health_state", outside.clock, state, signals.pod_changed, gates)
+    heard = health.heard if gates.enabled("ResourceHealthStatus") else None
+    drivers = Drivers(metrics, outside.claim_drivers, heard)
     manager = ClaimManager(
         kube_api,
         drivers,
         state,
         metrics,
         wake=signals.pod_changed,
-        runtime_has_cdi=has_cdi(info.name, info.version),
     )
     rooms = [
+        Room(health, close=health.close),
         Room(drivers, close=drivers.close),
         Room(
             manager,
@@ -61,4 +85,52 @@ def build_claims(outside: Outside, signals: Signals, *, root: Path, node_name: s
 
         cleaner = SliceCleaner(kube_api, node_name, drivers)
         rooms.append(Room(cleaner, (Task("resource-slices", cleaner.run),)))
-    return Claims(rooms, manager, drivers)
+    return Claims(rooms, manager, drivers, health.statuses)
+
+
+class _Health:
+    """Device health; loaded when a driver reports it or a pod has claims."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        claims: ClaimState,
+        tell: Callable[[str], None],
+        gates: FeatureGates,
+    ) -> None:
+        self._path, self._clock, self._claims, self._tell = path, clock, claims, tell
+        self._words = gates.enabled("ResourceHealthStatusMessage")
+        self._state: HealthState | None = None
+
+    def heard(self, driver: str, answer: Any) -> None:
+        self._loaded().heard(driver, answer)
+
+    def statuses(self, pod: Pod) -> Mapping[str, list[api.ResourceStatus]]:
+        if not self._claims.claims or not uses_claims(pod):
+            return {}
+        from kubeletpy.dra.health import statuses
+
+        try:
+            used = uses(pod)
+        except ClaimProblem:
+            return {}  # a claim does not exist yet: nothing is prepared
+        known, now = self._loaded().known, self._clock.now()
+        return statuses(self._claims.claims, known, pod, used, now, words=self._words)
+
+    async def close(self) -> None:
+        if self._state is not None:
+            await self._state.close()
+
+    def _loaded(self) -> HealthState:
+        if self._state is None:
+            from kubeletpy.dra.health_state import HealthState
+
+            self._state = HealthState(self._path, self._clock, self._changed)
+        return self._state
+
+    def _changed(self, devices: set[tuple[str, tuple[str, str]]]) -> None:
+        from kubeletpy.dra.health import users
+
+        for uid in users(self._claims.claims, devices):
+            self._tell(uid)

@@ -1,22 +1,31 @@
-"""Device plugins, and who tells others of devices: a part of the composition root.
+"""Device plugins, and the API that shows their devices to others: a part of the composition root.
 
 Must never decide anything about a pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
+from kubeletpy.api.types import ResourceStatus
 from kubeletpy.config import NodeFlags
+from kubeletpy.config.gates import FeatureGates
 from kubeletpy.devices.manager import DeviceManager
 from kubeletpy.devices.plugin import over_socket
+from kubeletpy.dra.manager import ClaimManager
+from kubeletpy.placement.cpu_manager import CpuManager
+from kubeletpy.placement.memory_manager import MemoryManager
 from kubeletpy.pod_resources.server import PodResourcesServer
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache
+
+if TYPE_CHECKING:
+    from kubeletpy.pod_resources.answers import Given
 
 
 def build_devices(
@@ -25,17 +34,14 @@ def build_devices(
     signals: Signals,
     cache: PodStatusCache,
     *,
-    nodes: Sequence[int],
     is_active: Callable[[str], bool],
 ) -> tuple[DeviceManager, Room]:
-    """Args:
-    nodes: ids of the machine's NUMA nodes.
-    is_active: whether a pod uses the node.
-    """
+    """``is_active``: whether a pod uses the node."""
+    topology = outside.machine.topology
     devices = DeviceManager(
         Path(flags.device_plugins_dir),
         outside.metrics.devices,
-        nodes=nodes,
+        nodes=tuple(topology.nodes) or (0,) if topology is not None else (0,),
         pod_runs=lambda uid: uid in cache.running(),
         is_active=is_active,
         node_changed=signals.node_changed,
@@ -45,42 +51,65 @@ def build_devices(
     )
     room = Room(
         devices,
-        (Task("devices", devices.run),),
+        (Task("devices", devices.plugins.run),),
         start=devices.start,
-        keep=lambda found: devices.release(found.known),
         close=devices.close,
     )
     return devices, room
+
+
+def device_health(
+    gates: FeatureGates,
+    devices: DeviceManager,
+    of_claims: Callable[[Pod], Mapping[str, list[ResourceStatus]]],
+) -> Callable[[Pod], dict[str, list[ResourceStatus]]]:
+    """allocatedResourcesStatus of each container: plugin devices first, then those of claims."""
+
+    def health(pod: Pod) -> dict[str, list[ResourceStatus]]:
+        if not gates.enabled("ResourceHealthStatus"):
+            return {}
+        found = {name: list(each) for name, each in devices.resources_status(pod.uid).items()}
+        for name, each in of_claims(pod).items():
+            found.setdefault(name, []).extend(each)
+        return found
+
+    return health
 
 
 def pod_resources(
     outside: Outside,
     root: Path,
     devices: DeviceManager,
-    cache: PodStatusCache,
     *,
+    cpus: CpuManager,
+    memory: MemoryManager,
+    claims: ClaimManager,
     active: Callable[[], Sequence[Pod]],
     pods: Callable[[], Sequence[Pod]],
-    sources_ready: Callable[[], bool],
-) -> list[Room]:
-    """Args:
+    release: Callable[[], None],
+) -> tuple[list[Room], Sequence[Callable[[], str]]]:
+    """The rooms, and the functions that say why the API is not served.
+
+    Args:
     root: the kubelet's root directory.
     active: pods that use the node.
-    pods: all pods that are asked for.
+    pods: all desired pods.
+    release: takes back what other pods hold.
     """
     if not outside.sockets:
-        return []
+        return [], ()
 
-    def release() -> None:
-        if sources_ready():
-            devices.release({pod.uid for pod in active()} | cache.running())
+    def sources() -> Given:
+        from kubeletpy.pod_resources.answers import Given
+
+        return Given(devices, cpus, memory, claims)
 
     server = PodResourcesServer(
         root / "pod-resources",
         outside.metrics.pod_resources,
-        devices,
+        sources,
         active=active,
         pods=pods,
         release=release,
     )
-    return [Room(server, start=server.start, close=server.close)]
+    return [Room(server, start=server.start, close=server.close)], (server.problem,)

@@ -1,4 +1,4 @@
-"""Who evicts pods: a part of the composition root.
+"""Pod eviction: a part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -6,7 +6,8 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
@@ -14,10 +15,11 @@ from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.events.recorder import AnnotatingRecorder
-from kubeletpy.eviction.keeper import LocalStorageKeeper
-from kubeletpy.eviction.next_look import PERIOD_S
-from kubeletpy.eviction.node_pressure import NodePressureKeeper
-from kubeletpy.eviction.thresholds import from_settings
+from kubeletpy.eviction.keeper import EvictionKeeper
+from kubeletpy.eviction.limit_watch import LimitWatch
+from kubeletpy.eviction.protocol import NodeSignals, PodUses
+from kubeletpy.eviction.thresholds import Rules, from_settings
+from kubeletpy.eviction.unwatched import Unwatched
 from kubeletpy.eviction.uses import CollectedUses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -28,13 +30,33 @@ from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_storage import StorageMeter
 
+FRESH_S = 1.0
+"""Between two measurements of a pod's volumes and logs: eviction must not rely on stale numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What the root goes on with. ``pressure`` None: the node is not watched."""
+    """What the rest of the composition root uses.
+
+    Attributes:
+        keeper: None: nobody is evicted.
+        watches_node: whether that depends on what the node has left, not only on limits of pods.
+    """
 
     rooms: list[Room]
-    pressure: NodePressureKeeper | None
+    keeper: EvictionKeeper | None = None
+    watches_node: bool = False
+
+    @property
+    def pressure(self) -> EvictionKeeper | None:
+        """What knows the conditions of the node; None: it is not watched."""
+        return self.keeper if self.watches_node else None
+
+    def by_limit(self, uid: str) -> dict[str, Any] | None:
+        """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""
+        done = self.keeper.done_for_limits if self.keeper is not None else ()
+        deeds = [deed for deed in done if deed.pod.uid == uid]
+        return asdict(deeds[-1]) if deeds else None
 
 
 def build_eviction(
@@ -54,15 +76,14 @@ def build_eviction(
     new_collector: Callable[[DiskMeter], StatsCollector],
 ) -> Eviction:
     """Args:
-    running: the active pods, with the resources that are allocated to them.
+    running: the active pods, with the resources allocated to them.
     upkeep: reclaims what no pod needs.
-    new_collector: makes one that measures disks with this meter.
+    new_collector: creates a collector that measures disks with this meter.
     """
     machine, clock, metrics = outside.machine, outside.clock, outside.metrics.workers
-    rooms: list[Room] = []
-    local_storage: LocalStorageKeeper | None = None
+    limits: LimitWatch | None = None
     if settings.local_storage_capacity_isolation:
-        local_storage = keeper = LocalStorageKeeper(
+        limits = LimitWatch(
             StorageMeter.from_settings(
                 settings,
                 clock,
@@ -71,42 +92,44 @@ def build_eviction(
                 root_dir=flags.root_dir,
                 pods=pods,
                 cache=cache,
-                at_least_every=PERIOD_S,
+                between=FRESH_S,
             ),
             pod=pods.get,
             is_over=queries.is_known_terminated,
-            kill=workers.kill_pod,
-            recorder=recorder,
-            evicted=lambda signal: metrics.evictions.labels(signal).inc(),
-        )
-        rooms.append(
-            Room(
-                keeper,
-                (Task("local-storage", keeper.run),),
-                keep=lambda found: keeper.pods_changed(found.possibly_running),
-            )
         )
     rules = from_settings(
         settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
     )
-    if machine.signals is None or not rules.thresholds:
-        return Eviction(rooms, None)
-    pressure = NodePressureKeeper(
-        rules,
-        machine.signals,
-        machine.uses or CollectedUses(new_collector(DiskMeter(clock, PERIOD_S, patient=True))),
+    sees: NodeSignals = Unwatched()
+    uses: PodUses = Unwatched()
+    watches_node = machine.signals is not None and bool(rules.thresholds)
+    if machine.signals is not None and watches_node:
+        sees = machine.signals
+        uses = machine.uses or CollectedUses(new_collector(DiskMeter(clock, FRESH_S, patient=True)))
+    elif limits is None:
+        return Eviction([])
+    keeper = EvictionKeeper(
+        rules if watches_node else Rules(),
+        sees,
+        uses,
+        limits,
         pods=running,
+        pod=pods.get,
         kill=workers.kill_pod,
         is_over=queries.should_be_finished,
         reclaim=upkeep.reclaim,
-        cleared=upkeep.cleared,
+        clear=upkeep.clear,
         changed=signals.node_changed,
         recorder=recorder,
         clock=clock,
         node_name=node_name,
         evicted=lambda signal: metrics.evictions.labels(signal).inc(),
         aged=lambda signal, seconds: metrics.eviction_stats_age.labels(signal).observe(seconds),
-        others_end=lambda: local_storage is not None and local_storage.busy,
     )
-    rooms.append(Room(pressure, (Task("node-pressure", pressure.run),), close=pressure.close))
-    return Eviction(rooms, pressure)
+    room = Room(
+        keeper,
+        (Task("eviction", keeper.run),),
+        keep=lambda found: keeper.pods_changed(found.possibly_running),
+        close=keeper.close,
+    )
+    return Eviction([room], keeper, watches_node)

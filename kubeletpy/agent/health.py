@@ -1,4 +1,4 @@
-"""How the agent is, added up from its rooms: what holds pods back, what the node's Ready says."""
+"""The agent's health, combined from its rooms: what holds pods back, what the node's Ready says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import Pleg
 
 PASS_OVERDUE_S = 300.0
-"""Without a housekeeping pass for this long (or two sync periods) the sync loop is not well."""
+"""Without a housekeeping pass for this long (or two sync periods) the sync loop is unhealthy."""
 
 
 class AgentHealth:
@@ -29,8 +29,8 @@ class AgentHealth:
         pressures: Callable[[], tuple[str, ...]],
         storage: Callable[[], str] = lambda: "",
     ) -> None:
-        """``pressures``: conditions of pressure that hold. ``storage`` says why the node is not
-        ready for volumes; empty: it is."""
+        """``pressures``: the pressure conditions that are true. ``storage`` says why the node is
+        not ready for volumes; empty: it is."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
@@ -46,7 +46,7 @@ class AgentHealth:
         return error
 
     def node_health(self) -> NodeHealth:
-        """What the node's Ready condition is made from."""
+        """What the node's Ready condition is computed from."""
         pleg = self._pleg.health_error() if self._cache.populated else ""
         return NodeHealth(
             runtime_error=self._monitor.runtime_error(),
@@ -68,7 +68,7 @@ class SyncLoopHealth:
         self._started_at = asyncio.get_running_loop().time()
 
     def error(self) -> str:
-        """Why the sync loop is not well: no housekeeping pass for long; empty when it is."""
+        """Why the sync loop is unhealthy: no housekeeping pass for too long; empty when healthy."""
         last = self._loop.last_pass_at or self._started_at
         silent = asyncio.get_running_loop().time() - last
         return f"no housekeeping pass for {silent:.0f} s" if silent > self._overdue else ""

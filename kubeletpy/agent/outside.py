@@ -1,22 +1,23 @@
-"""What an agent stands on and does not make itself: machine, runtime, API, time and chance.
+"""What an agent depends on and does not create itself: machine, runtime, API, time and randomness.
 
-A launch fills this with what is real, a simulation with what it invents; both hand it to
-:func:`kubeletpy.agent.build.build`. What the settings say is not in here.
+A launch fills this with the real things, a simulation with its own; both pass it to
+:func:`kubeletpy.agent.build.build`. Settings are not in here.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.room import Task
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
+from kubeletpy.config import Notice
 from kubeletpy.devices.plugin import OpenPlugin
-from kubeletpy.eviction.node_pressure import NodeSignals, PodUses
+from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
@@ -28,30 +29,32 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.volumes.csi.drivers import OpenCalls
 
 if TYPE_CHECKING:
     from kubeletpy.dra.client import OpenDriver
+    from kubeletpy.syncloop.sources.given import PodSource
 
 
 @dataclass(frozen=True, slots=True)
 class ApiClients:
-    """The cluster's API, once for each kind of use that has a rate of its own."""
+    """The cluster's API, one client for each use that has its own rate limit."""
 
     pods: KubeApi
     """For everything else."""
     heartbeats: KubeApi
-    """Node status and lease: a busy node must not look dead."""
+    """Node status and lease: a busy node must never look dead."""
     events: KubeApi
     reviews: KubeApi
     """On behalf of clients of the agent's server."""
 
 
 class PodGroups(PodCgroupLimits, Protocol):
-    """The cgroups of whole pods, where somebody else than this agent keeps them."""
+    """Pod-level cgroups, where something other than this agent manages them."""
 
     def parent(self, pod: Pod) -> str:
-        """The cgroup that a sandbox is to be put in."""
+        """The cgroup in which to put a sandbox."""
         ...
 
 
@@ -65,21 +68,21 @@ class Machine:
     cgroups: CgroupTree | PodGroups | None = None
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
     signals: NodeSignals | None = None
-    """What the node has left; None: it is not watched, and nobody is evicted for its sake."""
+    """What the node has left; None: it is not monitored, and node pressure evicts no pod."""
     guarded: GuardedHost | None = None
-    """The machine itself, to be kept well; None: it is left alone."""
+    """The machine itself, to be kept healthy; None: it is left alone."""
     uses: PodUses | None = None
-    """What pods use; None: as their cgroups say."""
+    """What pods use; None: read it from their cgroups."""
     container_logs_dir: str = "/var/log/containers"
     """Where links to container logs are, for log collectors."""
     concurrent_starts: int | None = None
-    """Sandboxes and containers made at once; None: by the number of cores."""
+    """Sandboxes and containers created concurrently; None: based on the number of cores."""
     topology: MachineTopology | None = None
-    """How the machine is built; None: nobody needs to know."""
+    """The topology of the machine; None: nothing needs it."""
     booted_at: float | None = None
-    """When the machine was booted, in Unix seconds; None: not known."""
+    """When the machine booted, in Unix seconds; None: unknown."""
     started_at: float | None = None
-    """When this process was started, in Unix seconds; None: when the agent is made."""
+    """When this process started, in Unix seconds; None: when the agent is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +94,33 @@ class Outside:
     images: ImageService
     runtime_info: RuntimeInfo
     clock: Clock
+    read_runtime_info: Callable[[], Awaitable[RuntimeInfo]] | None = None
+    """Reads the current runtime info; may raise CRIError. None: it stays as it was at startup."""
     api: ApiClients | None = None
     """None: standalone, with static pods only."""
     metrics: Metrics = field(default_factory=Metrics)
     rng: random.Random = field(default_factory=random.Random)
     credentials: Sequence[Task] = ()
-    """What keeps the credentials for API and runtime valid."""
+    """Tasks that keep what was found at startup up to date: credentials, addresses."""
     ports: Ports | None = None
     """Bound for the agent's server; None: there is none."""
+    pod_sources: Sequence[PodSource] = ()
+    """Sources of static pods besides those of the settings."""
     on_connection: Callable[[Callable[[bool], None]], None] | None = None
     """Registers a listener for the runtime's connection being lost (False) or back (True)."""
     plugins: Registrations | None = None
-    """How CSI drivers and other plugins of the node are asked to register; None: not at all."""
+    """How CSI drivers and other node plugins are asked to register; None: they are not."""
     driver_calls: OpenCalls | None = None
     """How CSI drivers are called; None: over their sockets."""
     claim_drivers: OpenDriver | None = None
     """How DRA drivers are called; None: over their sockets."""
     device_plugins: OpenPlugin | None = None
     """How device plugins are called; None: over their sockets."""
+    watchdog: Callable[[Mapping[str, Callable[[], str]]], Coroutine[Any, Any, None]] | None = None
+    """Notifies a watchdog while all health checks pass; None: there is none."""
+    notices: Sequence[Notice] = ()
+    """What the configuration asks for but does not get, for explain."""
+    tracer: Tracer = NO_TRACER
+    """Where the spans of pods are sent besides being kept."""
     sockets: bool = True
-    """Whether the agent may listen: for explain, and for health checks."""
+    """Whether the agent may listen for explain and for health checks."""

@@ -1,4 +1,4 @@
-"""Who gives pods their place on the machine: a part of the composition root.
+"""Placement of pods on the machine: a part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -42,21 +43,27 @@ from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.runtime_manager.additions import ContainerProvider
+from kubeletpy.syncloop.admission_gate import Place, Settle
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What the root goes on with.
+    """What the rest of the composition root uses.
 
     Attributes:
-        providers: of containers' config.
-        place: gives a pod its place; None: nothing is given by place.
+        providers: contribute to container configs.
+        place: assigns a pod its place.
+        release: takes back what is held by pods that no longer use the node.
+        preview: where a pod would go; books nothing, raises AllocationRefused.
     """
 
     rooms: list[Room]
     cpus: CpuManager
+    memory: MemoryManager
     providers: Sequence[ContainerProvider]
-    place: Callable[[Pod], Awaitable[Rejection | None]] | None
+    place: Place
+    release: Callable[[], None]
+    preview: Callable[[Pod], Sequence[Decision]]
 
 
 def build_placement(
@@ -72,11 +79,11 @@ def build_placement(
     """Args:
     root: the kubelet's root directory.
     users: uids of the pods that use the node; None: not known yet.
-    decided: is told what was decided of a pod and why.
-    before: other providers of what lies somewhere on the machine.
+    decided: called with the decisions about a pod and their reasons.
+    before: other providers of resources that have a place on the machine.
 
     Raises:
-        ConfigError: the settings can't be on this machine.
+        ConfigError: the settings can't work on this machine.
     """
     machine, metrics = outside.machine.topology, outside.metrics.placement
     policy = Policy(settings.topology_manager_policy)
@@ -111,19 +118,18 @@ def build_placement(
         decided=decided,
     )
 
-    async def place(pod: Pod) -> Rejection | None:
+    def place(pod: Pod) -> Rejection | Settle | None:
         try:
-            await manager.admit(pod)
+            settle = manager.admit(pod)
         except AllocationRefused as refused:
             return Rejection(refused.reason, str(refused))
-        return None
+        return None if settle is None else partial(_settled, settle)
 
     tasks: tuple[Task, ...] = ()
     if static is not None:
         tasks = (Task("cpu-reconcile", reconciler.run),)
         cpus.subscribe(reconciler.look_soon)
         cache.subscribe(reconciler.look_soon)
-    needed = static is not None or booked is not None or policy is not Policy.NONE or bool(before)
     return Placed(
         [
             Room(cpus, tasks, start=cpus.start, close=cpus.close),
@@ -131,9 +137,20 @@ def build_placement(
             Room(manager, keep=lambda found: manager.release()),
         ],
         cpus,
+        memory,
         (cpus, memory),
-        place if needed else None,
+        place,
+        manager.release,
+        manager.preview,
     )
+
+
+async def _settled(settle: Callable[[], Awaitable[None]]) -> Rejection | None:
+    try:
+        await settle()
+    except AllocationRefused as refused:
+        return Rejection(refused.reason, str(refused))
+    return None
 
 
 def _static_cpus(
@@ -146,7 +163,7 @@ def _static_cpus(
             raise OptionError("cpuManagerPolicyOptions", "only for cpuManagerPolicy static")
         return None
     if machine is None:
-        raise OptionError("cpuManagerPolicy", "static needs to know how the machine is built")
+        raise OptionError("cpuManagerPolicy", "static needs the machine's topology")
     options: CpuOptions = read_cpu_options(given, settings.feature_gates.enabled)
     check_sockets(options, machine.cpus, single_node=policy is Policy.SINGLE_NUMA_NODE)
     listed = parse_cpuset(settings.reserved_system_cpus) or frozenset()
@@ -161,11 +178,9 @@ def _static_memory(
 ) -> StaticMemory | None:
     """Raises OptionError."""
     if settings.memory_manager_policy != STATIC_MEMORY:
-        if settings.reserved_memory:
-            raise OptionError("reservedMemory", "only for memoryManagerPolicy Static")
         return None
     if machine is None:
-        raise OptionError("memoryManagerPolicy", "Static needs to know how the machine is built")
+        raise OptionError("memoryManagerPolicy", "Static needs the machine's topology")
     total: dict[str, int] = {}
     for reserved in (settings.kube_reserved, settings.system_reserved):
         for name, text in reserved.items():
@@ -180,7 +195,7 @@ def _static_memory(
 def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
     """The machine's NUMA nodes. Raises OptionError."""
     if machine is None:
-        raise OptionError("topologyManagerPolicy", "it needs to know how the machine is built")
+        raise OptionError("topologyManagerPolicy", "it needs the machine's topology")
     found = tuple(machine.nodes) or (0,)
     if len(found) > at_most:
         raise OptionError(

@@ -6,30 +6,43 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent.room import Task
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
+from kubeletpy.server.health import HealthCheck
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.sources.api import ApiSource
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.ready import ReadySources
 
+if TYPE_CHECKING:
+    from kubeletpy.syncloop.sources.given import PodSource
+
 NODE_KNOWN_S = 10.0
-"""How long pods of the API wait for the node's own object at the start."""
+"""How long pods from the API wait for the node's own object at startup."""
 
 
-def expected_sources(settings: KubeletSettings, kube_api: KubeApi | None) -> ReadySources:
-    """The sources that must have shown their pods before anything is cleaned up."""
+def expected_sources(
+    settings: KubeletSettings, kube_api: KubeApi | None, given: Sequence[PodSource]
+) -> ReadySources:
+    """The sources that must have shown their pods before anything is cleaned up.
+
+    Raises ValueError if two of the given ones have one name: each would take the other's pods away.
+    """
+    if len({source.name for source in given}) < len(given):
+        raise ValueError("each source of pods needs a name of its own")
     return ReadySources(
         [SOURCE_API] * (kube_api is not None)
         + [SOURCE_FILE] * bool(settings.static_pod_path)
         + [SOURCE_HTTP] * bool(settings.static_pod_url)
+        + [source.name for source in given]
     )
 
 
@@ -39,14 +52,20 @@ def source_tasks(
     loop: SyncLoop,
     own_node: OwnNode,
     rng: random.Random,
+    *,
+    given: Sequence[PodSource],
+    problems: list[HealthCheck],
 ) -> Iterator[Task]:
-    """A task for each source."""
+    """A task for each source; ``given`` are those that do not come from the settings.
+
+    ``problems`` is filled with what tells which manifests can't be used, for explain.
+    """
     name = own_node.name
     if kube_api is not None:
         api_source = ApiSource(kube_api, name, loop, rng=rng)
 
         async def follow() -> None:
-            # the pods that run are admitted anew: not before the node's labels and taints are known
+            # running pods are admitted again: not before the node's labels and taints are known
             await own_node.known(within=NODE_KNOWN_S)
             await api_source.run()
 
@@ -58,6 +77,7 @@ def source_tasks(
             loop,
             check_frequency=settings.file_check_frequency,
         )
+        problems.append(files.problem)
         yield Task(f"source-{SOURCE_FILE}", files.run)
     if settings.static_pod_url:
         url = HttpSource(
@@ -68,3 +88,7 @@ def source_tasks(
             check_frequency=settings.http_check_frequency,
         )
         yield Task(f"source-{SOURCE_HTTP}", url.run)
+    for source in given:
+        from kubeletpy.syncloop.sources.given import GivenSource  # few programs bring one
+
+        yield Task(f"source-{source.name}", GivenSource(source, name, loop).run)

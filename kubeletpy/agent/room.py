@@ -1,4 +1,4 @@
-"""What the agent knows of each of its rooms: its tasks, and when else it wants to be called."""
+"""What the agent knows about each of its rooms: its tasks, and when else to call it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that runs for as long as the agent; if it fails, the agent ends."""
+    """Something that runs as long as the agent does; if it fails, the agent ends."""
 
     name: str
     run: Run
@@ -22,26 +22,25 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the agent has to know of a room (:func:`kubeletpy.agent.build.build`).
+    """What the agent needs to know about a room (:func:`kubeletpy.agent.build.build`).
 
     Whatever a room does not need stays None.
     """
 
     made: object
-    """The room itself, for who looks into an agent (tests, ``kubeletpy up``)."""
+    """The room itself, for those who look inside an agent (tests, ``kubeletpy up``)."""
     tasks: tuple[Task, ...] = ()
     start: Callable[[], Awaitable[Any]] | None = None
-    """Awaited before any task runs, in the order of the rooms; may raise why there can't be an
-    agent."""
+    """Awaited before any task runs, in room order; may raise if the agent can't run."""
     keep: Callable[[NodePods], None] | None = None
-    """Called by housekeeping with the pods there are; nothing need be kept of others. Must not
+    """Called by housekeeping with the existing pods; state of others may be dropped. Must not
     block."""
     close: Callable[[], Awaitable[None] | None] | None = None
-    """Called when the agent ends, last room first; also of a room that was not started."""
+    """Called when the agent ends, last room first; also for a room that was not started."""
 
 
 def after(event: asyncio.Event, run: Run) -> Run:
-    """A task that begins when an event has come."""
+    """A task that starts once an event is set."""
 
     async def wait_and_run() -> None:
         await event.wait()

@@ -1,4 +1,4 @@
-"""What settings and machine say about sandboxes and containers."""
+"""What the settings and the machine say about sandboxes and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scrape shows: the registry, with what is only counted when somebody asks."""
+"""What a scrape shows: the registry, plus what is counted only on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Scrape:
         self._cache = cache
 
     def render(self) -> bytes:
-        """A scrape; counts what is in the specs and in the runtime first."""
+        """One scrape; first counts what is in the specs and in the runtime."""
         known = (*self._pods.pods(), *self._pods.mirrors())
         containers = sum(len(pod.ephemeral_containers) for pod in known)
         self._metrics.pods.ephemeral_containers(containers)

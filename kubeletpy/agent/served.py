@@ -5,28 +5,40 @@ A part of the composition root. Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.room import Room
+from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.scrape import Scrape
-from kubeletpy.config import KubeletSettings, NodeFlags, document
+from kubeletpy.api.types import JSON
+from kubeletpy.config import KubeletSettings, NodeFlags, document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
-from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
+from kubeletpy.events.kept import KeptEvent
+from kubeletpy.explain.gone import GonePods
+from kubeletpy.explain.kept import FILE_NAME, KeptTroubles
+from kubeletpy.explain.server import SOCKET_NAME, ExplainServer, Foresee
 from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.troubles import Troubles
 from kubeletpy.server.build import KubeletServer
-from kubeletpy.server.certificate import ServingCertificate
+from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
 from kubeletpy.server.debug.log_sinks import log_problem
 from kubeletpy.server.debug.zpages import Program
-from kubeletpy.server.health import HealthServer
+from kubeletpy.server.health import HealthCheck, HealthServer
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.stats.build import machine as read_machine
 from kubeletpy.stats.collector import StatsCollector
@@ -34,6 +46,40 @@ from kubeletpy.stats.views import StatsViews
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.trace.spans import Traces
+
+LOG_END = 4096
+"""Bytes at the end of a log that are read."""
+ASKING_TAKES_S = 3.0
+"""At most, for a pod that somebody asks for and that this node does not have."""
+
+
+def serving_certificate(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    outside: Outside,
+    *,
+    node_name: str,
+    node: NodeManager | None,
+) -> tuple[ServingCertificate | None, list[Room]]:
+    """The certificate that the cluster signs, and its room; None: the server's own is in files.
+
+    ``node`` holds the Node object whose addresses are certified; None: there is no API.
+    """
+    if outside.ports is None or not comes_from_cluster(settings):
+        return None, []
+    api = outside.api
+    certificate = ServingCertificate(
+        settings,
+        flags,
+        api.pods if api is not None else None,
+        outside.clock,
+        node_name=node_name,
+        node=lambda: node.node if node is not None else None,
+        metrics=outside.metrics.certificates,
+        rng=outside.rng,
+    )
+    renewal = (Task("serving-certificate", certificate.run),) if api is not None else ()
+    return certificate, [Room(certificate, renewal, start=certificate.start)]
 
 
 def served(
@@ -54,9 +100,19 @@ def served(
     started_at: float,
     new_collector: Callable[[], StatsCollector],
     pressure: Callable[[], dict[str, Any] | None],
+    by_limit: Callable[[str], dict[str, Any] | None],
+    device_plugins: HealthCheck,
+    foresee: Foresee,
+    troubles: Troubles,
+    gone: GonePods,
+    events: Callable[[str], Sequence[KeptEvent]],
+    problems: Sequence[HealthCheck] = (),
 ) -> list[Room]:
     """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
-    ``pressure``: the node's, for explain."""
+    ``pressure``: the node's, for explain; ``by_limit``: how a pod (by uid) was evicted for
+    exceeding its own limit; ``problems``: those of other parts, also for explain; ``troubles``:
+    since when pods have been failing, kept over restarts; ``gone``: the pods that have ended;
+    ``events``: the latest of a pod, by uid."""
     machine, metrics = outside.machine, outside.metrics
     rooms: list[Room] = []
     loop_health = SyncLoopHealth(loop, settings.sync_frequency)
@@ -69,14 +125,40 @@ def served(
                     "ping": lambda: "",
                     "runtime": monitor.runtime_error,
                     "syncloop": loop_health.error,
+                    "device-plugin": device_plugins,
                 }
             ),
             render_metrics=lambda: (scrape.render(), CONTENT_TYPE),
             render_probe_metrics=lambda: (metrics.render_probes(), CONTENT_TYPE),
         )
         rooms.append(Room(health_server, start=health_server.start, close=health_server.close))
-    if outside.ports is not None:
-        collector = new_collector()
+    if outside.watchdog is not None:
+        checks = {"log": log_problem, "syncloop": loop_health.error}
+        rooms.append(Room(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
+    of_node = (
+        lambda: monitor.runtime_error() or monitor.network_error(),
+        device_plugins,
+        *problems,
+    )
+    collector = new_collector() if outside.ports is not None else None
+    explain = ExplainServer(
+        Path(flags.root_dir) / SOCKET_NAME,
+        snapshots,
+        traces,
+        pressure,
+        outside.notices,
+        by_limit=by_limit,
+        troubles=lambda: [said for ask in of_node if (said := ask())],
+        foresee=foresee,
+        gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),
+        elsewhere=partial(_in_api, outside.api.pods) if outside.api is not None else None,
+        log_end=partial(_log_end, settings.pod_logs_dir),
+        node_name=options.name,
+        connections=partial(_connections, outside),
+        usage=partial(_usage, collector) if collector is not None else None,
+        events=events,
+    )
+    if outside.ports is not None and collector is not None:
         from_runtime = settings.feature_gates.enabled("PodAndContainerStatsFromCRI")
         view = NodeView(
             node_name=options.name,
@@ -85,11 +167,16 @@ def served(
             runtime=outside.runtime,
             status_of=statuses.get_status,
             checks=metrics.health.counted(
-                {"ping": lambda: "", "log": log_problem, "syncloop": loop_health.error}
+                {
+                    "ping": lambda: "",
+                    "log": log_problem,
+                    "syncloop": loop_health.error,
+                    "device-plugin": device_plugins,
+                }
             ),
             render_metrics=scrape.render,
             render_probe_metrics=metrics.render_probes,
-            configz=lambda: document(settings),
+            configz=lambda: document(in_effect(settings)),
             pod_logs_dir=settings.pod_logs_dir,
             stats=StatsViews(
                 collector,
@@ -109,16 +196,57 @@ def served(
             node_ips=machine.node_ips,
             serving_pair=certificate.in_use if certificate is not None else None,
             program=Program(
-                flags=flag_texts(settings, flags),
+                flags=flag_texts(in_effect(settings), flags),
                 started_at=started_at,
                 version=options.version,
             ),
+            tracer=outside.tracer,
+            explained=explain,
         )
         rooms += [
             Room(collector, close=collector.close),
             Room(server, start=server.start, close=server.close),
         ]
     if outside.sockets:
-        explain = ExplainServer(Path(flags.root_dir) / SOCKET_NAME, snapshots, traces, pressure)
         rooms.append(Room(explain, start=explain.start, close=explain.close))
+        kept = KeptTroubles(Path(flags.root_dir) / FILE_NAME, troubles)
+        task = Task("explain-troubles", kept.run)
+        rooms.append(Room(kept, (task,), start=kept.start, close=kept.save))
     return rooms
+
+
+async def _usage(collector: StatsCollector) -> JSON:
+    from kubeletpy.stats.brief import brief
+
+    return brief(await collector.usage())
+
+
+def _log_end(pod_logs: str, run: ContainerStatus) -> str:
+    """As for termination messages: never through links that a pod may have made."""
+    from kubeletpy.runtime_manager.read.termination_message import last_log_text, read_tail
+
+    return last_log_text(read_tail(pod_logs, run.log_path, LOG_END, container_id=run.id))
+
+
+def _connections(outside: Outside) -> dict[str, Any] | None:
+    """Those to the API server, with times in Unix seconds."""
+    usage = None if outside.api is None else outside.api.pods.usage
+    if usage is None:
+        return None
+    offset = outside.clock.now() - asyncio.get_running_loop().time()
+    times = {"since": usage.since, "lost_at": usage.lost_at}
+    return asdict(usage) | {n: None if at is None else at + offset for n, at in times.items()}
+
+
+async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:
+    """A pod that this node does not have. Raises LookupError: the API does not tell, and why."""
+    try:
+        async with asyncio.timeout(ASKING_TAKES_S):
+            return await api.get(PODS, name, namespace)
+    except NotFound:
+        return None
+    except Forbidden as error:
+        raise LookupError("the API shows this node no other pods: see kubectl get pod") from error
+    except (ApiError, TimeoutError) as error:
+        why = str(error) or f"nothing within {ASKING_TAKES_S:.0f} s"
+        raise LookupError(f"the API does not answer: {why}") from error

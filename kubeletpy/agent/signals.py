@@ -1,7 +1,7 @@
-"""The wires that go round in circles: a room is notified by one that is made after it.
+"""Circular connections: a room is notified by one that is built after it.
 
-Each is a named value, made first and connected last, in one place, so that a reader of
-:mod:`kubeletpy.agent.build` sees who hears what. A wire that goes one way only is a constructor's
+Each is a named value, created first and connected last, in one place, so that a reader of
+:mod:`kubeletpy.agent.build` sees who listens to what. A one-way connection is a constructor
 argument, not a signal. Pure.
 """
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Signal(Generic[P]):
-    """Call every listener, in the order in which they were added. They must not block."""
+    """Call every listener in the order in which they were added. They must not block."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[P, None], ...] = ()
@@ -41,13 +41,13 @@ class Signal(Generic[P]):
 
 
 class Question(Generic[P, R]):
-    """Call it to have it answered by a room that is made later."""
+    """A question, answered by a room that is built later."""
 
     def __init__(self) -> None:
         self._answer: Callable[P, R] | None = None
 
     def connect(self, answer: Callable[P, R]) -> None:
-        """Who answers, once and for all."""
+        """Set who answers, once and for all."""
         assert self._answer is None, "connected in one place"
         self._answer = answer
 
@@ -58,33 +58,35 @@ class Question(Generic[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """All of one agent."""
+    """All signals of one agent."""
 
     pod_changed: Signal[[str]] = field(default_factory=Signal)
     """Something that a pod's sync depends on has changed (a configMap, a token, a resize)."""
     runtime_changed: Signal[[str, Sequence[LifecycleEvent]]] = field(default_factory=Signal)
-    """The runtime has something new of a pod, which the status cache has."""
+    """The runtime has news of a pod; the status cache already has it."""
     probe_settled: Signal[[str, ProbeKind, ProbeOutcome]] = field(default_factory=Signal)
     pod_finished: Signal[[str]] = field(default_factory=Signal)
     """A worker is done with its pod, or has forgotten it."""
     look_again: Signal[[]] = field(default_factory=Signal)
-    """The next housekeeping pass is to notify the rooms even if no pod came or went."""
+    """The next housekeeping pass must notify the rooms even if no pod came or went."""
     pod_shown: Signal[[Pod]] = field(default_factory=Signal)
-    """The API shows another object of a pod; of a mirror: the static pod."""
+    """The API shows a new object of a pod; for a mirror, of the static pod."""
+    status_changed: Signal[[str]] = field(default_factory=Signal)
+    """The status manager has another status of a pod, by uid, or another object, or none."""
     node_changed: Signal[[]] = field(default_factory=Signal)
-    """The node's status is to be written at once."""
+    """The node's status must be written at once."""
     pods_counted: Signal[[NodePods]] = field(default_factory=Signal)
-    """A housekeeping pass has found other pods than the one before."""
+    """A housekeeping pass has found different pods than the previous one."""
     shutdown_changed: Signal[[]] = field(default_factory=Signal)
-    """The machine is about to go down, or is not any more."""
+    """The machine is about to shut down, or no longer is."""
     node_shown: Signal[[]] = field(default_factory=Signal)
-    """The watch has shown the node's object, perhaps changed."""
+    """The watch has shown the node's object, possibly changed."""
     node_answered: Signal[[]] = field(default_factory=Signal)
     """The API has shown us the node."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)
     pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
-    """Conditions of pressure that the node reports."""
+    """The pressure conditions that the node reports."""
     newest_node: Question[[], api.Node | None] = field(default_factory=Question)
-    """The newest of the node's object that is known, by whatever way."""
+    """The newest known version of the node's object, whatever its source."""
     fits: Question[[Pod], Rejection | None] = field(default_factory=Question)
-    """Why a pod as it is after a resize would not fit beside the others; None: it does."""
+    """Why a resized pod would not fit next to the others; None: it does."""

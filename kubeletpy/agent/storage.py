@@ -1,4 +1,4 @@
-"""Volumes, and what else containers find in them: a part of the composition root.
+"""Volumes and their contents: a part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
@@ -15,17 +16,21 @@ from kubeletpy.agent.signals import Signals
 from kubeletpy.config import KubeletSettings
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubeapi.services import ServiceList
+from kubeletpy.kubeapi.watch_slots import WatchSlots
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
 from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
+from kubeletpy.volumes.claims.reading import kept
+from kubeletpy.volumes.claims.volumes import ClaimVolumes
 from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
+from kubeletpy.volumes.intree.late import LatePlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.manager import NodeVolumes
@@ -35,12 +40,22 @@ from kubeletpy.volumes.tokens import PodTokens
 from kubeletpy.volumes.usage import VolumeMeter
 from kubeletpy.volumes.usage_reporter import UsageReporter
 
+if TYPE_CHECKING:
+    from kubeletpy.volumes.pod_certificates.manager import PodCertificates
+    from kubeletpy.volumes.trust_bundles import TrustBundles
+
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What the root goes on with. ``csi`` None: no plugins are asked to register."""
+    """What the composition root uses.
+
+    Attributes:
+        objects: the configMaps and secrets of pods; connect it (``on_change``).
+        csi: None: no plugins are asked to register.
+    """
 
     rooms: list[Room]
+    objects: WatchedObjects
     volumes: NodeVolumes
     claims: ClaimVolumes
     meter: VolumeMeter
@@ -60,18 +75,26 @@ def build_storage(
     pod: Callable[[str], Pod | None],
     plugins: Handlers,
 ) -> Storage:
-    """``root`` is the kubelet's root directory; ``pod`` finds one by uid; ``plugins`` are the
-    handlers of other types than CSI drivers."""
+    """``root`` is the kubelet's root directory; ``pod`` finds a pod by uid; ``plugins`` handle
+    plugin types other than CSI drivers."""
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
     kube_api = outside.api.pods if outside.api is not None else None
     pods_dir, gates = root / "pods", settings.feature_gates
     node_allocatable = allocatable(capacity(machine.facts, options), options)
-    objects, tokens = WatchedObjects(kube_api, rng=rng), PodTokens(kube_api, clock, rng=rng)
-    objects.on_change(signals.pod_changed)
+    slots = WatchSlots()
+    objects = WatchedObjects(kube_api, rng=rng, slots=slots)
+    tokens = PodTokens(kube_api, clock, rng=rng)
     tokens.on_due(signals.pod_changed)
 
-    # -- kinds of volumes -----------------------------------------------------------------------
-    kinds: list[VolumePlugin] = [LocalPlugin(root), HostPathPlugin(root), NfsPlugin(root)]
+    # -- volume kinds ---------------------------------------------------------------------------
+    attaches = kube_api is not None and options.controller_attach_detach
+    kinds: list[VolumePlugin] = [
+        LocalPlugin(root),
+        HostPathPlugin(root),
+        NfsPlugin(root),
+        LatePlugin("kubernetes.io/iscsi", "iscsi", root, lambda: _iscsi(root, kube_api, attaches)),
+        LatePlugin("kubernetes.io/fc", "fc", root, lambda: _fc(root, attaches)),
+    ]
     plugin_rooms: list[Room] = []
     csi: Csi | None = None
     if outside.plugins is not None:
@@ -109,11 +132,13 @@ def build_storage(
         clock,
         node_name=options.name,
         node=lambda: signals.newest_node() or {},
-        objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
+        controller_attaches=options.controller_attach_detach,
+        objects=WatchedObjects(kube_api, rng=rng, slots=slots, keep=kept, read_when_forbidden=True),
         metrics=metrics.volumes,
         selinux=SELinux(machine.kernel.selinux_label, gates.enabled("SELinuxMount")),
         changed=signals.pod_changed,
         in_use_changed=signals.node_changed,
+        full=csi.handler.full if csi is not None else lambda driver: False,
     )
     meter = VolumeMeter(
         claims.mounted,
@@ -124,6 +149,26 @@ def build_storage(
         rng=rng,
     )
     claims.on_counted(meter.poke)
+    bundles: TrustBundles | None = None
+    if kube_api is not None and gates.enabled("ClusterTrustBundleProjection"):
+        from kubeletpy.volumes.trust_bundles import TrustBundles
+
+        bundles = TrustBundles(kube_api, rng=rng)
+        bundles.on_change(signals.pod_changed)
+    certificates: PodCertificates | None = None
+    if kube_api is not None and gates.enabled("PodCertificateRequest"):
+        from kubeletpy.volumes.pod_certificates.manager import PodCertificates
+
+        certificates = PodCertificates(
+            kube_api,
+            options.name,
+            lambda: ((signals.newest_node() or {}).get("metadata") or {}).get("uid") or "",
+            recorder,
+            clock,
+            metrics=metrics.pod_certificates,
+            rng=rng,
+        )
+        certificates.on_change(signals.pod_changed)
     volumes = NodeVolumes(
         pods_dir,
         objects,
@@ -133,14 +178,16 @@ def build_storage(
         allocatable=node_allocatable,
         metrics=metrics.volumes,
         claims=claims,
+        bundles=bundles,
+        certificates=certificates,
     )
 
-    # -- what containers read of the API in their environment ------------------------------------
+    # -- what container environments take from the API --------------------------------------------
     services = ServiceList(kube_api, rng=rng) if kube_api is not None else None
     environment = ContainerEnvironment(
         pods_dir,
         objects,
-        # static pods start without an API, and so without services
+        # static pods start without an API, and thus without services
         services=None
         if services is None
         else lambda pod: services.of_namespace(pod.namespace, wait=not pod.is_static),
@@ -157,7 +204,21 @@ def build_storage(
         ),
         Room(meter, (Task("volume-usage", meter.run),)),
         Room(tokens, close=tokens.close),
+        *([Room(bundles, close=bundles.close)] if bundles is not None else []),
+        *([Room(certificates, close=certificates.close)] if certificates is not None else []),
         *([Room(services, (Task("services", services.run),))] if services is not None else []),
         *plugin_rooms,
     ]
-    return Storage(rooms, volumes, claims, meter, environment, tokens, csi)
+    return Storage(rooms, objects, volumes, claims, meter, environment, tokens, csi)
+
+
+def _iscsi(root: Path, kube_api: KubeApi | None, controller: bool) -> VolumePlugin:
+    from kubeletpy.volumes.intree.iscsi.plugin import IscsiPlugin
+
+    return IscsiPlugin(root, kube_api, controller=controller)
+
+
+def _fc(root: Path, controller: bool) -> VolumePlugin:
+    from kubeletpy.volumes.intree.fc.plugin import FcPlugin
+
+    return FcPlugin(root, controller=controller)

@@ -1,7 +1,7 @@
-"""Garbage collection by the clock: dead containers and sandboxes, unused images.
+"""Periodic garbage collection: dead containers and sandboxes, unused images.
 
-What is removed is decided by :mod:`kubeletpy.runtime_manager.plan.gc_selection` and
-:mod:`kubeletpy.images.gc_selection`; here is only when.
+:mod:`kubeletpy.runtime_manager.plan.gc_selection` and :mod:`kubeletpy.images.gc_selection` decide
+what is removed; this module only decides when.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from kubeletpy.agent.room import Room, Task
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 
 CONTAINERS_PERIOD_S = 60.0
 SOON_S = 5.0
-"""After a pod has ended: its dead sandbox goes soon, and many ended pods are one round."""
+"""After a pod has ended: its dead sandbox goes soon, and many ended pods share one round."""
 IMAGES_PERIOD_S = 300.0
 
 
@@ -39,10 +41,12 @@ class Upkeep:
         removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
         ended: Callable[[str], bool] = lambda uid: False,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
-        """``removable(pod_uid)`` says whether everything of a pod may go, ``reported(pod_uid)``
-        whether the API knows how its containers ended, ``ended(pod_uid)`` whether all of a pod has
-        stopped."""
+        """``removable(pod_uid)`` says whether everything of a pod may be removed,
+        ``reported(pod_uid)`` whether the API knows how its containers ended, ``ended(pod_uid)``
+        whether everything of a pod has stopped. Rounds are spans of ``tracer``."""
+        self._tracer = tracer
         self._runtime = runtime
         self._images = images
         self._recorder = recorder
@@ -53,13 +57,18 @@ class Upkeep:
         self._ended = ended
         self._wanted = asyncio.Event()
 
+    def room(self) -> Room:
+        """What the agent needs to know about it."""
+        containers = Task("container-gc", self.collect_containers)
+        return Room(self, (containers, Task("image-gc", self.collect_images)))
+
     def collect_soon(self) -> None:
         """A pod has ended: do not wait for the period."""
         self._wanted.set()
 
     async def collect_containers(self) -> None:
-        """Collect dead containers and sandboxes until cancelled; soon after the start first."""
-        self._wanted.set()  # what ended while no agent ran, or a moment before it stopped
+        """Collect dead containers and sandboxes until cancelled, first soon after startup."""
+        self._wanted.set()  # what ended while no agent ran, or just before it stopped
         while True:
             try:
                 async with asyncio.timeout(CONTAINERS_PERIOD_S):
@@ -69,47 +78,57 @@ class Upkeep:
                 pass
             self._wanted.clear()
             try:
-                await self._runtime.collect_garbage(
-                    all_sources_ready=self._all_sources_ready(),
-                    removable=self._removable,
-                    reported=self._reported,
-                )
+                await self._collect(self._removable, self._reported)
             except CRIError as error:
                 self._recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))
 
     async def collect_images(self) -> None:
-        """Collect unused images until cancelled; soon after the start they are looked at first."""
+        """Collect unused images until cancelled; they are first listed soon after startup."""
         await asyncio.sleep(SOON_S)
         await self._images.look()
         while True:
             await asyncio.sleep(IMAGES_PERIOD_S)
             await self._images.run()
 
-    async def cleared(self, uid: str) -> bool:
-        """Remove the dead containers of a pod that has ended; whether the runtime has none.
+    async def clear(self, uid: str, *, unreported: bool) -> bool:
+        """Remove the dead containers of an ended pod; returns whether the runtime has none left.
 
-        They wait until the API knows how they ended.
+        They are kept until the API knows how they ended, except with ``unreported``.
         """
+
+        def reported(other: str) -> bool:
+            return (unreported and other == uid) or self._reported(other)
+
         try:
-            await self.reclaim(Reclaim.CONTAINERS)
+            await self._reclaim_containers(reported)
             return not await self._runtime.has_containers(uid)
         except CRIError as error:
-            log.debug("not known what a pod has left", extra={"why": str(error)})
+            log.debug("unknown whether a pod left containers behind", extra={"why": str(error)})
             return False
 
-    async def reclaim(self, what: Reclaim) -> None:
-        """Clear away what the node can do without: its disk is about to be full.
+    async def reclaim(self, what: Reclaim) -> bool:
+        """Remove what the node can do without because its disk is about to fill up.
 
-        Dead containers of pods that have ended go although their objects are still there.
+        Dead containers of ended pods are removed even though their objects still exist. Returns
+        whether the runtime may free the space only later, as it does with writable layers.
         Raises CRIError, ImageGCError.
         """
         if what is Reclaim.IMAGES:
             await self._images.remove_unused()
-            return
-        await self._runtime.collect_garbage(
-            all_sources_ready=self._all_sources_ready(),
-            removable=lambda uid: (
-                self._removable(uid) or (self._ended(uid) and self._reported(uid))
-            ),
-            reported=self._reported,
+            return False
+        return await self._reclaim_containers(self._reported) > 0
+
+    async def _reclaim_containers(self, reported: Callable[[str], bool]) -> int:
+        return await self._collect(
+            lambda uid: self._removable(uid) or (self._ended(uid) and reported(uid)), reported
         )
+
+    async def _collect(
+        self, removable: Callable[[str], bool], reported: Callable[[str], bool]
+    ) -> int:
+        with self._tracer.span("Containers/GarbageCollect", {}):
+            return await self._runtime.collect_garbage(
+                all_sources_ready=self._all_sources_ready(),
+                removable=removable,
+                reported=reported,
+            )

@@ -1,4 +1,4 @@
-"""What an update of a pod asks to resize: for the metric, and whether to look at it at all.
+"""What a pod update asks to resize: for the metric, and to decide whether it is a resize.
 
 Pure. Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
 """
@@ -17,7 +17,7 @@ from kubeletpy.pods.resources import COMPUTE
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One amount of one container that an update changes."""
+    """One amount in one container that an update changes."""
 
     resource: str
     """cpu or memory."""
@@ -28,13 +28,13 @@ class Ask:
 
 
 def asks(old: Pod, new: Pod) -> Iterator[Ask]:
-    """What changes between two versions of a pod. Raises ValueError for what is not a quantity."""
+    """What changes between two versions of a pod. Raises ValueError for an invalid quantity."""
     if old.spec is new.spec:
         return
     before, after = of_pod(old).containers, of_pod(new).containers
     for name, wanted in after.items():
         had = before.get(name)
-        if had is None or had == wanted:
+        if had is None:
             continue
         for resource in COMPUTE:
             for kind in KINDS:
@@ -45,7 +45,7 @@ def asks(old: Pod, new: Pod) -> Iterator[Ask]:
 
 
 def pod_level_changes(old: Pod, new: Pod) -> bool:
-    """Whether the resources of the pod as a whole change."""
+    """Whether the pod-level resources change."""
     return not same(old.spec.get("resources"), new.spec.get("resources"))
 
 

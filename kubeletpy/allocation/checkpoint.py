@@ -1,17 +1,17 @@
-"""Resources noted per pod that outlive the agent: what is allocated, and what is actuated.
+"""Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
 
-The one state that neither the API nor the runtime keeps: a spec says what is wanted, a container
-what it has, and neither says what this node has promised. Two of these are kept, as the kubelet
-keeps two files.
+The one piece of state that neither the API nor the runtime keeps: a spec says what is wanted, a
+container what it has, and neither says what this node has promised. There are two of these, as the
+kubelet keeps two files.
 
-A change is in the journal when a setter returns: one append to a file that is open, about 20 µs and
-without a wait for the disk. So what was noted survives the agent's death at any instant. It need
-not survive the machine's: then nothing runs any more. Soon after, a thread writes the whole state
-in the kubelet's form and starts a new journal.
+A change is in the journal when a setter returns: one append to an open file, about 20 µs and
+without waiting for the disk. So records survive the agent's death at any instant. They need not
+survive the machine's: then nothing runs any more. Soon after, a thread writes the whole state in
+the kubelet's format and starts a new journal.
 
-A file that cannot be used is reported once and left out: then ``complete`` is false, and what pods
-were given has to be taken from the API. Must never keep the agent from starting, nor a pod from
-running.
+A file that cannot be used is reported once and ignored: then ``complete`` is false, and what was
+allocated to pods has to be taken from the API. Must never keep the agent from starting, nor a pod
+from running.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from kubeletpy.host.private_files import write_private
 log = logging.getLogger(__name__)
 
 SNAPSHOT_AFTER_S = 1.0
-"""Changes of this long go into one snapshot."""
+"""Changes within this time go into one snapshot."""
 RETRY_AFTER_S = 30.0
 MAX_BYTES = 64 << 20
-"""More than any node's pods need; a bigger file is not read."""
+"""More than the pods of any node need; a bigger file is not read."""
 MAX_LINES = 10_000
-"""Journal lines without a snapshot (a disk that takes none): more become one line a pod."""
+"""Journal lines without a snapshot (say, on a full disk); beyond that, one line per pod is kept."""
 
 
 class ResourceState:
@@ -48,7 +48,7 @@ class ResourceState:
         self._path = path
         self._pods: dict[str, PodResources] = {}
         self.complete = False
-        """Whether all that was ever noted here is known: the files were there and readable."""
+        """Whether every record ever written is known: the files existed and were readable."""
         self._journal: int | None = None
         self._lines: list[bytes] = []
         """Journal lines that no snapshot contains."""
@@ -56,47 +56,47 @@ class ResourceState:
         self._writing: asyncio.Task[None] | None = None
         self._closed = False
         self._unwell = False
-        """A write failed: said once, until one succeeds."""
+        """A write failed; logged once, until one succeeds."""
         if path is not None:
             self._load(path)
 
-    # -- what is noted -----------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------
 
     def find(self, uid: str) -> PodResources | None:
-        """All that is noted of a pod."""
+        """Everything recorded for a pod."""
         return self._pods.get(uid)
 
     def get(self, uid: str, container: str) -> Requirements | None:
-        """What is noted of one container."""
+        """What is recorded for one container."""
         found = self._pods.get(uid)
         return None if found is None else found.containers.get(container)
 
     def pod(self, uid: str) -> Mapping[str, Requirements]:
-        """What is noted of a pod's containers."""
+        """What is recorded for a pod's containers."""
         found = self._pods.get(uid)
         return {} if found is None else found.containers
 
     def get_pod_level(self, uid: str) -> Requirements | None:
-        """What is noted of a pod as a whole."""
+        """What is recorded at pod level."""
         found = self._pods.get(uid)
         return None if found is None else found.pod
 
     def uids(self) -> list[str]:
-        """The pods of which something is noted."""
+        """The pods that have a record."""
         return list(self._pods)
 
     def set(self, uid: str, container: str, resources: Requirements) -> None:
-        """Note one container's."""
+        """Record the resources of one container."""
         before = self._pods.get(uid) or PodResources()
         containers = {**before.containers, container: resources}
         self._put(uid, PodResources(containers, before.pod))
 
     def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
-        """Note a pod's as a whole."""
+        """Record the pod-level resources of a pod."""
         self._put(uid, PodResources(self.pod(uid), resources))
 
     def put(self, uid: str, found: PodResources) -> None:
-        """Note all of a pod at once."""
+        """Record everything for a pod at once."""
         self._put(uid, found)
 
     def remove(self, uid: str) -> None:
@@ -105,7 +105,7 @@ class ResourceState:
             self._note(checkpoint_file.journal_line(uid, None))
 
     def keep(self, uids: Iterable[str]) -> None:
-        """Forget all other pods."""
+        """Forget all pods but these."""
         wanted = set(uids)
         for uid in [uid for uid in self._pods if uid not in wanted]:
             self.remove(uid)
@@ -161,7 +161,7 @@ class ResourceState:
         again: float | None = None
         try:
             await asyncio.to_thread(lambda: write_private(path, checkpoint_file.snapshot(pods)))
-            # what was noted meanwhile is not in the snapshot: the new journal begins with it
+            # changes made meanwhile are not in the snapshot: the new journal begins with them
             self._lines = self._lines[count:]
             self._restart_journal(path)
             self._unwell = False
@@ -197,7 +197,7 @@ class ResourceState:
         if not self._unwell:
             self._unwell = True
             log.warning(
-                "what pods are given can't be written down; trying again",
+                "allocated resources can't be written; trying again",
                 extra={"path": str(self._path), "why": str(error)},
             )
 
@@ -227,7 +227,7 @@ class ResourceState:
         self.complete = not problem
         if problem:
             log.warning(
-                "a state file can't be used: what pods are given is taken from the API",
+                "a state file can't be used: allocated resources are taken from the API",
                 extra={"path": str(path), "why": problem},
             )
 
@@ -241,7 +241,7 @@ def _open_journal(path: Path) -> int:
 
 
 def _read(path: Path) -> bytes | None:
-    """A file's content; None when there is none, or none that could be read."""
+    """A file's content; None if it does not exist, empty if it can't be read."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return b""

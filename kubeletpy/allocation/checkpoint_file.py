@@ -1,10 +1,10 @@
-"""How noted resources are written down: a snapshot in the kubelet's own form, and a journal.
+"""How recorded resources are stored: a snapshot in the kubelet's own format, and a journal.
 
-Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}`` as the kubelet's state files
-are, so that either agent can take over the other's node. The journal has one JSON line a change,
-``[uid, entry or null]``: replayed in order over any snapshot that is not older than its first line,
-it ends at the same state. Source: docs/reference/names.csv: checkpoint. Must never raise for what a
-file says: what cannot be read is reported as a problem.
+Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like the kubelet's state
+files, so that either agent can take over the other's node. The journal has one JSON line per
+change, ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its
+first line, it yields the same state. Source: docs/reference/names.csv: checkpoint. Must never raise
+for what a file says: what cannot be read is reported as a problem.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def snapshot(pods: Mapping[str, PodResources]) -> str:
 
 
 def read_snapshot(text: str) -> dict[str, PodResources]:
-    """What a state file says. Raises BadCheckpoint."""
+    """Parse a state file. Raises BadCheckpoint."""
     try:
         document = json.loads(text)
         data = document["data"]
@@ -47,18 +47,18 @@ def read_snapshot(text: str) -> dict[str, PodResources]:
 
 
 def checksum(data: str) -> int:
-    """The kubelet's checksum: of its debug print of a string."""
+    """The kubelet's checksum, taken of its debug print of the string."""
     return fnv1a_32(b"(string)" + data.encode("utf-8", "replace"))
 
 
 def journal_line(uid: str, found: PodResources | None) -> bytes:
-    """One change: what is noted of a pod now; None: nothing any more."""
+    """One change: what is recorded for a pod now; None: the record is removed."""
     entry = None if found is None else _entry(found)
     return json.dumps([uid, entry], separators=(",", ":")).encode() + b"\n"
 
 
 def replay(pods: dict[str, PodResources], lines: Iterable[bytes]) -> int:
-    """Apply a journal to ``pods``; how many lines could not be read, and were left out."""
+    """Apply a journal to ``pods``; returns how many unreadable lines were skipped."""
     unread = 0
     for line in lines:
         try:
@@ -92,5 +92,5 @@ def _requirements(value: Mapping[str, Any]) -> Requirements:
     for kind in KINDS:
         for amount in (value.get(kind) or {}).values():
             if not isinstance(amount, str):
-                raise BadCheckpoint("an amount is not a text")
+                raise BadCheckpoint("an amount is not a string")
     return dict(value)  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """The two conditions that report a resize: PodResizePending and PodResizeInProgress.
 
-Pure: each function makes the next condition from the one before; time is an argument (Unix
-seconds). Their transition time moves when the reason changes. Source: docs/reference/reasons.csv:
+Pure: each function makes the next condition from the previous one; time is an argument (Unix
+seconds). The transition time changes when the reason does. Source: docs/reference/reasons.csv:
 PodResizePending, PodResizeInProgress; docs/reference/behaviour.md, e3; KEP-1287.
 """
 
@@ -22,23 +22,23 @@ ERROR = "Error"
 
 @dataclass(frozen=True, slots=True)
 class ResizeConditions:
-    """Those of one pod; None where one does not hold."""
+    """The resize conditions of one pod; None for one that does not hold."""
 
     pending: api.PodCondition | None = None
     in_progress: api.PodCondition | None = None
 
     def listed(self) -> list[api.PodCondition]:
-        """In the order in which a status has them."""
+        """The conditions in the order of a pod status."""
         return [each for each in (self.pending, self.in_progress) if each is not None]
 
     @property
     def deferred(self) -> bool:
-        """Whether a resize waits for room."""
+        """Whether a resize is waiting for room."""
         return self.pending is not None and self.pending.get("reason") == DEFERRED
 
     @property
     def infeasible(self) -> bool:
-        """Whether a resize is asked for that can never be."""
+        """Whether the requested resize is infeasible."""
         return self.pending is not None and self.pending.get("reason") == INFEASIBLE
 
 
@@ -46,7 +46,7 @@ NONE = ResizeConditions()
 
 
 def from_status(conditions: Iterable[api.PodCondition] | None) -> ResizeConditions:
-    """Those that the API shows."""
+    """The resize conditions that the API shows."""
     pending = in_progress = None
     for condition in conditions or ():
         if condition.get("type") == PENDING:
@@ -59,7 +59,7 @@ def from_status(conditions: Iterable[api.PodCondition] | None) -> ResizeConditio
 def pending(
     before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
 ) -> tuple[api.PodCondition, bool]:
-    """A resize that is not allocated; and whether it is to be reported (again)."""
+    """The condition of a resize that is not allocated, and whether to report it (again)."""
     made = _condition(PENDING, before, reason, message, generation, now=now)
     news = before is None or (
         before.get("reason") != reason or (before.get("observedGeneration") or 0) != generation
@@ -70,9 +70,9 @@ def pending(
 def in_progress(
     before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
 ) -> tuple[api.PodCondition, bool]:
-    """A resize that is allocated and not done; and whether that says anything new.
+    """The condition of a resize that is allocated and not done, and whether it says anything new.
 
-    A condition that holds keeps its generation, and its reason too unless another one is given.
+    A condition that already holds keeps its generation, and its reason unless a new one is given.
     """
     if before is not None:
         generation = before.get("observedGeneration") or 0

@@ -1,7 +1,7 @@
-"""Whether a resize can ever be done on this node. What only lacks room is not decided here.
+"""Whether a resize is ever feasible on this node. Mere lack of room is not decided here.
 
-Pure. Source: docs/reference/behaviour.md, c10. Must never refuse what would go without a resize
-being involved.
+Pure. Source: docs/reference/behaviour.md, c10. Must never refuse what would be admitted without a
+resize.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 
 STATIC = "static"
-"""cpuManagerPolicy that gives whole cpus to Guaranteed pods."""
+"""The cpuManagerPolicy that gives exclusive cpus to Guaranteed pods."""
 STATIC_MEMORY = "Static"
 
 
@@ -31,10 +31,6 @@ class ResizeRules:
     """InPlacePodLevelResourcesVerticalScaling."""
     cpu_manager_policy: str = "none"
     memory_manager_policy: str = "None"
-    exclusive_cpus: bool = False
-    """InPlacePodVerticalScalingExclusiveCPUs."""
-    exclusive_memory: bool = False
-    """InPlacePodVerticalScalingExclusiveMemory."""
     may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
     """Whether a container of a pod has swap."""
 
@@ -42,22 +38,20 @@ class ResizeRules:
     def from_settings(
         cls, settings: KubeletSettings, may_swap: Callable[[Pod, api.Container], bool]
     ) -> ResizeRules:
-        """What the settings say."""
+        """The rules that follow from the settings."""
         gates = settings.feature_gates
         return cls(
             in_place=gates.enabled("InPlacePodVerticalScaling"),
             pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
             cpu_manager_policy=settings.cpu_manager_policy,
             memory_manager_policy=settings.memory_manager_policy,
-            exclusive_cpus=gates.enabled("InPlacePodVerticalScalingExclusiveCPUs"),
-            exclusive_memory=gates.enabled("InPlacePodVerticalScalingExclusiveMemory"),
             may_swap=may_swap,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """Why a resize can never be."""
+    """Why a resize is infeasible."""
 
     detail: str
     """``reason_detail`` of kubelet_pod_infeasible_resizes_total."""
@@ -65,9 +59,9 @@ class Infeasible:
 
 
 def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
-    """Why ``desired`` can never follow ``allocated``; None: it can, given the room.
+    """Why ``desired`` can never follow ``allocated``; None: it can, given enough room.
 
-    Raises ValueError for what is not a quantity.
+    Raises ValueError for an invalid quantity.
     """
     if not rules.in_place:
         return Infeasible("feature_gate_off", "InPlacePodVerticalScaling is disabled")
@@ -80,16 +74,10 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
         return Infeasible("plr_feature_gate_off", message)
     if qos_class(desired) is not QoSClass.GUARANTEED:
         return None
-    if (
-        rules.cpu_manager_policy == STATIC
-        and not rules.exclusive_cpus
-        and _request_changes(desired, allocated, "cpu")
-    ):
+    if rules.cpu_manager_policy == STATIC and _request_changes(desired, allocated, "cpu"):
         return _pinned("cpu", "CPU", rules.cpu_manager_policy)
-    if (
-        rules.memory_manager_policy == STATIC_MEMORY
-        and not rules.exclusive_memory
-        and _request_changes(desired, allocated, "memory")
+    if rules.memory_manager_policy == STATIC_MEMORY and _request_changes(
+        desired, allocated, "memory"
     ):
         return _pinned("memory", "Memory", rules.memory_manager_policy)
     return None
@@ -103,8 +91,8 @@ def _pinned(name: str, word: str, policy: str) -> Infeasible:
 def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
     before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
     for container in (*desired.containers, *desired.init_containers):
-        old = before.get(container["name"])
-        if old is None or _request(container, "memory") == _request(old, "memory"):
+        old = before.get(container["name"], container)
+        if _request(container, "memory") == _request(old, "memory"):
             continue
         if _restarts_for_memory(old):
             continue

@@ -1,7 +1,7 @@
-"""What a pod has been given, as far as its status in the API shows.
+"""What has been allocated to a pod, as far as its status in the API shows.
 
-For a pod that runs although no state file (or none that can be read) knows of it: the node ran an
-agent without one before, or the file is lost. Pure.
+For a running pod that is in no readable state file: the node ran an agent without one before, or
+the file is lost. Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from kubeletpy.pods.resources import COMPUTE
 
 
 def reported_resources(pod: Pod) -> PodResources:
-    """Allocated requests and the limits in force of containers that have been shown; of all else
-    what the spec asks for.
-    """
+    """Requests (as allocated) and limits (in force) as reported; for the rest, the spec's."""
     wanted = of_pod(pod)
     reported = {
         status.get("name") or "": status
@@ -48,7 +46,7 @@ def _reported(wanted: Requirements, status: api.ContainerStatus | None) -> Requi
 def _overlaid(
     wanted: Requirements, shown: Requirements, allocated: dict[str, str] | None
 ) -> Requirements:
-    """What is wanted with the compute amounts that are shown; nothing is added or dropped."""
+    """``wanted`` with the compute amounts that are shown; no resource is added or dropped."""
     made: dict[str, Any] = {**wanted}
     for kind, amounts in (
         ("requests", {**(shown.get("requests") or {}), **(allocated or {})}),

@@ -1,14 +1,14 @@
-"""Keeps what each pod has been given, and gives more (or less) when that is asked for and fits.
+"""Keeps what is allocated to each pod, and allocates resizes that are requested and fit.
 
-A pod's worker only ever sees the pod as it is allocated. A change of the spec's resources is a
-resize that waits here until it is allocated; then the worker carries it out, and tells how that
-went. What can never be is reported and dropped; what only lacks room is tried again whenever room
-may have come. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide what
-admission, feasibility and order decide (they are pure, and beside it).
+A pod's worker only ever sees the pod as allocated. A change to the spec's resources is a resize
+that waits here until it is allocated; then the worker carries it out and reports the result. An
+infeasible resize is reported and dropped; one that only lacks room is retried whenever room may
+have become free. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide
+what admission, feasibility and order decide (pure modules of their own).
 
-What a pod is given is written down when it is admitted, unless it asks for no cpu or memory at all:
-such a pod can never be resized. Nothing less would do: a pod whose spec was changed while the agent
-was away must not be judged, let alone refused, by what it asks for now.
+What is allocated to a pod is recorded when it is admitted, unless it names no cpu or memory:
+such a pod can never be resized. The record is necessary: a pod whose spec changed while the agent
+was down must not be judged, let alone rejected, by what it asks for now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubeletpy.allocation import conditions
 from kubeletpy.allocation.asked import asks, pod_level_changes
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
-from kubeletpy.allocation.feasibility import ResizeRules, infeasible
+from kubeletpy.allocation.feasibility import Infeasible, ResizeRules, infeasible
 from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.queue import Waiting, in_order
 from kubeletpy.allocation.reports import Decided, ResizeReports
@@ -40,7 +40,7 @@ from kubeletpy.pods.sync_results import ResizeOutcome
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 30.0
-"""While not all sources have spoken."""
+"""While not all sources are ready."""
 RETRY_S = 180.0
 
 PODS_ADDED = "pods_added"
@@ -69,11 +69,11 @@ class AllocationManager:
         decided: Decided = lambda uid, decisions: None,
     ) -> None:
         """Args:
-        state: what is allocated, across restarts.
-        judge: why a pod would not fit beside the others as they are allocated; None: it fits.
+        state: what is allocated; survives restarts.
+        judge: why a pod would not fit beside the other pods as allocated; None: it fits.
         current: the newest object of a pod in the configuration.
         sync: wakes a pod's worker.
-        sources_ready: whether all sources have spoken: before, nothing is given away.
+        sources_ready: whether all sources are ready: until then, nothing is allocated.
         decided: called with what was decided about a pod.
         """
         self._state = state
@@ -85,14 +85,14 @@ class AllocationManager:
         self._sync = sync
         self._sources_ready = sources_ready
         self._queue: dict[str, None] = {}
-        """Uids of pods whose resize is to be tried, in the order in which they came."""
+        """Uids of pods with a resize to try, in order of arrival."""
         self._timer: asyncio.TimerHandle | None = None
         self._views: dict[str, tuple[api.Pod, PodResources, Pod]] = {}
 
     # -- what is allocated -------------------------------------------------------------------
 
     def allocated(self, pod: Pod) -> Pod:
-        """The pod as it is to be run: with the cpu and memory that it has been given."""
+        """The pod as it is to be run: with the cpu and memory allocated to it."""
         given = self._state.find(pod.uid)
         if given is None:
             return pod
@@ -103,8 +103,13 @@ class AllocationManager:
         self._views[pod.uid] = (pod.object, given, view)
         return view
 
+    def resized(self, desired: Pod) -> Pod | Infeasible:
+        """The pod as it would be run after a resize that fits. Raises ValueError."""
+        never = infeasible(desired, self.allocated(desired), self._rules)
+        return with_resources(desired, of_pod(desired)) if never is None else never
+
     def admitting(self, pod: Pod) -> Pod:
-        """The pod as it is to be admitted: as it was before, if this node has run it already."""
+        """The pod as it is to be admitted: as allocated, if this node has run it before."""
         if self._state.find(pod.uid) is None and not self._state.complete:
             reported = reported_resources(pod)
             if with_resources(pod, reported) is not pod:
@@ -112,25 +117,24 @@ class AllocationManager:
         return self.allocated(pod)
 
     def admitted(self, pod: Pod) -> None:
-        """A pod may run with what it asks for now, unless it has been given something before."""
+        """A pod was admitted: allocate what it asks for now, unless it has an allocation."""
         if self._state.find(pod.uid) is None and not asks_for_nothing(pod):
             self._state.put(pod.uid, of_pod(pod))
 
     def refused(self, uid: str) -> None:
-        """A pod may not run."""
+        """A pod was rejected."""
         self._forget(uid)
 
     # -- what happens to pods ----------------------------------------------------------------
 
     def added(self, pods: Iterable[Pod]) -> None:
-        """Pods of a source were taken on, all of them, by their admission."""
+        """All new pods of a source have passed admission."""
         found = False
         for pod in pods:
             shown = conditions.from_status(pod.status.get("conditions"))
             waits = not self._has_what_it_asks(pod)
             if shown != NONE:
-                # without a resize that waits, it was allocated before that could be reported to
-                # the API
+                # if no resize is waiting, it was allocated but not yet reported to the API
                 pending = shown.pending if waits else None
                 self._reports.take_over(pod.uid, ResizeConditions(pending, shown.in_progress))
             if waits:
@@ -140,7 +144,7 @@ class AllocationManager:
             self.retry(PODS_ADDED)
 
     def updated(self, old: Pod | None, new: Pod) -> None:
-        """A pod's object has changed. The caller wakes the pod's worker anyway."""
+        """A pod's object has changed. The caller wakes the pod's worker in any case."""
         if old is not None and not self._is_resize(old, new):
             return
         if self._has_what_it_asks(new):
@@ -151,13 +155,13 @@ class AllocationManager:
             self.retry(POD_UPDATED, woken=new.uid)
 
     def removed(self, uids: Iterable[str]) -> None:
-        """Pods are not wanted any more."""
+        """Pods are no longer wanted."""
         for uid in uids:
             self._forget(uid)
         self.retry(PODS_REMOVED)
 
     def reconciled(self, old: Pod | None, new: Pod) -> None:
-        """The API shows another status of a pod: it may have ended, or take less than before."""
+        """The API shows a new status of a pod: it may have ended, or use less than before."""
         if not self._queue or old is None:
             return
         if new.is_terminal_in_api and not old.is_terminal_in_api:
@@ -166,13 +170,13 @@ class AllocationManager:
             self.retry(POD_RESIZED)
 
     def keep(self, uids: Iterable[str]) -> None:
-        """Forget all other pods."""
+        """Forget all pods but these."""
         known = {*self._state.uids(), *self._reports.uids(), *self._queue, *self._views}
         for uid in known.difference(uids):
             self._forget(uid)
 
     def close(self) -> None:
-        """Try nothing any more by itself."""
+        """Stop periodic retries."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -184,27 +188,27 @@ class AllocationManager:
         return self._reports.of(uid).listed()
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
-        """A worker has seen to what the runtime enforces; whether the conditions have changed.
+        """A worker has brought the runtime in line; returns whether the conditions have changed.
 
-        ``pod`` as it was allocated then; ``outcome`` None: everything that runs has what it should
-        have.
+        ``pod`` as allocated then; ``outcome`` None: everything that runs has the resources it
+        should have.
         """
         if outcome is None and self._reports.of(pod.uid).in_progress is None:
             return False
         given = self._state.find(pod.uid)
         if given is not None and with_resources(pod, given) is not pod:
-            return False  # a newer resize was allocated since: this says nothing about it
+            return False  # a newer resize has been allocated since; this says nothing about it
         return self._reports.synced(pod, outcome)
 
     def ended(self, uid: str) -> None:
-        """A pod has run to its end: nothing of it is resized any more."""
+        """A pod has run to completion: it is not resized any more."""
         self._queue.pop(uid, None)
         self._reports.forget(uid)
 
     # -- trying ------------------------------------------------------------------------------
 
     def retry(self, trigger: str, *, woken: str = "") -> None:
-        """Try all resizes that wait. ``woken``: a pod whose worker the caller wakes anyway."""
+        """Try all waiting resizes. ``woken``: a pod whose worker the caller wakes in any case."""
         self.close()
         if not self._queue:
             return
@@ -236,11 +240,13 @@ class AllocationManager:
         try:
             return in_order(waiting)
         except ValueError as error:
-            log.error("resizes are tried as they came", extra={"why": str(error)})
+            log.error(
+                "pending resizes are retried in their order of arrival", extra={"why": str(error)}
+            )
             return waiting
 
     def _try(self, one: Waiting, trigger: str) -> bool:
-        """Whether the resize is allocated; what needs no further try leaves the queue."""
+        """Try one resize; whether it was allocated. One that needs no retry leaves the queue."""
         desired, uid = one.desired, one.desired.uid
         if self._has_what_it_asks(desired):
             del self._queue[uid]
@@ -266,7 +272,7 @@ class AllocationManager:
         self._reports.allocated(desired)
         return True
 
-    # -- small things ------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------
 
     def _has_what_it_asks(self, pod: Pod) -> bool:
         return self.allocated(pod).object is pod.object
@@ -281,7 +287,9 @@ class AllocationManager:
         try:
             found = list(asks(old, new))
         except ValueError as error:
-            log.error("a pod asks for what is no amount", extra={"pod": new.key, "why": str(error)})
+            log.error(
+                "a pod requests an invalid quantity", extra={"pod": new.key, "why": str(error)}
+            )
             return False
         for one in found:
             self._metrics.requested.labels(one.resource, one.requirement, one.operation).inc()

@@ -1,4 +1,4 @@
-"""What events say of a resize: which resources, for which generation, and what went wrong.
+"""What events say about a resize: which resources, for which generation, and what went wrong.
 
 Pure. Source: docs/reference/events.csv: ResizeStarted, ResizeCompleted, ResizeError,
 ResizeDeferred, ResizeInfeasible.
@@ -19,12 +19,12 @@ FAILED = "Pod resize error"
 
 
 def pending_words(reason: str) -> str:
-    """How an event about a resize begins that is not allocated, for a reason."""
+    """How an event about a resize that is not allocated begins."""
     return f"Pod resize {reason}"
 
 
 def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> str:
-    """The event's message: ``words`` and a summary in JSON of what the pod asks for."""
+    """The event's message: ``words`` and a JSON summary of what the pod requests."""
     summary: dict[str, Any] = {}
     if pod.init_containers:
         summary["initContainers"] = _listed(pod.init_containers)

@@ -1,4 +1,4 @@
-"""In what order resizes that wait are tried: what frees or costs nothing first.
+"""The order in which waiting resizes are tried: those that free resources or cost nothing first.
 
 Pure. Source: docs/reference/behaviour.md, c10.
 """
@@ -20,21 +20,21 @@ class Waiting:
     desired: Pod
     allocated: Pod
     since: str = ""
-    """When it began to be pending, as the API writes times; empty: it has not been tried yet."""
+    """Since when it is pending, as an API timestamp; empty: it has not been tried yet."""
 
 
 def in_order(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Those that do not ask for more, then by priority, Guaranteed, and how long they wait.
+    """Resizes that don't ask for more first, then by priority, Guaranteed, and waiting time.
 
-    Of equals the one that came first. Raises ValueError for what is not a quantity.
+    Equals stay in order of arrival. Raises ValueError for an invalid quantity.
     """
     return sorted(waiting, key=_rank)
 
 
 def asks_for_more(desired: Pod, allocated: Pod) -> bool:
-    """Whether a resize takes more cpu or memory of the node than the pod has.
+    """Whether a resize takes more of the node's cpu or memory than the pod has.
 
-    Raises ValueError for what is not a quantity.
+    Raises ValueError for an invalid quantity.
     """
     new, old = pod_requests(desired), pod_requests(allocated)
     return any(new.get(name, 0) > old.get(name, 0) for name in COMPUTE)

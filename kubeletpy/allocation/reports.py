@@ -1,7 +1,7 @@
 """How resizes are reported: conditions, events, metrics, decisions.
 
-Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated,
-nor whether it is done: the caller says so.
+Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated
+or done: the caller says so.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class ResizeReports:
         return list(self._conditions)
 
     def take_over(self, uid: str, found: ResizeConditions) -> None:
-        """Take the conditions that the API shows for those that hold."""
+        """Adopt the conditions that the API shows."""
         self._keep(uid, found)
 
     def forget(self, uid: str) -> None:
-        """Nothing of a pod is resized any more."""
+        """A pod is not resized any more."""
         self._keep(uid, NONE)
 
     def not_pending(self, uid: str) -> None:
-        """What a pod asks for is what it has been given."""
+        """A pod has been allocated what it requests."""
         self._keep(uid, ResizeConditions(None, self.of(uid).in_progress))
 
     def allocated(self, pod: Pod) -> None:
-        """A resize was allocated; ``pod`` asks for it. An earlier one's errors are forgotten."""
+        """The resize that ``pod`` requests was allocated. Errors of earlier ones are forgotten."""
         uid, generation = pod.uid, pod.generation
         began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
         self._keep(uid, ResizeConditions(None, began))
@@ -72,11 +72,11 @@ class ResizeReports:
         self._tell(uid, "allocate the resize", f"it fits (generation {generation})")
 
     def infeasible(self, pod: Pod, message: str) -> None:
-        """A resize can never be."""
+        """A resize is infeasible."""
         self._pending(pod, INFEASIBLE, INFEASIBLE, message)
 
     def deferred(self, pod: Pod, why: str, message: str) -> None:
-        """A resize does not fit now. ``why``: admission's reason."""
+        """A resize does not fit now. ``why``: the reason that admission gave."""
         self._pending(pod, DEFERRED, why, message)
 
     def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
@@ -94,9 +94,9 @@ class ResizeReports:
             self._tell(uid, f"resize {reason.lower()}", f"{why}: {message}")
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
-        """What a worker says of a pod as it was allocated; whether the conditions have changed.
+        """A worker reports on a pod as allocated; returns whether the conditions have changed.
 
-        ``outcome`` None: everything that runs has what it should have.
+        ``outcome`` None: everything that runs has the resources it should have.
         """
         uid, before = pod.uid, self.of(pod.uid)
         if outcome is not None and (outcome.error or outcome.in_progress):

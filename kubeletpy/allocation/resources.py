@@ -1,7 +1,7 @@
-"""Which of a pod's resources are allocated to it, and the pod as it is with an allocation.
+"""Which of a pod's resources are allocated to it, and the pod with its allocation applied.
 
-Pure. Amounts are compared by value ("1" is "1000m"). What is not cpu or memory cannot be resized
-and travels along unchanged. Must never change an object in place. Source:
+Pure. Amounts are compared by value ("1" is "1000m"). Resources other than cpu and memory cannot be
+resized and are passed through unchanged. Must never change an object in place. Source:
 docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 """
 
@@ -24,14 +24,14 @@ Requirements = api.ResourceRequirements
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """What a pod's containers (init and regular ones) and the pod as a whole are given."""
+    """What is allocated to a pod's containers (init and regular) and at pod level."""
 
     containers: Mapping[str, Requirements] = field(default_factory=dict)
     pod: Requirements | None = None
 
 
 def of_pod(pod: Pod) -> PodResources:
-    """What a pod's spec asks for."""
+    """The resources in a pod's spec."""
     return PodResources(
         {c["name"]: c.get("resources") or {} for c in (*pod.init_containers, *pod.containers)},
         pod.spec.get("resources"),
@@ -39,9 +39,9 @@ def of_pod(pod: Pod) -> PodResources:
 
 
 def asks_for_nothing(pod: Pod) -> bool:
-    """Whether no cpu or memory is named anywhere in a pod.
+    """Whether a pod names no cpu or memory anywhere.
 
-    Such a pod is BestEffort, and as a resize may not change the class, it will never be resized.
+    Such a pod is BestEffort; as a resize may not change the QoS class, it will never be resized.
     """
     found = of_pod(pod)
     return not any(
@@ -53,7 +53,7 @@ def asks_for_nothing(pod: Pod) -> bool:
 
 
 def same(one: Requirements | None, other: Requirements | None) -> bool:
-    """Whether two requirements mean the same amounts. None is the same as none named."""
+    """Whether two requirements mean the same amounts. None equals no amounts."""
     if one == other:
         return True
     first, second = one or Requirements(), other or Requirements()
@@ -61,7 +61,7 @@ def same(one: Requirements | None, other: Requirements | None) -> bool:
 
 
 def amounts(requirements: Requirements, kind: str) -> Mapping[str, str]:
-    """Requests or limits; possibly none."""
+    """Requests or limits; may be empty."""
     everything: Mapping[str, Any] = requirements
     return everything.get(kind) or {}
 
@@ -76,9 +76,9 @@ def _same_amounts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def with_resources(pod: Pod, given: PodResources) -> Pod:
-    """The pod with what it is given in place of what it asks for; itself when that is the same.
+    """The pod with its allocation in place of what it asks for; itself if they are equal.
 
-    A container that nothing is noted of keeps what it asks for.
+    A container without a record keeps what it asks for.
     """
     changed = replaced_containers(
         pod, lambda container, init: _with(container, given.containers.get(container["name"]))

@@ -1,4 +1,4 @@
-"""The Kubernetes API's types and words.
+"""Types and vocabulary of the Kubernetes API.
 
 Pure: so is every module here.
 """

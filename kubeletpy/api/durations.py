@@ -1,6 +1,6 @@
 """Durations as Go writes them (``1m30s``, ``100ms``): text to seconds and back. Pure.
 
-Must never read what Go's ``time.ParseDuration`` would not.
+Must never accept what Go's ``time.ParseDuration`` would reject.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds: ``1m0s``, ``100ms``, ``0s``. Round them first to say less."""
-    nanoseconds = round(seconds * 1e9)
+    """Format seconds: ``1m0s``, ``100ms``, ``0s``. Round first for a shorter text."""
+    nanoseconds = abs(round(seconds * 1e9))
     if nanoseconds == 0:
         return "0s"
-    sign, nanoseconds = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    sign = "-" if seconds < 0 else ""
     for unit, size in (("ns", 1), ("µs", 1000), ("ms", 1_000_000)):
         if nanoseconds < size * 1000:
             return f"{sign}{_plain(Decimal(nanoseconds) / size)}{unit}"

@@ -1,4 +1,4 @@
-"""Labels of the domains of Kubernetes that nodes have. Must stay data."""
+"""Node labels in the Kubernetes domains. Must stay data."""
 
 SYNCED = (
     "kubernetes.io/hostname",
@@ -13,7 +13,7 @@ SYNCED = (
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
 )
-"""Those that a kubelet keeps right on its node."""
+"""Labels that a kubelet keeps up to date on its node."""
 
 OWN = frozenset((*SYNCED, "node.kubernetes.io/windows-build"))
-"""Those that a kubelet may set: k8s.io/kubelet/pkg/apis, IsKubeletLabel."""
+"""Labels that a kubelet may set: k8s.io/kubelet/pkg/apis, IsKubeletLabel."""

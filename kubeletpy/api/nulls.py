@@ -1,8 +1,8 @@
-"""A field that is null is a field that is absent: Kubernetes' JSON decodes both to the zero value.
+"""A null field is an absent field: Kubernetes' JSON decodes both to the zero value.
 
 The API server writes null where a type has no ``omitempty``: each pod condition comes with
-``"lastProbeTime": null``. Whoever decodes an object takes the nulls out at once, so that a key that
-is there has a value. Must touch fresh objects only: it changes them in place.
+``"lastProbeTime": null``. Code that decodes an object removes the nulls at once, so that every key
+has a value. Must touch fresh objects only: it changes them in place.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 _NULL = b"null"
 _UNREAD = frozenset({"managedFields"})
-"""Long, without nulls, and read by nobody here."""
+"""Long, without nulls, and never read here."""
 
 
 def may_have_nulls(text: bytes) -> bool:
-    """Whether JSON text can hold a null at all; most answers are spared the walk."""
+    """Whether JSON text can contain a null; most responses can skip the walk."""
     return _NULL in text
 
 
 def drop_nulls(value: Any) -> None:
-    """Take all keys that are null out of a decoded value, at any depth; items of lists stay."""
+    """Remove all null-valued keys from a decoded value, at any depth; list items stay."""
     rest = [value]
     while rest:
         one = rest.pop()

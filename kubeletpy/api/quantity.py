@@ -1,7 +1,7 @@
 """Kubernetes quantities ("500m", "1Gi") as whole numbers, rounding up as the scheduler does.
 
-Read here and not by the client's parser: that one costs the whole client library at import, and
-takes words like "NaN" for numbers. Must never let a hostile text cost more than its length.
+Parsed here, not by the client library's parser: that one imports the whole library and accepts
+words like "NaN" as numbers. Must never let a hostile text cost more than its length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX = Decimal(2**63 - 1)
 
 
 def parse(text: str | int | float) -> Decimal:
-    """Read a quantity; what is beyond a signed 64-bit number becomes the nearest such number.
+    """Read a quantity, clamped to the range of a signed 64-bit number.
 
     Raises:
         ValueError: not a quantity.
@@ -55,12 +55,12 @@ def milli_value(text: str | int | float) -> int:
 
 
 def whole(amount: Decimal) -> int:
-    """A parsed quantity (or a sum) in whole units, rounded up; within a signed 64-bit number."""
+    """A parsed quantity (or a sum) in whole units, rounded up and clamped to signed 64 bits."""
     return int(max(-_MAX, min(_MAX, amount.to_integral_value(ROUND_CEILING))))
 
 
 def spelled(amount: int, *, binary: bool) -> str:
-    """The one spelling of an amount that the API has: ``10Mi`` where ``binary``, else ``10M``.
+    """The API's canonical form of an amount: ``10Mi`` if ``binary``, else ``10M``.
 
     Source: k8s.io/apimachinery, CanonicalizeBytes (below 1024 always decimal).
     """

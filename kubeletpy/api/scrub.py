@@ -1,4 +1,4 @@
-"""What runtimes, drivers and programs say, made fit for logs, events and statuses. Pure."""
+"""Makes the output of runtimes, drivers and programs fit for logs, events and statuses. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 
 MAX_DETAILS = 4096
-"""Longest text of a stranger that an error keeps, in characters; the rest is cut."""
+"""Longest foreign text that an error keeps, in characters; the rest is cut off."""
 
 _URL_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text made fit to show: no secrets, no URL credentials, no control characters.
+    """A text that is safe to show: no secrets, no URL credentials, no control characters.
 
     ``secrets`` are strings that must not appear (empty ones are ignored). Newlines and tabs stay.
     The result has at most MAX_DETAILS characters.

@@ -1,1 +1,1 @@
-"""The node's certificates: asked for by requests to the cluster (CSRs), kept on disk, renewed."""
+"""The node's certificates: requested from the cluster (CSRs), kept on disk, renewed."""

@@ -1,7 +1,7 @@
 """Notices when files of credentials have changed, whoever changed them.
 
-inotify says that something happened nearby, the files' stamps say whether it matters; a look now
-and then makes certain. Must never read what is in them.
+inotify reports that something happened nearby, the files' stamps show whether it matters, and a
+periodic check makes certain. Must never read their contents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 60.0
 SETTLE_S = 0.2
-"""Who writes a certificate and then its key gets so long between the two."""
+"""A program that writes a certificate and then its key has this long between the two."""
 
 Stamps = dict[Path, Stamp | None]
 
@@ -29,8 +29,8 @@ class FileFollower:
     """Follows a few files.
 
     Args:
-        paths: which; asked again after each change, as one file may name the others.
-        changed: called at a change; when it raises KubeconfigError, it is called again later.
+        paths: the files; called again after each change, as one file may name the others.
+        changed: called after a change; if it raises KubeconfigError, it is called again later.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FileFollower:
             except KubeconfigError as error:
                 seen = None
                 log.warning(
-                    "changed credentials can't be used; the old ones go on",
+                    "changed credentials can't be used; the old ones stay in use",
                     extra={"why": str(error)},
                 )
 

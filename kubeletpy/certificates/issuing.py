@@ -1,7 +1,7 @@
-"""One certificate from the cluster: create a request, wait by watch until it is decided.
+"""Gets one certificate from the cluster: create a request, then watch it until it is decided.
 
-Create is safe to repeat: a request's name follows from its key and content, and the key waits on
-disk, so after a lost answer or a crash the same request is found again. Must never approve one.
+Create is safe to repeat: a request's name follows from its key and content, and the key stays on
+disk, so after a lost response or a crash the same request is found again. Must never approve one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kubeletpy.kubeapi.reflector import Reflector
 log = logging.getLogger(__name__)
 
 WAIT_S = 15 * 60.0
-"""How long one try waits for a decision (docs/reference/constants.csv: CSR wait)."""
+"""How long one attempt waits for a decision (docs/reference/constants.csv: CSR wait)."""
 
 
 class NotIssued(Exception):
-    """A request came to nothing; the text names it. ``final``: a new key is needed."""
+    """A request failed; the text names it. ``final``: a new key is needed."""
 
     def __init__(self, name: str, why: str, *, final: bool) -> None:
         super().__init__(f"certificate signing request {name}: {why}")
@@ -51,12 +51,12 @@ async def issue(
     prefix: str = "csr-",
     rng: random.Random | None = None,
 ) -> Issued:
-    """Ask for a certificate and wait for it, at most WAIT_S.
+    """Request a certificate and wait for it, at most WAIT_S.
 
     Raises:
         ApiError: the request can't be created.
         NotIssued: denied, failed, deleted, or nobody decided in time.
-        CertificateError, OSError: the key or the disk.
+        CertificateError, OSError: the key can't be used, read or written.
     """
 
     def prepare() -> tuple[bytes, bytes, str]:
@@ -74,7 +74,9 @@ async def issue(
         log.info("certificate requested", extra={"csr": name, "signer": signer})
     except AlreadyExists:
         found = await api.get(CERTIFICATESIGNINGREQUESTS, name)
-        log.info("an earlier certificate request goes on", extra={"csr": name, "signer": signer})
+        log.info(
+            "continuing with an earlier certificate request", extra={"csr": name, "signer": signer}
+        )
     certificate = await _decided(api, name, found, rng)
     return Issued(certificate, key)
 

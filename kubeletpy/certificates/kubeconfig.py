@@ -1,7 +1,7 @@
-"""The node's kubeconfig: the certificate it names, whether that is still good, and writing one.
+"""The node's kubeconfig: the certificate it names, whether that is still valid, and writing one.
 
-Connections are not made here: that is the official client's loader. Blocking; must never log what
-is in a file.
+Connections are made elsewhere, by the official client's loader. Blocking; must never log what is in
+a file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CurrentContext:
-    """What a kubeconfig's current context is made of; relative paths made absolute.
+    """A kubeconfig's current context, with relative paths made absolute.
 
     ``cluster`` and ``user`` are as in the file.
     """
@@ -38,20 +38,20 @@ class CurrentContext:
     user: JSON
 
     def files(self) -> list[Path]:
-        """The files that decide about credentials: the kubeconfig and those it names."""
+        """The files that determine the credentials: the kubeconfig and those it names."""
         named = [self.cluster.get(key) for key in _CLUSTER_FILES]
         named += [self.user.get(key) for key in _FILES]
         return [self.path, *(Path(each) for each in named if each and isinstance(each, str))]
 
     def certificate_files(self) -> KeyPair | None:
-        """The client certificate and key, when they are files."""
+        """The client certificate and key, if they are files."""
         certificate, key = (self.user.get(name) for name in _FILES[:2])
         if not (certificate and isinstance(certificate, str) and key and isinstance(key, str)):
             return None
         return KeyPair(Path(certificate), Path(key))
 
     def inline_certificate(self) -> tuple[bytes, bytes] | None:
-        """The client certificate and key (PEM), when they stand in the file."""
+        """The client certificate and key (PEM), if they are inline."""
         given = [self.user.get(f"{name}-data") for name in _FILES[:2]]
         if not all(isinstance(each, str) and each for each in given):
             return None
@@ -90,7 +90,7 @@ def read(path: Path) -> CurrentContext:
 
 
 def why_not_valid(path: Path, now: float) -> str:
-    """Why a kubeconfig gives no client certificate that is good at a time; empty: it does.
+    """Why a kubeconfig yields no client certificate that is valid at ``now``; empty: it does.
 
     Args:
         now: Unix seconds.
@@ -116,11 +116,11 @@ def why_not_valid(path: Path, now: float) -> str:
 
 
 def write(path: Path, like: CurrentContext, pair: Path) -> None:
-    """Write the kubeconfig of a node: the cluster of another one, with a certificate of its own.
+    """Write a node's kubeconfig: the cluster of another kubeconfig, with the node's certificate.
 
     Args:
-        like: the kubeconfig that the certificate was asked for with.
-        pair: file with certificate and key.
+        like: the kubeconfig that was used to request the certificate.
+        pair: file with the certificate and its key.
 
     Raises:
         OSError: it can't be written.
@@ -137,7 +137,7 @@ def write(path: Path, like: CurrentContext, pair: Path) -> None:
         "users": [{"name": "default-auth", "user": user}],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    # through JSON: what YAML read as dates or the like is text again
+    # through JSON: what YAML parsed as dates or the like becomes text again
     write_private(path, yaml.safe_dump(json.loads(json.dumps(content, default=str))))
 
 

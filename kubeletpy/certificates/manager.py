@@ -1,6 +1,6 @@
-"""Keeps one certificate of the node valid: asks for it, stores it, renews it before it ends.
+"""Keeps one certificate of the node valid: requests it, stores it, renews it before it expires.
 
-What is in use is :attr:`CertificateManager.current`; its users are notified of a new one. Failures
+The one in use is :attr:`CertificateManager.current`; its users are notified of a new one. Failures
 are retried forever with a backoff; must never give up a certificate that is still valid.
 """
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_S, LAST_RETRY_S = 2.0, 32.0
 JITTER = 0.1
 LEAST_USE = 0.5
-"""Of what is left of a new certificate's life, that much is used in any case."""
+"""The fraction of a new certificate's remaining lifetime that is used in any case."""
 LONGEST_WAIT_S = 3600.0
-"""A deadline is a time of day, and clocks get set: look again that often."""
+"""A deadline is wall-clock time, and clocks get set: check again at least this often."""
 
 
 class CertificateLost(Exception):
@@ -38,7 +38,7 @@ class CertificateLost(Exception):
 
 
 class _NamesChanged(Exception):
-    """What was asked for is not wanted any more."""
+    """The requested names are no longer wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Purpose:
     """What a certificate is for.
 
     Attributes:
-        name: for the log.
+        name: for log messages.
         signer: who signs it.
-        vital: without it the agent can do nothing: ends the agent when it is lost for good.
-        first_prefix: of the names of requests while there is no certificate.
+        vital: the agent can do nothing without it, and exits when it is lost for good.
+        first_prefix: name prefix of requests while there is no certificate.
         failed: called at each failure.
         replaced: called with how many seconds the previous certificate had been valid.
     """
@@ -63,11 +63,11 @@ class Purpose:
 
 
 class CertificateManager:
-    """One certificate. Make it inside a running event loop, then ``load``, then ``run``.
+    """One certificate. Create it inside a running event loop, then ``load``, then ``run``.
 
     Args:
-        names: what the certificate should say now; None: nothing can be asked for yet.
-        api: a connection to ask with, given whether the current certificate is valid.
+        names: what the certificate should say now; None: nothing can be requested yet.
+        api: a connection for requests, given whether the current certificate is valid.
         on_change: called when ``current`` has changed.
     """
 
@@ -96,12 +96,12 @@ class CertificateManager:
         self._storing = asyncio.Lock()
         self._available_at = clock.now()
         self._answered: Names | None = None
-        """What the current certificate is the answer to: asking for it again gives no more."""
+        """What was requested for the current certificate: requesting it again gives no more."""
         self._server_answers = False
 
     @property
     def current(self) -> StoredPair | None:
-        """The pair in use; None when there is none or it has ended."""
+        """The pair in use; None if there is none or it has expired."""
         pair = self._pair
         if pair is None or self._clock.now() > pair.certificate.not_after:
             return None
@@ -109,13 +109,13 @@ class CertificateManager:
 
     @property
     def ttl(self) -> float:
-        """Seconds until the certificate ends (negative: ago); infinite without one."""
+        """Seconds until the certificate expires (negative: ago); infinite without one."""
         if self._pair is None:
             return float("inf")
         return float(int(self._pair.certificate.not_after - self._clock.now()))
 
     async def load(self, *, renew_now: bool = False) -> None:
-        """Take what is on disk; ``renew_now``: it is only borrowed, ask for our own at once."""
+        """Load what is on disk; ``renew_now``: it is only borrowed, request our own at once."""
         self._renew_now = renew_now
         try:
             self._take(await asyncio.to_thread(self._store.load))
@@ -138,7 +138,7 @@ class CertificateManager:
             found = await asyncio.to_thread(self._store.load)
         except (CertificateError, OSError) as error:
             log.warning(
-                "the certificate's files have changed and can't be used; the old one goes on",
+                "the certificate's files have changed and can't be used; the old one stays in use",
                 extra={"certificate": self._purpose.name, "why": str(error)},
             )
             return
@@ -162,7 +162,7 @@ class CertificateManager:
             await self._renew()
 
     async def obtain(self) -> None:
-        """Have one, then leave it: for who does not want it renewed. Raises CertificateLost."""
+        """Get one and stop there, if it is not to be renewed. Raises CertificateLost."""
         await self._until_due()
         await self._renew()
 
@@ -176,7 +176,7 @@ class CertificateManager:
             await self._on_change()
 
     def _due_in(self) -> float | None:
-        """Seconds until renewal; None: there is nothing to ask for."""
+        """Seconds until renewal; None: there is nothing to request."""
         names = self._names()
         if names is None:
             return None
@@ -186,7 +186,7 @@ class CertificateManager:
         why = unsatisfied(current.certificate, names)
         if why and names != self._answered:
             log.info(
-                "the certificate does not fit any more",
+                "the certificate no longer covers the node's names",
                 extra={"certificate": self._purpose.name, "why": why},
             )
             return 0.0
@@ -203,7 +203,7 @@ class CertificateManager:
                     await self._poked.wait()
 
     async def _renew(self) -> None:
-        """Try until it works or is not needed any more."""
+        """Retry until it works or is no longer needed."""
         delay = FIRST_RETRY_S
         while self._due_in() == 0:
             try:
@@ -219,7 +219,7 @@ class CertificateManager:
             delay = min(delay * 2, LAST_RETRY_S)
 
     async def _issue(self) -> tuple[Issued, Names]:
-        """Ask for what is wanted now, as long as it is wanted."""
+        """Request what is wanted now, for as long as it is wanted."""
         names = self._names()
         if names is None:
             raise _NamesChanged
@@ -248,7 +248,7 @@ class CertificateManager:
             from kubeletpy.host import x509
 
             if x509.read_certificate(issued.certificate).not_after <= now:
-                raise CertificateError("the certificate that was issued has ended already")
+                raise CertificateError("the issued certificate has already expired")
             found = self._store.update(issued.certificate, issued.key, now)
             self._store.drop_pending_key()
             return found
@@ -256,14 +256,14 @@ class CertificateManager:
         try:
             pair = await asyncio.to_thread(store)
         except CertificateError:
-            # of an old request, or for another key: the next request is another one
+            # from an old request, or for another key: start over with a new request
             await asyncio.to_thread(self._store.drop_pending_key)
             raise
         self._renew_now = False
         self._server_answers = True
         self._take(pair)
         self._answered = answers
-        # a certificate that comes late in its life must not be renewed again and again
+        # a certificate that arrives late in its lifetime must not be renewed again and again
         left = pair.certificate.not_after - now
         self._deadline = max(self._deadline, now + left * LEAST_USE)
         if old is not None:

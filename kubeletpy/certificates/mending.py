@@ -1,4 +1,4 @@
-"""At a start: a stored certificate that is broken gives way to the one before it.
+"""At startup, replaces a broken stored certificate by the one before it.
 
 Must come before anybody reads the certificate: a kubeconfig may name the link itself.
 """
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 async def mend_link(store: CertificateStore, now: float) -> None:
-    """Say so when a pair is in use again, and go on where nothing helps. ``now``: Unix seconds."""
+    """Mend and log it; go on if nothing can be done. ``now``: Unix seconds."""
     try:
         file = await asyncio.to_thread(store.mend, now)
     except OSError as error:
         log.warning(
-            "stored certificates can't be looked at",
+            "stored certificates can't be read",
             extra={"directory": str(store.directory), "why": str(error)},
         )
         return

@@ -1,4 +1,4 @@
-"""What a request for a certificate says. Pure.
+"""The content of a certificate signing request. Pure.
 
 Source: docs/reference/names.csv: identity; the certificates.k8s.io API and its signers
 kubernetes.io/kube-apiserver-client-kubelet and kubernetes.io/kubelet-serving.
@@ -32,12 +32,12 @@ def client_names(node_name: str) -> Names:
 
 
 def serving_names(
-    node_name: str, addresses: Iterable[api.NodeAddress], *, dns_only: bool = False
+    node_name: str, addresses: Iterable[api.NodeAddress], *, dns_only: bool
 ) -> Names | None:
-    """The node as a server; None while it has no address to ask for.
+    """The node as a server; None while it has no address to request.
 
     Args:
-        addresses: of the Node's status.
+        addresses: from the Node's status.
         dns_only: names without an IP address are enough (AllowDNSOnlyNodeCSR).
     """
     names: set[str] = set()
@@ -62,10 +62,10 @@ def _canonical(address: str) -> str:
 
 
 def request_name(prefix: str, public_key: bytes, names: Names, signer: str) -> str:
-    """The name of the request: the same for the same key and content.
+    """The name of a request: always the same for the same key and content.
 
-    A create whose answer was lost, or that was made before a crash, is thus found again. Names
-    that start with ``node-csr-`` are those of a node's first certificate.
+    So a request whose create got no response, or that was made before a crash, is found again.
+    Names that start with ``node-csr-`` are for a node's first certificate.
     """
     digest = hashlib.sha256()
     parts = (names.common_name, *names.organizations, "|", *names.dns_names, "|")

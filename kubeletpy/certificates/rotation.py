@@ -14,9 +14,9 @@ from kubeletpy.api.types import JSON
 from kubeletpy.host.pki import Certificate, Names
 
 EARLIEST, SPREAD = 0.7, 0.2
-"""Renewed at 70 to 90 % of a certificate's life: nodes made together don't come together."""
+"""Renewed at 70 to 90 % of a certificate's life: nodes created together don't renew together."""
 CLIENT_LOST_S = 300.0
-"""So long without a valid client certificate, with an API that answers: the agent ends."""
+"""The agent exits after this long without a valid client certificate while the API answers."""
 
 
 def rotation_deadline(certificate: Certificate, chance: float) -> float:
@@ -26,7 +26,7 @@ def rotation_deadline(certificate: Certificate, chance: float) -> float:
 
 
 def unsatisfied(certificate: Certificate, names: Names) -> str:
-    """What a certificate lacks of what is wanted now; empty: nothing. More than that is fine."""
+    """What a certificate lacks of what is wanted now; empty: nothing. Extra names are fine."""
     has = certificate.names
     if has.common_name != names.common_name:
         return f"its name is {has.common_name}, not {names.common_name}"
@@ -52,7 +52,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome, with the certificate (PEM) when issued, or why not."""
+    """An outcome, with the certificate (PEM) if issued, or why not."""
 
     outcome: Outcome
     certificate: bytes = b""
@@ -60,7 +60,7 @@ class Verdict:
 
 
 def verdict(request: JSON) -> Verdict:
-    """What a CertificateSigningRequest says of itself; a denial beats an approval."""
+    """The outcome in a CertificateSigningRequest's status; a denial beats an approval."""
     status = request.get("status")
     status = status if isinstance(status, dict) else {}
     approved = False

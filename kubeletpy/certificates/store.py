@@ -1,8 +1,8 @@
-"""Certificate and key on disk: dated files and the ``-current.pem`` link, as the kubelet has them.
+"""Certificate and key on disk: dated files and the ``-current.pem`` symlink, as in the kubelet.
 
 Blocking: call it on a thread. A kill at any point leaves either the old pair or the new one: every
-file is written whole (mode 0600) before the link is turned, and a key that a request is under way
-for survives in a file of its own. Must never log a key.
+file is written whole (mode 0600) before the link is switched, and the key of a pending request
+survives in a file of its own. Must never log a key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
 
 KEPT = 3
-"""Dated files that stay, the current one among them."""
+"""Dated files to keep, including the current one."""
 _DATED = r"-\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d\.pem"
 _KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----\n.*?-----END \1-----\n?", re.DOTALL)
 
@@ -30,7 +30,7 @@ _KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----\n.*?-----END \1-----\n?
 class StoredPair:
     """A certificate with its key: where the files are, and what the certificate says.
 
-    ``stamp`` differs when the files have been changed.
+    ``stamp`` differs once the files have changed.
     """
 
     files: KeyPair
@@ -39,12 +39,12 @@ class StoredPair:
 
 
 class CertificateStore:
-    """One pair of one purpose.
+    """The pair for one purpose.
 
     Args:
-        directory: made when first written to.
+        directory: created when first written to.
         prefix: ``kubelet-client`` or ``kubelet-server``.
-        fallback: a pair to use until there is one of our own.
+        fallback: a pair to use until we have our own.
     """
 
     def __init__(self, directory: Path, prefix: str, fallback: KeyPair | None = None) -> None:
@@ -54,7 +54,7 @@ class CertificateStore:
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return self._directory
 
     @property
@@ -64,21 +64,21 @@ class CertificateStore:
 
     @property
     def key_path(self) -> Path:
-        """The key of the request under way."""
+        """The key of the pending request."""
         return self._directory / f"{self._prefix}.key.tmp"
 
     def candidates(self) -> list[KeyPair]:
-        """Where a pair may be; the first that is there counts."""
+        """Where a pair may be; the first one that exists counts."""
         pairs = [KeyPair(self.current_path, self.current_path)]
         if self._fallback is not None:
             pairs.append(self._fallback)
         return [*pairs, KeyPair.named(self._directory, self._prefix)]
 
     def load(self) -> StoredPair | None:
-        """The pair in use, or None when there is none.
+        """The pair in use, or None if there is none.
 
         Raises:
-            CertificateError: a file is there and can't be used.
+            CertificateError: a file exists but can't be used.
             OSError: it can't be read.
         """
         for pair in self.candidates():
@@ -87,15 +87,15 @@ class CertificateStore:
         return None
 
     def update(self, certificates: bytes, key: bytes, now: float) -> StoredPair:
-        """Make a new pair the one in use.
+        """Store a new pair and make it the one in use.
 
         Args:
             certificates: PEM, leaf first.
-            key: PEM, as it is.
+            key: PEM, stored unchanged.
             now: Unix seconds; names the file.
 
         Raises:
-            CertificateError: they don't belong together, or the link is a plain file.
+            CertificateError: they don't belong together, or the link is a regular file.
             OSError: the directory can't be written.
         """
         from kubeletpy.host import x509
@@ -103,7 +103,7 @@ class CertificateStore:
         found = x509.certificates_of(certificates)
         match = _KEY.search(key.decode("ascii", "replace"))
         if not found or match is None:
-            raise CertificateError("it is no certificate with its key")
+            raise CertificateError("it does not hold a certificate and its key")
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         link = self.current_path
         if link.exists() and not link.is_symlink():
@@ -119,17 +119,17 @@ class CertificateStore:
         return load_pair(KeyPair(link, link))
 
     def mend(self, now: float) -> Path | None:
-        """Where the link leads to nothing that can be used, turn it to the newest pair that can.
+        """If the link leads to nothing usable, point it to the newest pair that is.
 
-        For a start, before anybody reads the link: a disk that was full or lost power may have left
-        less than a pair. A link that is not there is left so (somebody wants another certificate),
-        unless a turn of it by the kubelet was cut short; a plain file is somebody's own.
+        For startup, before anybody reads the link: a full disk or a power cut may have left less
+        than a pair. A missing link is left alone (an administrator wants a new certificate), unless
+        the kubelet was interrupted while switching it; so is a regular file, which is not ours.
 
         Args:
             now: Unix seconds; an older pair must still be valid.
 
         Returns:
-            The dated file that is in use again; None when there was nothing to do or to be had.
+            The dated file that is in use again; None if nothing was to be done, or could be.
 
         Raises:
             OSError: the directory can't be read or written.
@@ -168,7 +168,7 @@ class CertificateStore:
                     old.unlink()
 
     def pending_key(self) -> bytes:
-        """The key for the next request: that of the one under way, else a new one.
+        """The key for the next request: that of the pending one, else a new one.
 
         Raises:
             CertificateError, OSError.
@@ -186,18 +186,18 @@ class CertificateStore:
         return key
 
     def _in_use(self, key: bytes) -> bool:
-        """Whether the pair in use has this key: a kill came between the link and the rest."""
+        """Whether the pair in use has this key: a kill came after the link was switched."""
         with contextlib.suppress(OSError):
             return key.strip() in self.current_path.read_bytes()
         return False
 
     def drop_pending_key(self) -> None:
-        """The next request has a new key. Raises OSError."""
+        """Drop the key, so that the next request has a new one. Raises OSError."""
         self.key_path.unlink(missing_ok=True)
 
 
 def load_pair(files: KeyPair) -> StoredPair:
-    """What is in two files (or one twice). Raises CertificateError."""
+    """Load a pair from two files (or one, given twice). Raises CertificateError."""
     from kubeletpy.host import x509
 
     try:
@@ -209,7 +209,7 @@ def load_pair(files: KeyPair) -> StoredPair:
 
 
 def _usable(file: Path) -> Certificate | None:
-    """The certificate of a file that has its key too; None when it is less than that."""
+    """The certificate in a file that also has its key; None if there is no such pair."""
     try:
         return load_pair(KeyPair(file, file)).certificate
     except CertificateError:
@@ -217,7 +217,7 @@ def _usable(file: Path) -> Certificate | None:
 
 
 def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:
-    """What distinguishes one content of the files from the next without reading them."""
+    """What shows that the files have changed, without reading them."""
     found = []
     for path in (files.certificate, files.key):
         with contextlib.suppress(OSError):
@@ -235,6 +235,6 @@ def _sync_directory(directory: Path) -> None:
 
 
 def certificate_dir(flags: NodeFlags) -> Path:
-    """--cert-dir; left as it is by default, the certificates live with everything else."""
+    """--cert-dir; by default the certificates live below the root directory."""
     default = NodeFlags().cert_dir
     return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)

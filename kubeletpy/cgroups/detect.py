@@ -36,7 +36,7 @@ def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
 
 
 def _hierarchies(mount_point: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
-    """v1: controller -> hierarchy, and those that have no controller (systemd, unified)."""
+    """v1: controller -> hierarchy, and the hierarchies without a controller (systemd, unified)."""
     found: dict[str, Path] = {}
     others: list[Path] = []
     try:

@@ -1,15 +1,15 @@
-"""What goes wrong with cgroups. Pure."""
+"""Errors of cgroup operations. Pure."""
 
 from __future__ import annotations
 
 
 class CgroupError(Exception):
-    """A cgroup could not be made, written or removed; the message names it and says why."""
+    """A cgroup could not be created, written or removed; the message names it and says why."""
 
 
 class CgroupBusy(CgroupError):
-    """A cgroup could not be removed yet: something still runs in it."""
+    """A cgroup could not be removed yet: processes still run in it."""
 
 
 class CgroupsUnavailable(CgroupError):
-    """This machine has no cgroups that pods could be put in; the message says what to do."""
+    """This machine has no cgroups for pods; the message says what to do."""

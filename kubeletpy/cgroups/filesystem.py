@@ -1,8 +1,8 @@
-"""The edge to the kernel: directories and files of cgroup v1 hierarchies or of the one of v2.
+"""The edge to the kernel: directories and files of the cgroup v1 hierarchies or the v2 one.
 
 Paths are below the hierarchies' mount points and come from names.py. Every method is a few system
-calls on a file system in memory, some tens of microseconds each: they are made in place, a thread
-would cost more. Must never follow a path out of the hierarchies, nor remount anything.
+calls on an in-memory file system, some tens of microseconds each. They run in place: a thread would
+cost more. Must never follow a path out of the hierarchies, nor remount anything.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 USED = ("cpu", "memory", "pids", "hugetlb")
 """Controllers that the agent writes to. Others are the runtime's business."""
 NEEDED = ("cpu", "memory", "pids")
-"""What a cgroup of a pod must be in, where the machine has them, to count as being there."""
+"""Controllers (where the machine has them) that a pod's cgroup must be in to count as present."""
 DELEGATED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma", "misc")
-"""Controllers of v2 that are handed down to pods, so that a runtime can use them."""
+"""Controllers of v2 that are delegated to pods, so that a runtime can use them."""
 MAX_VISITED = 20_000
-"""Directories that are looked at below one pod's cgroup: a privileged container can make many."""
+"""The most directories visited below one pod's cgroup: a privileged container can make many."""
 KILL_ATTEMPTS = 5
 _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
@@ -59,7 +59,7 @@ class CgroupFilesystem:
         return all(Path(mount + path).is_dir() for mount in self._needed)
 
     def create(self, path: str, resources: CgroupResources) -> None:
-        """Make a cgroup, with those above it, or take what is there, and set its limits.
+        """Create a cgroup and its parents, or reuse what exists, and set its limits.
 
         Raises CgroupError.
         """
@@ -69,7 +69,7 @@ class CgroupFilesystem:
         self.write(path, resources)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
-        """As :meth:`create` for one whose children are to be limited too. Raises CgroupError."""
+        """Like :meth:`create`, for a cgroup whose children are limited too. Raises CgroupError."""
         path = safe_path(path)
         for mount in self._made:
             self._make(mount, path)
@@ -78,7 +78,7 @@ class CgroupFilesystem:
         self.write(path, resources)
 
     def write(self, path: str, resources: CgroupResources) -> None:
-        """Set those limits that are given and that this machine has. Raises CgroupError."""
+        """Set the limits that are given and that this machine supports. Raises CgroupError."""
         path = safe_path(path)
         lines = v1_files(resources) if self.version == 1 else v2_files(resources)
         refused: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ class CgroupFilesystem:
                         f"cgroup {path}: writing {text} to {name}: {error}"
                     ) from error
                 refused.append((file, text))
-        for file, text in refused:  # a new period may not suit the old quota: the quota is new now
+        for file, text in refused:  # a new period may not suit the old quota: that is new now
             try:
                 _write(file, text)
             except OSError as error:
@@ -107,7 +107,7 @@ class CgroupFilesystem:
                 raise CgroupError(f"cgroup {path}: writing {text} to {name}: {error}") from error
 
     def read(self, path: str, controller: str, name: str) -> str:
-        """The text of one file, stripped; empty when it can not be read."""
+        """The stripped text of one file; empty if it cannot be read."""
         mount = self._used.get(controller)
         if mount is None:
             return ""
@@ -119,12 +119,12 @@ class CgroupFilesystem:
     # -- removing ----------------------------------------------------------------------------
 
     def children(self, path: str) -> set[str]:
-        """Names of the cgroups directly below one, in any hierarchy."""
+        """Names of the direct children of a cgroup, in any hierarchy."""
         path = safe_path(path)
         return {Path(found).name for mount in self._every for found in _directories(mount + path)}
 
     def remove(self, path: str) -> bool:
-        """Remove a cgroup that nothing runs in; whether it is gone from every hierarchy.
+        """Remove a cgroup without processes; whether it is gone from every hierarchy.
 
         Raises CgroupError.
         """
@@ -133,11 +133,11 @@ class CgroupFilesystem:
         return all(gone)
 
     def remove_tree(self, path: str) -> None:
-        """Kill what runs in a cgroup and below, and remove all of it.
+        """Kill everything in a cgroup and below it, and remove the whole subtree.
 
         Raises:
-            CgroupBusy: processes are still ending; try again a little later.
-            CgroupError: it can not be removed.
+            CgroupBusy: processes are still exiting; try again a little later.
+            CgroupError: it cannot be removed.
         """
         path = safe_path(path)
         trees = [list(_walk(mount + path)) for mount in self._every]
@@ -180,7 +180,7 @@ class CgroupFilesystem:
         except OSError as error:
             if error.errno in _BUSY:
                 return False
-            raise CgroupError(f"{directory} can not be removed: {error}") from error
+            raise CgroupError(f"{directory} cannot be removed: {error}") from error
         return True
 
     def _make(self, mount: str, path: str) -> None:
@@ -197,10 +197,10 @@ class CgroupFilesystem:
                 self._delegate(mount, parent)
             self._make(mount, path)
         except OSError as error:
-            raise CgroupError(f"cgroup {path} can not be made in {mount}: {error}") from error
+            raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
 
     def _delegate(self, mount: str, path: str) -> None:
-        """Hand controllers down to the children of a cgroup and of all above it (v2)."""
+        """Delegate controllers to the children of a cgroup and of all its ancestors (v2)."""
         parts = path.strip("/").split("/")
         for depth in range(len(parts) + 1):
             directory = "/".join([mount, *parts[:depth]])
@@ -208,7 +208,7 @@ class CgroupFilesystem:
                 offered = Path(f"{directory}/cgroup.controllers").read_text().split()
                 given = Path(f"{directory}/cgroup.subtree_control").read_text().split()
             except OSError as error:
-                raise CgroupError(f"cgroup {directory} can not be read: {error}") from error
+                raise CgroupError(f"cgroup {directory} cannot be read: {error}") from error
             for name in DELEGATED:
                 if name not in offered or name in given:
                     continue
@@ -218,13 +218,13 @@ class CgroupFilesystem:
                     if name not in NEEDED:
                         continue
                     raise CgroupError(
-                        f"cgroup {directory} can not hand {name} down to pods: {error}; it must "
+                        f"cgroup {directory} cannot delegate {name} down to pods: {error}; it must "
                         "have no processes of its own"
                     ) from error
 
 
 def safe_path(path: str) -> str:
-    """A path below a hierarchy's mount point as it is. Raises CgroupError: it leads out of it."""
+    """The real path below a hierarchy's mount point. Raises CgroupError: it leads outside."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
         raise CgroupError(f"not the path of a cgroup: {path[:200]!r}")
@@ -250,7 +250,7 @@ def _directories(directory: str) -> list[str]:
 
 
 def _walk(directory: str) -> Iterator[str]:
-    """A directory and all below it, parents first; not more than MAX_VISITED."""
+    """A directory and all below it, parents first; at most MAX_VISITED."""
     waiting, seen = [directory], 0
     while waiting and seen < MAX_VISITED:
         current = waiting.pop()

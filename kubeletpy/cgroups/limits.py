@@ -1,4 +1,4 @@
-"""Change the limits of a pod's cgroup while the pod runs.
+"""Changes the limits of a pod's cgroup while the pod runs.
 
 Implements :class:`kubeletpy.runtime_manager.pod_limits.PodCgroupLimits`. Must never decide which
 limits a pod should have, nor in which order they change.
@@ -52,9 +52,9 @@ class KernelPodLimits:
             return used
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Set those limits that are given. Raises PodLimitsError.
+        """Set the limits that are given. Raises PodLimitsError.
 
-        The kernel takes memory back before it lets go of the caller: that waits in a thread.
+        The kernel reclaims memory before the write returns, so this waits in a thread.
         """
         given = CgroupResources(
             shares=limits.shares,

@@ -1,6 +1,6 @@
-"""What the files of a pod's cgroup say about its cpu and memory limits.
+"""What the files of a pod's cgroup report about its cpu and memory limits.
 
-Pure: reading is a function that is passed in. Source: docs/reference/behaviour.md, c10.
+Pure: the read function is passed in. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _V1_UNLIMITED = 1 << 62
 
 
 def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResources | None:
-    """Shares, quota, period and memory; None: a file is missing or has something else in it.
+    """Shares, quota, period and memory; None: a file is missing or malformed.
 
     ``read(controller, file)`` gives a file's text, empty when it can't be read.
     """
@@ -34,7 +34,7 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
 
 
 def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
-    """What was found, in the numbers that were asked for where the kernel only rounded them.
+    """The limits found, as the values requested where the kernel merely rounded them.
 
     It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares.
     """
@@ -47,7 +47,7 @@ def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> C
 
 
 def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupResources:
-    """Limits with others set over them."""
+    """Limits overlaid with others."""
     if known is None:
         return more
     names = (field.name for field in fields(more))

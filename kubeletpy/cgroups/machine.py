@@ -24,14 +24,14 @@ class KernelFacts:
     """``2MB``, ``1GB``; none where no controller counts them."""
     thermal_throttle_paths: tuple[str, ...] = ()
     max_pids: int = 0
-    """How many processes there can be; 0: not known."""
+    """The maximum number of processes; 0: unknown."""
     apparmor: bool = False
     selinux_label: str = ""
     """The SELinux label that files of containers have; empty: the kernel labels nothing."""
 
 
 def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
-    """Read the facts below ``root``; what can not be read is not there."""
+    """Read the facts below ``root``; anything unreadable counts as absent."""
     mounted = root / MOUNT_POINT.relative_to("/")
     controllers = _text(mounted / "cgroup.controllers")
     v2 = (mounted / "cgroup.controllers").is_file()

@@ -1,7 +1,7 @@
-"""Keeps the tree of cgroups in step with the pods: makes, removes, and tries again.
+"""Keeps the cgroup tree in step with the pods: creates, removes, and retries.
 
-Making one takes some system calls and is done in place; only killing waits. Must never remove the
-cgroup of a pod that may run.
+Creating a cgroup takes a few system calls and is done in place; only killing waits. Must never
+remove the cgroup of a pod that may run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_S = 60.0
 FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
-"""Killed processes take their time: 10 ms, doubled up to 640 ms."""
+"""Killed processes take time to exit: 10 ms, doubled up to 640 ms."""
 
 
 class PodCgroups:
@@ -43,8 +43,8 @@ class PodCgroups:
         has_volumes: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         """Args:
-        in_use: whether the pod of a uid is wanted, or its containers may run.
-        has_volumes: whether something of a gone pod is still mounted.
+        in_use: whether the pod of a uid is wanted, or its containers may be running.
+        has_volumes: whether volumes of a terminated pod are still mounted.
         """
         self._tree = tree
         self._recorder = recorder
@@ -54,23 +54,23 @@ class PodCgroups:
         self._in_use = in_use
         self._has_volumes = has_volumes
         self._paths: dict[str, str] = {}
-        """uid -> path of every pod's cgroup that is known to be there."""
+        """uid -> path of every pod's cgroup known to exist."""
         self._cpu: dict[str, int] = {}
-        """uid -> what the pod adds to the Burstable group, in thousandths of a core."""
+        """uid -> the pod's share of the Burstable group, in millicores."""
         self._memory: dict[str, tuple[int, int]] = {}
         """uid -> bytes that a Guaranteed, and that a Burstable pod requests (MemoryQoS)."""
         self._kept: tuple[int, int] | None = None
-        self._told: dict[str, str] = {}
-        """What was said last of each of the node's limits."""
+        self._reported: dict[str, str] = {}
+        """The last message about each of the node's limits."""
         self._counted_all = False
         self._orphans_known = False
-        """Whether the first housekeeping pass is over: before it ``in_use`` can not know."""
+        """Whether the first housekeeping pass is over: ``in_use`` cannot know before that."""
         self._removing: set[str] = set()
         self._sweep: asyncio.Task[None] | None = None
         metrics.cgroup_version.set(tree.files.version)
 
     def parent(self, pod: Pod) -> str:
-        """The cgroup that a sandbox is to be put in. Raises SandboxConfigError."""
+        """The parent cgroup for a sandbox. Raises SandboxConfigError."""
         try:
             return self._tree.pod_path(pod)
         except CgroupError as error:
@@ -79,11 +79,11 @@ class PodCgroups:
     # -- pods --------------------------------------------------------------------------------
 
     def exists(self, pod: Pod) -> bool:
-        """Whether the pod's cgroup is there. Raises CgroupError: it can not have one."""
+        """Whether the pod's cgroup exists. Raises CgroupError: it cannot have one."""
         return self._tree.files.exists(self._tree.pod_path(pod))
 
     def ensure(self, pod: Pod) -> None:
-        """Make the pod's cgroup with its limits if it is not there. Raises CgroupError."""
+        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
         if pod.uid in self._removing:
             raise CgroupError(f"the cgroup of an earlier pod of uid {pod.uid} is being removed")
         there = self.exists(pod)
@@ -98,7 +98,7 @@ class PodCgroups:
         self._paths[pod.uid] = self._tree.pod_path(pod)
 
     def resized(self, pod: Pod) -> None:
-        """A pod that runs asks for something else than before."""
+        """A running pod's resource requests have changed."""
         self._cpu.pop(pod.uid, None)
         self._remember(pod)
         self._refresh_groups()
@@ -111,7 +111,7 @@ class PodCgroups:
             )
 
     async def destroy(self, pod: Pod) -> None:
-        """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
+        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
         path = self._paths.get(pod.uid) or self._tree.pod_path(pod)
         await self._destroy(pod.uid, path)
 
@@ -144,10 +144,10 @@ class PodCgroups:
     # -- groups ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Limit the node's groups, and refresh them each minute, until cancelled.
+        """Limit the node's groups, and refresh them every minute, until cancelled.
 
-        Limits are set each time: a cgroup that was not there may have come, and whoever made it
-        again (a service that was restarted) did not know them.
+        Limits are set every time: a missing cgroup may have appeared, and whoever recreated it (a
+        restarted service) did not know them.
         """
         self._paths.update(self._tree.found_pods())
         while True:
@@ -162,7 +162,9 @@ class PodCgroups:
             self._tree.limit_node()
         except CgroupError as error:
             what = f'Failed to update Node Allocatable Limits "{kubepods}"'
-            self._told.pop(kubepods, None)  # the pods may use more than that: told at each try
+            self._reported.pop(
+                kubepods, None
+            )  # the pods may use more than that: reported at each attempt
             self._failed(kubepods, f"{what}: {error}")
         else:
             self._enforced(kubepods, "Updated Node Allocatable limit across pods")
@@ -179,10 +181,10 @@ class PodCgroups:
                 self._enforced(reserved.what, f"Updated limits on {kind} cgroup {reserved.path}")
 
     def _refresh(self) -> None:
-        """Count again who is there: what was lost or missed since is set right."""
+        """Recount the pods: corrects whatever was lost or missed since."""
         self._cpu.clear()
         self._memory.clear()
-        self._kept = None  # written again, whoever may have changed it
+        self._kept = None  # written again in case somebody changed it
         for pod in self._active_pods():
             self._remember(pod)
         self._counted_all = True
@@ -197,7 +199,7 @@ class PodCgroups:
     def _remember(self, pod: Pod) -> None:
         try:
             added, memory = burstable_cpu(pod), memory_kept(pod)
-        except ValueError:  # reported on the pod itself when its own cgroup is made
+        except ValueError:  # reported on the pod itself when its own cgroup is created
             return
         if added:
             self._cpu[pod.uid] = added
@@ -216,7 +218,7 @@ class PodCgroups:
     def _keep_memory(self, qos: MemoryQoS, guaranteed: int, burstable: int) -> None:
         if not qos.tiered:
             guaranteed = burstable = 0
-        if not self._counted_all and qos.tiered:  # as cpu: nothing is taken away yet
+        if not self._counted_all and qos.tiered:  # as for cpu: nothing is taken away yet
             before = self._tree.protected() if self._kept is None else self._kept
             guaranteed, burstable = max(guaranteed, before[0]), max(burstable, before[1])
         if (guaranteed, burstable) == self._kept:
@@ -233,16 +235,16 @@ class PodCgroups:
     def _reserve_memory(self, reserved: ReservedMemory, guaranteed: int, burstable: int) -> None:
         for quality, limit in reserved.limits(guaranteed, burstable).items():
             try:
-                # until all were counted nothing is given away that is reserved for others
+                # until all are counted, nothing reserved for others is given away
                 self._tree.limit_group(quality, limit, only_less=not self._counted_all)
             except CgroupError as error:
                 log.warning(
-                    "memory that better pods request is not reserved for them",
+                    "memory that pods of higher QoS classes request is not reserved for them",
                     extra={"group": quality.value, "why": str(error)},
                 )
 
     def _refresh_burstable(self) -> None:
-        # after a start pods are found one by one: until all were counted nothing is taken away
+        # after a start pods are found one by one: until all are counted, nothing is taken away
         only_more = not self._counted_all
         try:
             with self._timed("update"):
@@ -253,15 +255,15 @@ class PodCgroups:
     # -- orphans -----------------------------------------------------------------------------
 
     def sweep_soon(self) -> None:
-        """Remove the cgroups of gone pods in the background. Never blocks.
+        """Remove the cgroups of pods that are gone, in the background. Never blocks.
 
-        Not to be called before all sources have spoken and the runtime was listed.
+        Must not be called before all sources are ready and the runtime has been listed.
         """
         self._orphans_known = True
         self._sweep_now()
 
     async def close(self) -> None:
-        """Wait for a sweep under way."""
+        """Wait for a sweep in progress."""
         if self._sweep is not None:
             await asyncio.wait([self._sweep])
 
@@ -281,7 +283,10 @@ class PodCgroups:
                 else:
                     await self._destroy(uid, path)
             except CgroupError as error:
-                log.warning("cgroup of a gone pod stays", extra={"uid": uid, "why": str(error)})
+                log.warning(
+                    "the cgroup of a removed pod could not be removed",
+                    extra={"uid": uid, "why": str(error)},
+                )
 
     # -- reporting ---------------------------------------------------------------------------
 
@@ -292,9 +297,9 @@ class PodCgroups:
         self._tell(what, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message)
 
     def _tell(self, what: str, kind: EventType, reason: Reason, message: str) -> None:
-        if self._told.get(what) != message:
+        if self._reported.get(what) != message:
             self._recorder.event(self._node, kind, reason, message)
-        self._told[what] = message
+        self._reported[what] = message
 
     @contextmanager
     def _timed(self, operation: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What the cgroups of pods are called, for both drivers.
+"""Names of pods' cgroups, for both drivers.
 
 Pure. A name is a tuple of plain components below the root of the hierarchy; a driver writes it as a
 path. Must never make a path out of a text that could lead anywhere else. Source:
@@ -22,14 +22,14 @@ _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:@-]{0,200}")
 
 
 class Driver(StrEnum):
-    """Who makes cgroups; values are those of KubeletConfiguration's cgroupDriver."""
+    """Who makes cgroups; the values are those of KubeletConfiguration's cgroupDriver."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
 
 
 class InvalidCgroupName(ValueError):
-    """A text that can not be part of a cgroup's name."""
+    """A text that cannot be part of a cgroup's name."""
 
 
 def parse_root(text: str) -> CgroupName:
@@ -42,7 +42,7 @@ def parse_root(text: str) -> CgroupName:
 
 
 def parse_existing(text: str) -> str:
-    """The path of a cgroup somebody else has made (systemReservedCgroup), with a leading slash.
+    """The path of an existing cgroup (systemReservedCgroup), with a leading slash.
 
     Raises:
         InvalidCgroupName: it would leave the hierarchy.
@@ -65,7 +65,7 @@ def to_cgroupfs(name: CgroupName) -> str:
 
 
 def to_systemd(name: CgroupName) -> str:
-    """The path of the slice with those above it: systemd reads a dash in a slice's name as a level.
+    """The path of a slice with its parents: systemd reads a dash in its name as a level.
 
     ``/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podA_B.slice``
     """
@@ -76,7 +76,7 @@ def to_systemd(name: CgroupName) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodCgroupNames:
-    """The tree of pods' cgroups on a node: where each group and pod is, in the driver's form."""
+    """The tree of pods' cgroups on a node: the place of each group and pod, in a driver's form."""
 
     driver: Driver = Driver.CGROUPFS
     root: CgroupName = ()
@@ -88,25 +88,25 @@ class PodCgroupNames:
 
     @property
     def kubepods(self) -> str:
-        """All pods; Guaranteed ones are its children."""
+        """The group of all pods; Guaranteed pods are its children."""
         return self.group(QoSClass.GUARANTEED)
 
     def group(self, quality: QoSClass) -> str:
-        """What a pod of a class is a child of."""
+        """The parent of the pods of a QoS class."""
         return self.path(self._group(quality))
 
     def pod(self, uid: str, quality: QoSClass) -> str:
         """A pod's own cgroup.
 
         Raises:
-            InvalidCgroupName: the uid has characters that no uid has.
+            InvalidCgroupName: the uid has characters that are invalid in a uid.
         """
         if not _COMPONENT.fullmatch(uid):
             raise InvalidCgroupName(f"a pod's uid can not be part of a path: {uid[:100]!r}")
         return self.path((*self._group(quality), f"{POD_PREFIX}{uid}"))
 
     def pod_uid(self, directory: str) -> str | None:
-        """The uid of the pod whose cgroup has that last component; None when it is no pod's."""
+        """The uid of the pod whose cgroup has this last component; None when it is not a pod's."""
         if self.driver is Driver.SYSTEMD:
             if not directory.endswith(SLICE):
                 return None

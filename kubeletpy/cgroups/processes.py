@@ -1,4 +1,4 @@
-"""Which processes are in a cgroup, and putting one there. Some system calls each.
+"""Lists the processes in a cgroup, and moves one there. A few system calls each.
 
 Must never take a process out of a cgroup that the caller did not name.
 """
@@ -15,7 +15,7 @@ from kubeletpy.host.kernel_text import lines, number
 
 ROOT = "/"
 _ACCOUNTING = ("cpu", "cpuacct", "memory", "pids")
-"""Controllers in whose hierarchies (v1) a process is moved: those that daemons are counted by."""
+"""Controllers in whose hierarchies (v1) a process is moved: those that account for daemons."""
 
 
 class ProcessGroups:
@@ -27,20 +27,20 @@ class ProcessGroups:
         self._mounts = tuple(dict.fromkeys(mount for mount in found if mount is not None))
 
     def in_none(self) -> set[int]:
-        """Processes that nobody has put into a cgroup: in the root of each hierarchy."""
+        """Processes that nobody has put into a cgroup: those in the root of each hierarchy."""
         return set.intersection(*(self._listed(mount, ROOT) for mount in self._mounts))
 
     def make(self, path: str) -> None:
-        """Make a cgroup that processes can be put into. Raises CgroupError."""
+        """Create a cgroup that processes can be put into. Raises CgroupError."""
         self._files.create(path, CgroupResources())
         for mount in self._mounts:
             try:
                 self._directory(mount, path).mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise CgroupError(f"cgroup {path} can not be made in {mount}: {error}") from error
+                raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
 
     def put(self, pid: int, path: str) -> None:
-        """Put a process into a cgroup; one that has ended is nowhere. Raises CgroupError."""
+        """Move a process into a cgroup; one that has exited is ignored. Raises CgroupError."""
         for mount in self._mounts:
             if pid in self._listed(mount, path):
                 continue

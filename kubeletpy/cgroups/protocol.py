@@ -1,4 +1,4 @@
-"""What the verbs of a pod's life ask of pods' cgroups."""
+"""What the steps of a pod's life cycle need from pods' cgroups."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class PodCgroupKeeper(Protocol):
     """Keeps a cgroup for each pod."""
 
     def exists(self, pod: Pod) -> bool:
-        """Whether the pod's cgroup is there."""
+        """Whether the pod's cgroup exists."""
         ...
 
     def ensure(self, pod: Pod) -> None:
-        """Make the pod's cgroup with its limits if it is not there. Raises CgroupError."""
+        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
         ...
 
     async def destroy(self, pod: Pod) -> None:
-        """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
+        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
         ...

@@ -29,7 +29,7 @@ from kubeletpy.remote.protocol import RuntimeService
 log = logging.getLogger(__name__)
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
-"""There while systemd is the init of this machine (sd_booted(3))."""
+"""Exists while systemd is the init of this machine (sd_booted(3))."""
 
 
 def make_tree(
@@ -42,13 +42,13 @@ def make_tree(
     mount_point: Path = MOUNT_POINT,
     systemd_runs: Path = SYSTEMD_RUNS,
 ) -> CgroupTree | None:
-    """Make the groups that pods go into; None when pods are to have none (cgroupsPerQOS false).
+    """Create the groups for pods; None when pods have no cgroups (cgroupsPerQOS false).
 
-    ``driver`` is the runtime's, or else the configuration's; ``reserved_cpus`` counts the CPUs of
+    ``driver`` is the runtime's, else the configuration's; ``reserved_cpus`` counts the CPUs of
     reservedSystemCPUs.
 
     Raises:
-        CgroupError: the machine has no cgroups, or they can't be made; the message says what to do.
+        CgroupError: there are no cgroups, or they can't be created; the message says what to do.
     """
     if not settings.cgroups_per_qos:
         return None
@@ -102,7 +102,7 @@ async def set_up(
 ) -> CgroupTree | None:
     """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError.
 
-    ``losing_support`` is called for a runtime that is too old to report its driver.
+    ``losing_support`` is called for a runtime too old to report its driver.
     """
     try:
         driver = await cgroup_driver(runtime, losing_support) or settings.cgroup_driver
@@ -121,7 +121,7 @@ async def set_up(
 def memory_qos(
     settings: KubeletSettings, *, cgroup_v2: bool, allocatable: int = 0
 ) -> MemoryQoS | None:
-    """What is to be told the kernel about pods' memory; ``allocatable`` in bytes."""
+    """The memory settings of pods to write to the kernel; ``allocatable`` in bytes."""
     if not (cgroup_v2 and settings.feature_gates.enabled("MemoryQoS")):
         return None
     return MemoryQoS(

@@ -1,7 +1,7 @@
-"""The tree of pods' cgroups on this machine: what is made in it and taken out of it, step by step.
+"""The tree of pods' cgroups on this machine: each step of adding to it and removing from it.
 
-Nothing here waits; what must be tried again is tried again by manager.py. Must never touch a
-cgroup outside the tree, but for the limits of those that the configuration names.
+Nothing here waits; manager.py does the retries. Must never touch a cgroup outside the tree, except
+for the limits of those that the configuration names.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class CgroupTree:
         self.names = options.names
         self._burstable_shares: int | None = None
         self.has_no_quota: Callable[[str], bool] = lambda uid: False
-        """Whether a pod has CPUs of its own, so that how long it uses CPUs is not limited."""
+        """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
         self._given: dict[str, CgroupResources] = {}
         """Path of a pod's cgroup -> its limits, where they must be set again (systemd)."""
 
     def prepare(self) -> None:
-        """Make the groups; those there are stay as they are but for what is fixed.
+        """Create the groups; existing ones keep everything but their fixed settings.
 
         Raises CgroupError.
         """
@@ -82,23 +82,23 @@ class CgroupTree:
         burstable = self.names.group(QoSClass.BURSTABLE)
         existed = self.files.exists(burstable)
         self.files.create_group(burstable, unlimited)
-        if existed:  # its pods keep their share until it is known how many there are
+        if existed:  # its pods keep their share until their number is known
             self._burstable_shares = self._read_shares(burstable)
         else:
             self.set_burstable(0)
 
     def limit_node(self) -> None:
-        """Limit all pods together. Raises CgroupError: the pods use more than that just now."""
+        """Limit all pods together. Raises CgroupError: the pods use more than that right now."""
         self.files.write(self.names.kubepods, self.options.kubepods)
 
     def limit_reserved(self, reserved: ReservedCgroup) -> None:
-        """Limit one cgroup of the machine's owner. Raises CgroupError: it is not there."""
+        """Limit one cgroup of the machine's owner. Raises CgroupError: it does not exist."""
         if not self.files.exists(reserved.path):
             raise CgroupError(f'"{reserved.path}" cgroup does not exist')
         self.files.write(reserved.path, reserved.resources)
 
     def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
-        """Give the Burstable group what its pods request together. Raises CgroupError."""
+        """Give the Burstable group the sum of its pods' requests. Raises CgroupError."""
         wanted = burstable_group(cpu_milli, self.options.pods.hugepage_sizes)
         shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
         if shares == now or (only_more and now is not None and shares < now):
@@ -107,19 +107,19 @@ class CgroupTree:
         self._burstable_shares = shares
 
     def protect(self, guaranteed: int, burstable: int) -> None:
-        """Keep what pods of both classes request together, in bytes. Raises CgroupError."""
+        """Protect the sum of the requests of each class, in bytes. Raises CgroupError."""
         self.files.write(self.names.kubepods, kept_group(guaranteed, burstable))
         self.files.write(self.names.group(QoSClass.BURSTABLE), taken_last_group(burstable))
 
     def protected(self) -> tuple[int, int]:
-        """Bytes that are kept for Guaranteed and for Burstable pods now; 0 for what is not told."""
+        """Bytes now protected for Guaranteed and for Burstable pods; 0: not given."""
         both = number(self.files.read(self.names.kubepods, "memory", "memory.min")) or 0
         burstable = self.names.group(QoSClass.BURSTABLE)
         low = number(self.files.read(burstable, "memory", "memory.low")) or 0
         return max(both - low, 0), low
 
     def limit_group(self, quality: QoSClass, limit: int, *, only_less: bool) -> None:
-        """Limit the memory of a group of pods, but not below what it uses: it would lose pods.
+        """Limit the memory of a group of pods, but not below its usage, which would kill pods.
 
         Raises CgroupError.
         """
@@ -133,14 +133,14 @@ class CgroupTree:
         self.files.write(path, CgroupResources(memory=limit))
 
     def protect_pod(self, pod: Pod) -> None:
-        """Keep what a pod requests now. Raises CgroupError."""
+        """Protect what a pod now requests. Raises CgroupError."""
         try:
             self.files.write(self.pod_path(pod), protection(pod, self.options.pods))
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
 
     def pod_path(self, pod: Pod) -> str:
-        """The pod's cgroup, in the driver's form. Raises CgroupError: no name can be made of it."""
+        """The pod's cgroup, in the driver's form. Raises CgroupError: it cannot be named."""
         try:
             return self.names.pod(pod.uid, qos_class(pod))
         except InvalidCgroupName as error:
@@ -149,15 +149,15 @@ class CgroupTree:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
 
     def create_pod(self, pod: Pod) -> None:
-        """Make the pod's cgroup with its limits. Raises CgroupError."""
+        """Create the pod's cgroup with its limits. Raises CgroupError."""
         path, limits = self.pod_path(pod), self.pod_limits(pod)
         self.files.create(path, limits)
         self._give(path, limits)
 
     def limit_again(self, pod: Pod) -> None:
-        """Set the limits that the pod has once more where somebody else may have changed them.
+        """Reapply the pod's limits where something else may have changed them.
 
-        systemd sets what it knows of a slice when something starts in it. Raises CgroupError.
+        systemd applies its own settings of a slice when something starts in it. Raises CgroupError.
         """
         if self.names.driver is Driver.SYSTEMD:
             path = self.pod_path(pod)
@@ -175,7 +175,7 @@ class CgroupTree:
         return limits
 
     def read_limits(self, pod: Pod) -> CgroupResources:
-        """cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
+        """The cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
         path = self.pod_path(pod)
         limits = read_limits(self.files.version, partial(self.files.read, path))
         if limits is None:
@@ -183,11 +183,11 @@ class CgroupTree:
         return limits
 
     def note_limits(self, pod: Pod, limits: CgroupResources) -> None:
-        """These of a pod's limits are set now. Raises CgroupError."""
+        """Record that these limits of a pod are set now. Raises CgroupError."""
         self._give(self.pod_path(pod), limits)
 
     def forget(self, path: str) -> None:
-        """A pod's cgroup is gone."""
+        """Forget a pod whose cgroup is gone."""
         self._given.pop(path, None)
 
     def _give(self, path: str, limits: CgroupResources) -> None:
@@ -195,7 +195,7 @@ class CgroupTree:
             self._given[path] = with_more(self._given.get(path), limits)
 
     def starve(self, path: str) -> None:
-        """Leave a cgroup that can not go yet as little cpu as there is. Raises CgroupError."""
+        """Give a cgroup that cannot be removed yet the minimum of cpu. Raises CgroupError."""
         self.files.write(path, CgroupResources(shares=MIN_SHARES))
 
     def found_pods(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What is written into the files of cgroups, and what pods, groups and the node are given.
+"""The values written to cgroup files, and what pods, groups and the node are given.
 
 Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv: resources.
 """
@@ -34,7 +34,7 @@ _SPAN_SHARES, _SPAN_WEIGHT = MAX_SHARES - MIN_SHARES, _MAX_WEIGHT - 1
 
 @dataclass(frozen=True, slots=True)
 class CgroupResources:
-    """Limits of one cgroup. None: left as it is; -1: no limit."""
+    """Limits of one cgroup. None: leave unchanged; -1: no limit."""
 
     shares: int | None = None
     """cgroup v1 cpu shares; written as a weight in v2."""
@@ -43,9 +43,9 @@ class CgroupResources:
     memory: int | None = None
     """Bytes."""
     memory_min: int | None = None
-    """Bytes that are kept; cgroup v2 only, as the next."""
+    """Bytes that are protected; cgroup v2 only, like the next field."""
     memory_low: int | None = None
-    """Bytes that are taken last."""
+    """Bytes that are reclaimed last."""
     pids: int | None = None
     hugepages: Mapping[str, int] = field(default_factory=dict)
     """Bytes by page size as cgroups name it: ``2MB``."""
@@ -53,26 +53,26 @@ class CgroupResources:
 
 @dataclass(frozen=True, slots=True)
 class PodCgroupSettings:
-    """What the configuration says about pods' cgroups."""
+    """The configuration of pods' cgroups."""
 
     cpu_cfs_quota: bool = True
     cpu_cfs_period_us: int = 100_000
     pids_limit: int = NO_LIMIT
-    """podPidsLimit; not positive: none but the node's."""
+    """podPidsLimit; not positive: no limit but the node's."""
     hugepage_sizes: tuple[str, ...] = ()
     memory_qos: MemoryQoS | None = None
-    """None: gate MemoryQoS is off, or this is no cgroup v2."""
+    """None: gate MemoryQoS is off, or this is not cgroup v2."""
 
 
 def shares_to_weight(shares: int) -> int:
-    """cpu.weight of cgroup v2 for cpu shares of v1."""
+    """The cgroup v2 cpu.weight for v1 cpu shares."""
     if shares >= MAX_SHARES:
         return _MAX_WEIGHT
     return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * _SPAN_WEIGHT // _SPAN_SHARES
 
 
 def weight_to_shares(weight: int) -> int:
-    """The way back, as near as whole numbers allow."""
+    """The inverse, as near as integers allow."""
     return (weight - 1) * _SPAN_SHARES // _SPAN_WEIGHT + MIN_SHARES
 
 
@@ -134,7 +134,7 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         period = settings.cpu_cfs_period_us
         quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
     if guaranteed or limited(pod, "memory"):
-        memory = whole(limits["memory"]) if "memory" in limits else 0
+        memory = whole(limits["memory"])
     protected = of_request(settings.memory_qos, quality, _memory_request(pod))
     return CgroupResources(
         shares=cpu_shares(milli(requests, "cpu")),
@@ -149,12 +149,12 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 
 
 def burstable_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of Burstable pods that together request ``cpu_milli`` thousandths of a core."""
+    """The group of Burstable pods, which together request ``cpu_milli`` millicores."""
     return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=_unbounded(hugepage_sizes))
 
 
 def best_effort_group(hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of BestEffort pods: as little cpu as there is while others want it."""
+    """The group of BestEffort pods: the minimum of cpu while others want it."""
     return CgroupResources(shares=MIN_SHARES, hugepages=_unbounded(hugepage_sizes))
 
 
@@ -167,10 +167,10 @@ def kubepods_group(
     enforce: bool,
     hugepage_sizes: Iterable[str] = (),
 ) -> CgroupResources:
-    """All pods together: what is left of the node, without regard to eviction thresholds.
+    """All pods together: what is left of the node, ignoring eviction thresholds.
 
     ``reserved`` are kubeReserved and systemReserved; ``reserved_cpus`` (of reservedSystemCPUs)
-    replaces their cpu. Unless ``enforce``: what the node has. Raises ValueError.
+    replaces their cpu. Without ``enforce``: all that the node has. Raises ValueError.
     """
     taken = list(reserved) if enforce else []
     cpu = milli_value(capacity["cpu"])
@@ -190,7 +190,7 @@ def kubepods_group(
 
 
 def unreserved_memory(capacity: int, reserved: Iterable[Mapping[str, str]]) -> int:
-    """Bytes that are left for pods, without regard to eviction thresholds. Raises ValueError."""
+    """Bytes that are left for pods, ignoring eviction thresholds. Raises ValueError."""
     return max(capacity - sum(value(entry.get("memory", "0")) for entry in reserved), 0)
 
 
@@ -201,10 +201,10 @@ def reserved_group(
     hugepage_sizes: Iterable[str] = (),
     keep_memory: bool = False,
 ) -> CgroupResources:
-    """The cgroup of what systemReserved or kubeReserved is meant for. Raises ValueError.
+    """The cgroup of the daemons that systemReserved or kubeReserved is for. Raises ValueError.
 
-    ``compressible``: cpu only, which can be taken back without killing anything. ``keep_memory``
-    (gate MemoryQoS): its memory is kept for it.
+    ``compressible``: cpu only, which can be reclaimed without killing anything. ``keep_memory``
+    (gate MemoryQoS): protect its memory.
     """
     shares = cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
     if compressible:
@@ -221,20 +221,20 @@ def reserved_group(
 
 
 def burstable_cpu(pod: Pod) -> int:
-    """What a pod adds to the Burstable group: thousandths of a core. Raises ValueError."""
+    """What a pod adds to the Burstable group, in millicores. Raises ValueError."""
     if qos_class(pod) is not QoSClass.BURSTABLE:
         return 0
     return milli(pod_requests(pod), "cpu")
 
 
 def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
-    """What is said of a pod's memory when its request has changed. Raises ValueError."""
+    """The memory settings of a pod whose request has changed. Raises ValueError."""
     found = of_request(settings.memory_qos, qos_class(pod), _memory_request(pod))
     return CgroupResources(memory_min=found.minimum, memory_low=found.low)
 
 
 def memory_kept(pod: Pod) -> tuple[int, int]:
-    """What a pod adds to the groups: bytes that Guaranteed and that Burstable pods request.
+    """What a pod adds to the groups: bytes requested by Guaranteed and by Burstable pods.
 
     Raises ValueError.
     """
@@ -246,7 +246,7 @@ def memory_kept(pod: Pod) -> tuple[int, int]:
 
 
 def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
-    """All pods together: a group has to keep what its children are to keep."""
+    """All pods together: a group must protect what its children are to protect."""
     return CgroupResources(memory_min=guaranteed + burstable)
 
 
@@ -257,14 +257,14 @@ def taken_last_group(burstable: int) -> CgroupResources:
 
 @dataclass(frozen=True, slots=True)
 class ReservedMemory:
-    """qosReserved: a share of what better pods request is kept from the groups below them."""
+    """qosReserved: withhold a share of higher classes' requests from the groups below them."""
 
     percent: int
     allocatable: int
     """Bytes that all pods may have."""
 
     def limits(self, guaranteed: int, burstable: int) -> Mapping[QoSClass, int]:
-        """Bytes that the groups may use, where pods of both classes request so many."""
+        """Bytes that the groups may use, given the requests of both classes."""
         rest = self.allocatable - guaranteed * self.percent // 100
         last = rest - burstable * self.percent // 100
         return {QoSClass.BURSTABLE: rest, QoSClass.BEST_EFFORT: last}

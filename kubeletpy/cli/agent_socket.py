@@ -1,4 +1,4 @@
-"""Asks the agent of this machine over its socket. Never starts or changes anything."""
+"""Queries this machine's agent over its socket. Never starts or changes anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ DEFAULTS = (
     Path("/var/lib/kubelet") / SOCKET_NAME,
     Path("/var/lib/kubeletpy/node/kubelet") / SOCKET_NAME,
 )
-"""Where ``run`` and ``up`` have it without further flags."""
+"""Where ``run`` and ``up`` put it by default."""
+UNIX_SOCKETS = Path("/proc/net/unix")
+LISTENS = "00010000"
+"""Flags of a listening socket in that table (__SO_ACCEPTCON)."""
 TIMEOUT_S = 10.0
 
 
@@ -25,7 +28,11 @@ class NoAgent(Exception):
 
 
 class NotFound(Exception):
-    """The agent knows no such pod."""
+    """The agent knows of no such pod. ``last``: how it was when it ended, if that is known."""
+
+    def __init__(self, message: str, last: Any = None) -> None:
+        super().__init__(message)
+        self.last = last
 
 
 class _Connection(http.client.HTTPConnection):
@@ -39,20 +46,36 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def find(given: str | None, candidates: Sequence[Path] = DEFAULTS) -> Path:
-    """The agent's socket: the given one, or that of an agent with default directories.
+def find(
+    given: str | None, candidates: Sequence[Path] = DEFAULTS, table: Path = UNIX_SOCKETS
+) -> Path:
+    """The agent's socket: the given one, else that of the agent that runs here.
+
+    An agent with default directories comes first. A socket of one that has ended is only taken when
+    none is alive, so that the error names it.
 
     Raises:
         NoAgent: there is none, or this user may not use it.
     """
     if given:
         return Path(given)
+    found = []
     for path in candidates:
         try:
             if path.exists():
-                return path
+                found.append(path)
         except PermissionError as error:
             raise NoAgent(f"may not look into {path.parent}: run this as root") from error
+    listening = live(table)
+    if alive := [path for path in found if path in listening]:
+        return alive[0]
+    if len(listening) == 1:
+        return listening[0]
+    if listening:
+        shown = " or ".join(f"--socket {path}" for path in listening)
+        raise NoAgent(f"several agents run here: say {shown}")
+    if found:
+        return found[0]
     if os.geteuid() != 0:
         raise NoAgent("no agent's socket can be seen: run this as root")
     places = " or ".join(str(path) for path in candidates)
@@ -62,16 +85,42 @@ def find(given: str | None, candidates: Sequence[Path] = DEFAULTS) -> Path:
     )
 
 
+def live(table: Path) -> list[Path]:
+    """Sockets of agents that listen on this machine, by the kernel's table."""
+    try:
+        rows = table.read_text(errors="replace").splitlines()[1:]
+    except OSError:
+        return []
+    fields = [row.split(maxsplit=7) for row in rows]
+    paths = {Path(row[7]) for row in fields if len(row) == 8 and row[3] == LISTENS}
+    return sorted(path for path in paths if path.name == SOCKET_NAME and path.is_absolute())
+
+
 def ask(path: Path, *parts: str) -> Any:
     """GET /part/part/... as JSON.
 
     Raises:
         NoAgent: nobody answers.
-        NotFound: the agent says that there is no such thing.
+        NotFound: the agent reports that there is no such thing.
     """
+    return _answer(path, "GET", parts)
+
+
+def post(path: Path, body: Any, *parts: str) -> Any:
+    """POST an object to /part/part/...; the answer as JSON.
+
+    Raises:
+        NoAgent: nobody answers.
+        NotFound: the agent can't answer that, and says why.
+    """
+    return _answer(path, "POST", parts, json.dumps(body).encode())
+
+
+def _answer(path: Path, method: str, parts: Sequence[str], sent: bytes | None = None) -> Any:
     connection = _Connection(path)
     try:
-        connection.request("GET", "/" + "/".join(quote(part, safe="") for part in parts))
+        target = "/" + "/".join(quote(part, safe="") for part in parts)
+        connection.request(method, target, sent)
         answer = connection.getresponse()
         body = json.loads(answer.read())
     except PermissionError as error:
@@ -84,8 +133,10 @@ def ask(path: Path, *parts: str) -> Any:
         raise NoAgent(f"the agent did not answer on {path}: {error}") from error
     finally:
         connection.close()
-    if answer.status == 404:
-        raise NotFound(str(body.get("error") if isinstance(body, dict) else body))
+    if answer.status in (400, 404):
+        if not isinstance(body, dict):
+            raise NotFound(str(body))
+        raise NotFound(str(body.get("error")), body.get("last"))
     if answer.status != 200:
         raise NoAgent(f"the agent answered on {path} with status {answer.status}")
     return body

@@ -1,4 +1,4 @@
-"""``kubeletpy explain``: why a pod of this node is as it is; without a pod, all of them.
+"""``kubeletpy explain``: why a pod of this node is in its state; without a pod, lists all of them.
 
 ``kubeletpy explain --node``: what the node runs short of, what was done about it, what would help.
 """
@@ -8,21 +8,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from kubeletpy.cli import agent_socket
+from kubeletpy.explain.words import one_line
 
 WATCH_S = 1.0
+MAX_ERROR = 2000
 GONE_AFTER = 3
-"""Looks in a row that find no such pod."""
+"""Consecutive lookups that find no such pod."""
 _CLEAR = "\x1b[H\x1b[J"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; gives the exit code: 1 when there is no agent or no such pod."""
+    """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
     asked = parser()
     given = asked.parse_args(arguments)
     if given.node and given.pod:
@@ -30,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         path = agent_socket.find(given.socket)
         if not given.watch:
-            sys.stdout.write(answer(given, path))
-            return 0
+            return once(given, path)
         return watch(lambda: answer(given, path))
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
@@ -46,62 +49,155 @@ def parser() -> argparse.ArgumentParser:
         "and what it waits for. Without POD: every pod of the node in one line each.",
     )
     made.add_argument("pod", nargs="?", metavar="POD", help="NAME, or NAMESPACE/NAME")
-    made.add_argument("-n", "--namespace", default="default")
+    made.add_argument("-n", "--namespace", help="of the pod (default), or of those to list (all)")
     made.add_argument(
         "--node", action="store_true", help="what the node runs short of, and what would help"
     )
-    made.add_argument("-w", "--watch", action="store_true", help="go on, once a second")
+    made.add_argument("-w", "--watch", action="store_true", help="refresh once a second")
     made.add_argument("-o", "--output", choices=["text", "json"], default="text")
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
     return made
 
 
 def names(given: argparse.Namespace) -> tuple[str, str]:
-    """Namespace and name of the pod that was asked for."""
+    """Namespace and name of the requested pod."""
     namespace, slash, name = given.pod.removeprefix("pod/").partition("/")
-    return (namespace, name) if slash else (given.namespace, namespace)
+    return (namespace, name) if slash else (given.namespace or "default", namespace)
 
 
-def answer(given: argparse.Namespace, path: Path) -> str:
+def once(given: argparse.Namespace, path: Path) -> int:
+    """Print it. A pod that is gone is told as it was last, with the exit code of one not found."""
+    try:
+        sys.stdout.write(answer(given, path).text)
+    except agent_socket.NotFound as error:
+        if error.last is None:
+            return _unknown(given, path, error)
+        from kubeletpy.explain import render
+
+        if given.output == "json":
+            print(json.dumps({"error": str(error), "last": error.last}, indent=2))
+        else:
+            print(f"{one_line(str(error), MAX_ERROR)}; this is how it was:\n")
+            sys.stdout.write(render.pod(error.last, colours=_colours()))
+        return 1
+    return 0
+
+
+def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound) -> int:
+    """The agent knows nothing of that pod: what its API says (`up`), and what is wrong here."""
+    from kubeletpy.explain import render_notices
+
+    told = from_own_api(path.parent.parent / "api" / "admin.kubeconfig", *names(given))
+    if told and given.output == "text":
+        sys.stdout.write(told)
+        return 1
+    print(f"kubeletpy explain: {error}", file=sys.stderr)
+    about = agent_socket.ask(path, "node")
+    sys.stderr.write(render_notices.first(about.get("name") or "", about["troubles"]))
+    return 1
+
+
+def from_own_api(kubeconfig: Path, namespace: str, name: str) -> str:
+    """What the API of `kubeletpy up` has of a pod that is on no node; empty: it tells nothing.
+
+    The node itself may not ask for pods of others; root may, with the administrator's kubeconfig.
+    """
+    program = shutil.which("kubectl")
+    if program is None or not kubeconfig.is_file():
+        return ""
+    from kubeletpy.cli import why
+    from kubeletpy.explain import from_api
+
+    asked = ["--kubeconfig", str(kubeconfig), f"--namespace={namespace}", "--", name]
+    kubectl = why.Kubectl(program, why.parser().parse_args(asked))
+    try:
+        pod = json.loads(kubectl.run("get", "pod", "--output=json", "--", name))
+        return from_api.explain(pod, why.events(kubectl, pod))
+    except (why.KubectlFailed, ValueError):
+        return ""
+
+
+class Answer(NamedTuple):
+    """What to print, and what of it counts as a change: not that time goes by."""
+
+    text: str
+    state: Any
+
+
+def answer(given: argparse.Namespace, path: Path) -> Answer:
     """What to print. Raises NoAgent, NotFound."""
-    from kubeletpy.explain import render, render_pressure
+    from kubeletpy.explain import render, render_connections, render_notices, render_pressure
 
     if given.node:
-        about = agent_socket.ask(path, "node")["pressure"]
-        as_json = given.output == "json"
-        return json.dumps(about, indent=2) + "\n" if as_json else render_pressure.node(about)
-    parts = ("pods", *names(given)) if given.pod else ("pods",)
-    found = agent_socket.ask(path, *parts)
+        about = agent_socket.ask(path, "node")
+        if given.output == "json":
+            return _same(json.dumps(about, indent=2) + "\n")
+        parts = (
+            render_pressure.node(about["pressure"]),
+            render_notices.troubles(about["troubles"]),
+            render_notices.notices(about["without_effect"]),
+        )
+        # an agent of another version has no word of its connections; they change all the time
+        api = render_connections.connections(about.get("api"))
+        return Answer("".join((*parts[:2], api, *parts[2:])), "".join(parts))
+    place = ("pods", *names(given)) if given.pod else ("pods",)
+    found = agent_socket.ask(path, *place)
+    if not given.pod and given.namespace:
+        found = [each for each in found if each["namespace"] == given.namespace]
+    state = _state(found) if given.pod else [_state(each) for each in found]
     if given.output == "json":
-        return json.dumps(found, indent=2) + "\n"
-    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    show = render.pod if given.pod else render.pods
-    return show(found, colours=colours)
+        return Answer(json.dumps(found, indent=2) + "\n", state)
+    if given.pod:
+        return Answer(render.pod(found, colours=_colours()), state)
+    about = agent_socket.ask(path, "node")
+    troubles = about["troubles"]
+    text = render_notices.first(about.get("name") or "", troubles)
+    text += render.pods(found, colours=_colours())
+    return Answer(text, [troubles, state])
 
 
-def watch(show: Callable[[], str]) -> int:
-    """Show it again and again: on a terminal in place, else only when it has changed.
+def _same(text: str) -> Answer:
+    return Answer(text, text)
 
-    An agent that goes away meanwhile is waited for: who watches wants to see what comes of it. One
-    that has just come back may not know the pod yet.
+
+def _state(view: Any) -> Any:
+    """What of a pod is news when it changes: no duration and no time."""
+    keys = ("namespace", "name", "uid", "state", "healthy", "cause", "phase", "ready")
+    containers = [
+        [each[key] for key in ("name", "state", "reason", "ready", "restarts")]
+        for each in view.get("containers") or ()
+    ]
+    return [*(view.get(key) for key in keys), (view.get("worker") or {}).get("state"), containers]
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def watch(show: Callable[[], Answer]) -> int:
+    """Show it repeatedly: in place on a terminal, else only when it has changed.
+
+    If the agent goes away meanwhile, wait for it: a watching user wants to see what happens next.
+    An agent that has just come back may not know the pod yet.
     Raises NoAgent when there is none to begin with, and NotFound also when the pod has gone.
     """
-    in_place, last, missed = sys.stdout.isatty(), "", 0
+    in_place, missed = sys.stdout.isatty(), 0
+    last: Any = None
     try:
         while True:
             try:
-                text, missed = show(), 0
+                (text, state), missed = show(), 0
             except (agent_socket.NoAgent, agent_socket.NotFound) as error:
                 missed += isinstance(error, agent_socket.NotFound)
-                if not last or missed >= GONE_AFTER:
+                if last is None or missed >= GONE_AFTER:
                     raise
-                text = f"{error}\n"
+                text = state = f"{error}\n"
             if in_place:
                 sys.stdout.write(_CLEAR + text)
-            elif text != last:
+            elif state != last:
                 sys.stdout.write(text + "\n")
             sys.stdout.flush()
-            last = text
+            last = state
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
         return 0

@@ -1,4 +1,4 @@
-"""Facts about this machine that settings depend on. Reads files only."""
+"""Facts about this machine that settings depend on. Only reads files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.host.kernel_text import lines
 
 
 def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """2 where the unified hierarchy is mounted at the root, else 1 (also for hybrid set-ups)."""
+    """2 where the unified hierarchy is mounted at the root, else 1 (also for hybrid setups)."""
     return 2 if (root / "cgroup.controllers").exists() else 1
 
 
@@ -24,7 +24,7 @@ def swap_on(swaps: Path = Path("/proc/swaps")) -> bool:
 
 
 def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozenset[int] | None:
-    """The CPUs that are online; None when the kernel does not say."""
+    """The online CPUs; None when the kernel does not report them."""
     try:
         return parse_cpuset(path.read_text().strip())
     except OSError:
@@ -32,5 +32,5 @@ def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozense
 
 
 def wrong_kernel_settings(directory: Path = Path("/proc/sys")) -> str:
-    """Which of the kernel's settings are not as a node needs them, and what to do; ``""``: none."""
+    """Which kernel settings do not suit a node, and what to do about it; ``""``: none."""
     return refusal(compare(read(directory)))

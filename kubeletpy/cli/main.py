@@ -6,19 +6,35 @@ import argparse
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
     "explain": ("kubeletpy.cli.explain", "say why a pod is as it is, and what it waits for"),
+    "plan": ("kubeletpy.cli.plan", "say what this node would do with a pod, or with a change"),
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
+    "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
+    "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
+    "replay": ("kubeletpy.cli.replay", "decide again what was recorded, and tell it"),
     "version": ("kubeletpy.cli.version", "say which version this is"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""
 
 
+KUBELET = "kubelet"
+"""Under this name (as a link, or as the program of that name) it is invoked like the kubelet."""
+
+
+def kubelet(arguments: Sequence[str] | None = None) -> int:
+    """``kubelet [flags]``: the same as ``kubeletpy run``; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code: int = importlib.import_module(COMMANDS["run"][0]).main(given)
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; gives the exit code."""
+    """Run a command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="kubeletpy",
         usage="kubeletpy COMMAND [arguments]",
@@ -31,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and PurePath(sys.argv[0]).name == KUBELET:
+        return kubelet(given)
     if not given:
         parser.print_help(sys.stderr)
         return 2

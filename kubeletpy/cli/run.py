@@ -1,6 +1,6 @@
-"""``kubeletpy run``: the kubelet's flags to settings, settings to a running agent.
+"""``kubeletpy run``: turns the kubelet's flags into settings, and settings into a running agent.
 
-What is wrong with flags, files or the machine is printed, all of it, without a traceback.
+All problems with flags, files or the machine are printed, without a traceback.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy import config
-from kubeletpy.cli import logs, machine
+from kubeletpy.cli import logs, machine, pauses, version
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
 from kubeletpy.trace.watched_loop import WatchedLoop
-from kubeletpy.version import VERSION
+from kubeletpy.version import KUBELET
+from kubeletpy.wire.accepting import LoopProblems
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ Agent = Callable[[config.LoadedConfig], Coroutine[Any, Any, None]]
 
 
 def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
-    """Run the agent with a command line; gives the exit code.
+    """Run the agent with a command line; returns the exit code.
 
     Args:
         arguments: the kubelet's flags.
@@ -42,11 +43,11 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
             print(usage())
             return 0
         if flags.node.version:
-            print(f"kubeletpy {VERSION}")
+            print(version.raw() if flags.node.version == "raw" else f"Kubernetes {KUBELET}")
             return 0
         loaded = config.load_files(flags)
         _check(loaded)
-        # the runtime gets paths below it, and has a working directory of its own
+        # the runtime gets paths below it, and has its own working directory
         root = str(Path(loaded.node.root_dir).absolute())
         loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
     except config.ConfigError as error:
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
 
 
 def run(loaded: config.LoadedConfig, agent: Agent) -> int:
-    """Run an agent until SIGINT or SIGTERM; gives the exit code."""
+    """Run an agent until SIGINT or SIGTERM; returns the exit code."""
     from kubeletpy.launch import LaunchError
 
     handler = logs.set_up(loaded.settings.logging)
@@ -69,7 +70,7 @@ def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     except (config.ConfigError, KubeconfigError, LaunchError) as error:
         handler.close()
         return fail(error)
-    except Exception:  # the last boundary: whatever ended the agent is logged whole
+    except Exception:  # the last boundary: whatever ended the agent is logged in full
         logger.critical("the agent ended", exc_info=True)
         return 1
     finally:
@@ -78,16 +79,16 @@ def run(loaded: config.LoadedConfig, agent: Agent) -> int:
 
 
 def fail(error: Exception | str) -> int:
-    """Print what a user has to put right; gives the exit code."""
+    """Print what the user has to fix; returns the exit code."""
     print(f"kubeletpy: {error}", file=sys.stderr)
     return 1
 
 
 def usage() -> str:
-    """Every flag with what it is for."""
+    """Every flag and what it is for."""
     lines = ["usage: kubeletpy run [flags]", ""]
     for flag in FLAGS.values():
-        name = f"--{flag.name}" + ("" if flag.kind == "bool" else " VALUE")
+        name = f"--{flag.name}" + ("" if flag.kind in ("bool", "version") else " VALUE")
         about = f"sets {flag.field}" if flag.field else ""
         note = {"meaningless": "accepted, without meaning here"}.get(flag.note, flag.note)
         text = f"{about} ({note})" if about and note else about or note
@@ -98,6 +99,7 @@ def usage() -> str:
 async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
     """The first signal asks the agent to stop, the second ends the process as usual."""
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopProblems())
     task = asyncio.ensure_future(running)
     signals = (signal.SIGINT, signal.SIGTERM)
     signalled = False
@@ -119,7 +121,7 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
 
 
 def _check(loaded: config.LoadedConfig) -> None:
-    """Raises ConfigError for what cannot work on this machine."""
+    """Raises ConfigError for settings that cannot work on this machine."""
     problems = config.check_host(
         loaded.settings,
         cgroup_version=machine.cgroup_version(),
@@ -140,11 +142,11 @@ def _check(loaded: config.LoadedConfig) -> None:
 
 
 def _default_agent() -> Agent:
-    """Loads what an agent is made of; the garbage collector never looks at that."""
-    gc.disable()  # modules and classes are no garbage: looking for some was a tenth of their time
+    """Import the agent's modules; what they make is no garbage."""
+    gc.disable()  # scanning it took a tenth of the import time
     try:
         agent: Agent = importlib.import_module("kubeletpy.launch").run_agent
     finally:
-        gc.freeze()
+        pauses.shorten()
         gc.enable()
     return agent

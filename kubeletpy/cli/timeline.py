@@ -13,19 +13,19 @@ from typing import Any
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.explain import names
 
+FORMATS = ("text", "json", "svg", "html")
+
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; gives the exit code: 1 when there is no agent or no such pod."""
+    """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
     given = parser().parse_args(arguments)
     try:
         found = agent_socket.ask(agent_socket.find(given.socket), "pods", *names(given), "timeline")
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:
         print(f"kubeletpy timeline: {error}", file=sys.stderr)
         return 1
-    if given.output == "json":
-        print(json.dumps(found, indent=2))
-        return 0
-    return show(found, given.svg)
+    sys.stdout.write(shown(found, given.output))
+    return save(found, given.svg) if given.svg else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,24 +36,35 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
     made.add_argument("-n", "--namespace", default="default")
-    made.add_argument("--svg", metavar="FILE", help="write a drawing there as well")
-    made.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    made.add_argument("--svg", metavar="FILE", help="also write a drawing to this file")
+    made.add_argument(
+        "-o", "--output", choices=FORMATS, default="text", help="svg and html: for reports"
+    )
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
     return made
 
 
-def show(found: dict[str, Any], svg: str | None) -> int:
-    """Print a timeline, and write it as SVG if asked to; gives the exit code."""
+def shown(found: dict[str, Any], output: str) -> str:
+    """A timeline, as the agent answers, in one of the FORMATS."""
+    if output == "json":
+        return json.dumps(found, indent=2) + "\n"
     from kubeletpy.explain import render_timeline
     from kubeletpy.explain.timeline import from_json
 
     line = from_json(found)
-    width = min(shutil.get_terminal_size((120, 24)).columns, 180)
-    sys.stdout.write(render_timeline.text(line, width))
-    if svg:
-        try:
-            Path(svg).write_text(render_timeline.svg(line))
-        except OSError as error:
-            print(f"kubeletpy timeline: {svg} can't be written: {error}", file=sys.stderr)
-            return 1
+    if output == "text":
+        width = min(shutil.get_terminal_size((120, 24)).columns, 180)
+        return render_timeline.text(line, width)
+    from kubeletpy.view import drawing
+
+    return drawing.svg(line) if output == "svg" else drawing.html(line)
+
+
+def save(found: dict[str, Any], svg: str) -> int:
+    """Write the drawing to a file; returns the exit code."""
+    try:
+        Path(svg).write_text(shown(found, "svg"), encoding="utf-8")
+    except OSError as error:
+        print(f"kubeletpy timeline: {svg} can't be written: {error}", file=sys.stderr)
+        return 1
     return 0

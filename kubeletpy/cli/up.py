@@ -1,8 +1,8 @@
 """``kubeletpy up``: a node with its own embedded Kubernetes API, on one machine.
 
-Starts the API, then the same agent that ``run`` starts, joined to it with a node's identity. What
-it keeps is below the state directory; a second start goes on where the first one stopped. The API
-is a distribution of its own, ``kubeletpy[up]``: nothing else in this package knows it.
+Starts the API, then the same agent that ``run`` starts, joined to it with a node's identity. Its
+state is below the state directory; a second start continues where the first one stopped. The API is
+a separate distribution, ``kubeletpy[up]``: nothing else in this package knows it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run with a command line; gives the exit code."""
+    """Run with a command line; returns the exit code."""
     begun = time.monotonic()
     given = parser().parse_args(arguments)
     if importlib.util.find_spec("kubeletpy_up") is None:
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "--state-dir",
         type=lambda text: Path(text).absolute(),
         default=DEFAULT_STATE,
-        help=f"where all is kept ({DEFAULT_STATE})",
+        help=f"the state directory ({DEFAULT_STATE})",
     )
     made.add_argument("--port", type=_port, default=6443, help="of the API, on 127.0.0.1 (6443)")
     made.add_argument("--node-name", default=socket.gethostname().strip().lower())
@@ -70,10 +70,10 @@ def _port(text: str) -> int:
 
 
 def load(given: argparse.Namespace) -> config.LoadedConfig:
-    """The settings of the node: those of the file, with what one machine alone needs.
+    """The node's settings: those of the file, plus what a single machine needs.
 
     Raises:
-        ConfigError: the file, or a flag.
+        ConfigError: the file or a flag is invalid.
     """
     import yaml
 
@@ -112,11 +112,11 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
         f"--container-runtime-endpoint={given.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
         f"--v={given.verbosity}",
-        # somebody's own machine, not a node's alone
+        # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
     ]
     loaded = config.load_document(document, config.parse_flags(flags))
-    # our own flags, not the user's: that some are deprecated for users is no news for them
+    # our own flags, not the user's: users need no deprecation warnings about them
     return config.LoadedConfig(loaded.settings, loaded.node, ())
 
 
@@ -126,7 +126,7 @@ def _line(error: Exception) -> str:
 
 
 def _serve_the_api(document: dict[str, object], pki: Path) -> None:
-    """The node's server as the embedded API comes to it, where the file says nothing else."""
+    """How the embedded API reaches the node's server, unless the file says otherwise."""
     authentication = document.setdefault("authentication", {})
     if isinstance(authentication, dict):
         x509 = authentication.setdefault("x509", {})
@@ -139,7 +139,7 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
 
 
 def _free_or_any(port: int) -> int:
-    """The port if nobody listens there, else another: the API learns it from the node's status."""
+    """The port if it is free, else another one: the API learns it from the node's status."""
     for wanted in (port, 0):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,9 +1,10 @@
-"""The agent's settings: KubeletConfiguration v1beta1 file, drop-ins and flags to one frozen object.
+"""The agent's settings: the KubeletConfiguration file, drop-ins and flags as one frozen object.
 
-Pure but for :mod:`kubeletpy.config.files`. Knows nothing of the rest of the project.
+Pure but for :mod:`kubeletpy.config.files`. Knows nothing about the rest of the project.
 """
 
 from kubeletpy.config.document import document
+from kubeletpy.config.effects import Notice, in_effect
 from kubeletpy.config.files import load_files
 from kubeletpy.config.flag_rules import check_node_name
 from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
@@ -18,11 +19,13 @@ __all__ = [
     "KubeletSettings",
     "LoadedConfig",
     "NodeFlags",
+    "Notice",
     "Problem",
     "check_host",
     "check_node_name",
     "default_settings",
     "document",
+    "in_effect",
     "load",
     "load_document",
     "load_files",

@@ -1,6 +1,6 @@
 """Reads what ``--image-credential-provider-config`` names: a file, or all files of a directory.
 
-Must never decide what is in them.
+Must never decide what they may contain.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ _MAX_FILES = 1000
 
 
 def read_credential_provider_files(path: str) -> list[tuple[str, bytes]]:
-    """(name, content) of the file, or of a directory's ``*.json``, ``*.yaml`` and ``*.yml`` in the
-    order of their names.
+    """(name, content) of the file, or of a directory's JSON and YAML files in name order.
+
+    These are ``*.json``, ``*.yaml`` and ``*.yml``.
 
     Raises:
-        ConfigError: nothing there, or not readable.
+        ConfigError: there is nothing, or it is not readable.
     """
     try:
         files = _files(Path(path))
@@ -34,7 +35,7 @@ def read_credential_provider_files(path: str) -> list[tuple[str, bytes]]:
 
 
 def check_programs(bin_dir: str, names: tuple[str, ...]) -> None:
-    """Whether each provider's program is a file in the bin directory that can be executed.
+    """Check that each provider's program is an executable file in the bin directory.
 
     Raises:
         ConfigError: naming all that are not.

@@ -28,7 +28,7 @@ _MATCH_IMAGE = re.compile(r"[^\s/:@]+(:\d{1,5})?(/[^\s]*)?")
 
 @dataclass(frozen=True, slots=True)
 class TokenAttributes:
-    """What a provider gets to know of the pod's service account."""
+    """What a provider is told about the pod's service account."""
 
     service_account_token_audience: str
     cache_type: str
@@ -50,12 +50,12 @@ class CredentialProvider:
     """One program."""
 
     name: str
-    """Of its file in the bin directory."""
+    """The name of its file in the bin directory."""
     match_images: tuple[str, ...]
     default_cache_duration: float
     """Seconds."""
     api_version: str
-    """Of the request that it reads and the response that it writes."""
+    """The API version of the request that it reads and the response that it writes."""
     args: tuple[str, ...] = ()
     env: tuple[EnvironmentVariable, ...] = ()
     token_attributes: TokenAttributes | None = None
@@ -96,7 +96,7 @@ def load_credential_providers(
                 report.add(at, provider.name, f"is given twice{where}")
             seen.setdefault(provider.name, file)
             found.append(provider)
-        problems += report.problems
+        problems += [*report.lenient, *report.problems]  # this kind of file is read strictly
     if problems:
         raise ConfigError(problems)
     return CredentialProviders(tuple(found), f"sha256:{hashed.hexdigest()}")

@@ -1,4 +1,4 @@
-"""What several fields of the configuration may hold together. Pure; one small rule each.
+"""Which combinations of configuration fields are allowed. Pure; one small rule each.
 
 Source: docs/reference/config.csv (columns allowed and notes) and the feature gates. Rules that
 depend on the machine are in :mod:`kubeletpy.config.host`.
@@ -16,7 +16,7 @@ from kubeletpy.config.settings import KubeletSettings
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The settings and which fields the user spoke about."""
+    """The settings and which fields the user set."""
 
     settings: KubeletSettings
     explicit: frozenset[str]
@@ -26,7 +26,7 @@ class Given:
 
 
 Rule = Callable[[Given], Iterable[tuple[str, object, str]]]
-"""Gives (field, value, what is allowed) for each violation."""
+"""Yields (field, value, what is allowed) for each violation."""
 
 
 def _image_gc(given: Given) -> Iterable[tuple[str, object, str]]:
@@ -106,7 +106,7 @@ def _eviction(given: Given) -> Iterable[tuple[str, object, str]]:
 def _less(soft: str, hard: str) -> bool:
     """Whether a soft threshold is below the hard one, where they can be compared.
 
-    0% and 100% take a threshold away (docs/reference/behaviour-resources.md, rb).
+    0% and 100% disable a threshold (docs/reference/behaviour-resources.md, rb).
     """
     if {soft, hard} & {"0%", "100%"} or soft.endswith("%") is not hard.endswith("%"):
         return False
@@ -145,7 +145,8 @@ def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
             "LoggingAlphaOptions",
         ),
     )
-    for field, value, used, gate in needs:
+    json = ("logging.format", "json", s.logging.format == "json", "LoggingBetaOptions")
+    for field, value, used, gate in (*needs, json):
         if used and not given.gate(gate):
             yield field, value, f"needs feature gate {gate}"
 

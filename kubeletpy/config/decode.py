@@ -1,7 +1,8 @@
 """From documents to settings: strict reading, merging drop-ins, building the settings. Pure.
 
-The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields are errors, always: a setting
-that is silently dropped is worse than an agent that does not start.
+The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields and duplicates are dropped with
+a warning, as the kubelet reads v1beta1: a node starts with a file for a newer kubelet, or with a
+misspelt name in it, and the log says what was dropped.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Document = dict[str, Any]
 _BRANCHES = frozenset(
     path.rsplit(".", depth)[0] for path in FIELDS for depth in range(1, path.count(".") + 1)
 )
+PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir")
+"""Fields that may hold a relative path; authentication.x509.clientCAFile is another."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -50,7 +53,7 @@ def parse(
         report.add("(document)", None, "must be an object", missing=True)
         return {}
     for path in duplicates:
-        report.add(path, None, "is given twice", missing=True)
+        report.drop(path, None, "is given twice: the last one holds", missing=True)
     for name, wanted in (("apiVersion", versions), ("kind", (kind,))):
         if name not in value:
             report.add(name, None, f"is required: {' or '.join(wanted)}", missing=True)
@@ -104,7 +107,7 @@ def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str,
             elif value is not None:
                 report.add(path, value, "must be an object")
         else:
-            report.add(path, value, _no_such_field(str(name), prefix))
+            report.drop(path, value, _no_such_field(str(name), prefix))
     return found
 
 
@@ -112,7 +115,7 @@ def _no_such_field(name: str, prefix: str) -> str:
     inside = [path[len(prefix) :].split(".")[0] for path in FIELDS if path.startswith(prefix)]
     message = unknown(name, inside)
     if "did you mean" not in message:
-        last = {path.rsplit(".", 1)[-1]: path for path in FIELDS}
+        last = {path.rpartition(".")[2]: path for path in FIELDS}
         if near := get_close_matches(name, last, 1, cutoff=0.8):
             message += f"; did you mean {last[near[0]]}?"
     return message
@@ -132,7 +135,7 @@ def without_zeros(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode(found: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Decode fields by their table; what is bad is reported and left out."""
+    """Decode fields by the field table; bad ones are reported and omitted."""
     values: dict[str, Any] = {}
     for path, raw in found.items():
         value = _decode_one(FIELDS[path], raw, report)
@@ -154,7 +157,7 @@ def build(values: Mapping[str, Any]) -> KubeletSettings:
     """Fill in every default and make the settings object.
 
     Args:
-        values: decoded values of the fields the user spoke about.
+        values: decoded values of the fields the user set.
     """
     full = {path: values.get(path, field.default) for path, field in FIELDS.items()}
     full["featureGates"] = gates.resolve(full["featureGates"])
@@ -170,9 +173,16 @@ def build(values: Mapping[str, Any]) -> KubeletSettings:
 
 
 def derive(
-    settings: KubeletSettings, explicit: frozenset[str], *, base_dir: str
+    settings: KubeletSettings,
+    explicit: frozenset[str],
+    *,
+    base_dir: str,
+    by_flag: frozenset[str] = frozenset(),
 ) -> tuple[KubeletSettings, list[str]]:
-    """Values that follow from others, with warnings (notes in docs/reference/config.csv)."""
+    """Values derived from others, with warnings (notes in docs/reference/config.csv).
+
+    Relative paths in a file are relative to its directory, ``base_dir``; those in a flag are not.
+    """
     changes: dict[str, Any] = {}
     warnings = []
     if "nodeStatusReportFrequency" not in explicit and "nodeStatusUpdateFrequency" in explicit:
@@ -186,9 +196,15 @@ def derive(
     if settings.merge_default_eviction_settings:
         merged = {**DEFAULT_EVICTION_HARD, **settings.eviction_hard}
         changes["eviction_hard"] = MappingProxyType(merged)
-    path = settings.static_pod_path
-    if path and base_dir and not posixpath.isabs(path):
-        changes["static_pod_path"] = posixpath.join(base_dir, path)
+    for path in PATHS:
+        name = attribute(path)
+        here = getattr(settings, name)
+        if here and base_dir and path not in by_flag:
+            changes[name] = posixpath.join(base_dir, here)
+    ca = settings.authentication.x509.client_ca_file
+    if ca and base_dir and "authentication.x509.clientCAFile" not in by_flag:
+        x509 = replace(settings.authentication.x509, client_ca_file=posixpath.join(base_dir, ca))
+        changes["authentication"] = replace(settings.authentication, x509=x509)
     good = tuple(server for server in settings.cluster_dns if is_ip(server))
     if good != settings.cluster_dns:
         changes["cluster_dns"] = good

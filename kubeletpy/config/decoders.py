@@ -61,7 +61,7 @@ def string(value: object, at: str, report: Report) -> str | None:
 
 
 def duration(value: object, at: str, report: Report) -> float | None:
-    """Seconds of a Go duration."""
+    """A Go duration, in seconds."""
     try:
         if isinstance(value, str):
             return parse_duration(value)
@@ -79,7 +79,7 @@ def duration_or_nanoseconds(value: object, at: str, report: Report) -> float | N
 
 
 def size(value: object, at: str, report: Report) -> int | None:
-    """Bytes of a quantity."""
+    """A quantity, in bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:
@@ -102,7 +102,7 @@ def list_of(item: Decoder) -> Decoder:
 
 
 def map_of(item: Decoder, keys: tuple[str, ...] = ()) -> Decoder:
-    """A map; with ``keys``, only those are allowed."""
+    """A map; ``keys``, if given, are the only ones allowed."""
 
     def decode(value: object, at: str, report: Report) -> Mapping[str, Any] | None:
         if not isinstance(value, dict):
@@ -123,7 +123,7 @@ def map_of(item: Decoder, keys: tuple[str, ...] = ()) -> Decoder:
 def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder, Any]]) -> Decoder:
     """An object of a list: field name -> (argument of ``make``, decoder, default).
 
-    A default of ``...`` means the field is required.
+    A default of ``...`` means the field is required. One without an argument is only checked.
     """
 
     def decode(value: object, at: str, report: Report) -> Any:
@@ -133,11 +133,15 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder,
         before = len(report.problems)
         for name in value:
             if name not in fields:
-                report.add(f"{at}.{name}", value[name], unknown(str(name), fields))
+                report.drop(f"{at}.{name}", value[name], unknown(str(name), fields))
         arguments = {}
         for name, (argument, decoder, default) in fields.items():
             if value.get(name) is not None:
-                arguments[argument] = decoder(value[name], f"{at}.{name}", report)
+                decoded = decoder(value[name], f"{at}.{name}", report)
+                if argument:
+                    arguments[argument] = decoded
+            elif not argument:
+                continue
             elif default is ...:
                 report.add(f"{at}.{name}", None, "is required", missing=True)
             else:
@@ -145,6 +149,11 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder,
         return make(**arguments) if len(report.problems) == before else None
 
     return decode
+
+
+def unset(value: object, at: str, report: Report) -> None:
+    """A field that is set elsewhere, and must not be set here."""
+    report.add(at, value, "must not be set")
 
 
 def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
@@ -196,7 +205,7 @@ def reclaim(value: object, at: str, report: Report) -> str | None:
 def _is_amount(
     value: object, allowed: Callable[[Decimal], bool], allowed_share: Callable[[float], bool]
 ) -> bool:
-    """Whether it is a text with a quantity or a percentage that is allowed."""
+    """Whether it is a text with an allowed quantity or percentage."""
     if not isinstance(value, str):
         return False
     if value.endswith("%"):

@@ -1,6 +1,6 @@
-"""Settings back to a KubeletConfiguration document, as ``/configz`` shows it. Pure.
+"""Converts settings back to a KubeletConfiguration document, as ``/configz`` shows it. Pure.
 
-Must never show what is masked in messages too (request headers may hold credentials).
+Must never show what is masked in messages (request headers may hold credentials).
 """
 
 from __future__ import annotations

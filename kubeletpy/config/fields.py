@@ -2,7 +2,7 @@
 
 Pure.
 
-Source: docs/reference/config.csv. Must stay data: what concerns several fields is in
+Source: docs/reference/config.csv. Must stay data: rules about several fields are in
 :mod:`kubeletpy.config.cross_rules`.
 """
 
@@ -84,6 +84,7 @@ _TAINTS = d.list_of(
             "key": ("key", d.string, ...),
             "value": ("value", d.string, ""),
             "effect": ("effect", d.string, ...),
+            "timeAdded": ("", d.unset, None),
         },
     )
 )
@@ -123,10 +124,10 @@ class Field:
     Attributes:
         path: where it is, with dots.
         decode: its type.
-        default: the setting (not the text) when the document says nothing.
+        default: the setting (not the text) when the document omits it.
         rule: what it may hold.
-        pointer: whether an explicit zero or empty text differs from saying nothing. It does not for
-            most fields, and tools write those as ``0s`` or ``""`` meaning the default.
+        pointer: whether an explicit zero or empty text differs from an omitted field. It does not
+            for most fields, and tools write those as ``0s`` or ``""`` to mean the default.
     """
 
     path: str
@@ -275,8 +276,8 @@ _NODE = (
     _pointer("iptablesMasqueradeBit", d.int32, 14, r.between(0, 31)),
     _pointer("iptablesDropBit", d.int32, 15, r.between(0, 31)),
     Field("logging.format", d.string, "text", r.one_of("text", "json")),
-    Field("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, _PERIOD),
-    Field("logging.verbosity", d.uint32, 0),
+    Field("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, r.seconds_at_least(1e-9)),
+    Field("logging.verbosity", d.uint32, 0, r.between(0, 2**31 - 1)),
     Field("logging.vmodule", _VMODULE, _NONE),
     Field("logging.options.text.splitStream", d.boolean, False),
     Field("logging.options.text.infoBufferSize", d.size, 0),

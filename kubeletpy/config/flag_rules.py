@@ -14,7 +14,7 @@ from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
 
 
 def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:
-    """A node's name, once trimmed and in lower case, is the name of an API object."""
+    """A node's name, trimmed and in lower case, has to be valid as the name of an API object."""
     if not name or dns_subdomain(name.strip().lower()):
         return []
     allowed = "must be a node's name: letters, digits, - and ., such as node-1.example"
@@ -22,7 +22,7 @@ def check_node_name(name: str, flag: str = "--hostname-override") -> list[Proble
 
 
 def node_addresses(text: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """The addresses of ``--node-ip``. Raises ValueError for a text that is none."""
+    """The addresses in ``--node-ip``. Raises ValueError for a text that is not an address."""
     return [ipaddress.ip_address(part.strip()) for part in text.split(",") if part.strip()]
 
 
@@ -46,7 +46,7 @@ def check_node_ip(text: str) -> list[Problem]:
 
 
 def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
-    """Label syntax, and the kubernetes.io labels a node may give itself.
+    """Label syntax, and the kubernetes.io labels that a node may set on itself.
 
     Source: docs/reference/names.csv: node-label.
     """

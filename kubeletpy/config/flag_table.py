@@ -1,4 +1,4 @@
-"""Every command line flag of the kubelet: how to read it and what it sets. Data only. Pure.
+"""Every command-line flag of the kubelet: how to read it and what it sets. Data only. Pure.
 
 Source: docs/reference/flags.csv.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# Flag, how its text is read, the document's field; "+" marks what is not deprecated there.
+# Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
 _FIELD_FLAGS = """
 address text address
 allowed-unsafe-sysctls list allowedUnsafeSysctls
@@ -130,6 +130,7 @@ device-plugins-dir text
 exit-on-lock-contention bool
 experimental-allocatable-ignore-eviction bool deprecated
 experimental-mounter-path text meaningless
+flight-recorder-mib int
 help bool
 hostname-override text
 housekeeping-interval text meaningless
@@ -146,7 +147,7 @@ node-ip text
 node-labels map
 root-dir text
 runtime-cgroups text
-version bool
+version version
 application-metrics-count-limit int meaningless
 boot-id-file text meaningless
 container-hints text meaningless

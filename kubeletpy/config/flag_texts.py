@@ -1,6 +1,6 @@
 """Every flag with the value that is in effect, however it was set: for ``/flagz``. Pure.
 
-Must never show what is masked in the document too.
+Must never show what is masked in the document.
 """
 
 from __future__ import annotations

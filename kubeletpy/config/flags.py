@@ -1,4 +1,4 @@
-"""Command line flags of the kubelet to values: those of the document, and those of the node. Pure.
+"""Turns the kubelet's flags into values: those of the document and those of the node. Pure.
 
 Flags are read as Go programs read them: ``--flag value``, ``--flag=value``, ``--bool``, underscores
 for dashes, one-letter forms. Must never look at the machine.
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.api.durations import parse_duration
+from kubeletpy.config import effects
 from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
@@ -27,7 +28,7 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFlags:
-    """What flags say that no document field can. Paths and names as given; durations in seconds."""
+    """What only flags can set. Paths and names as given; durations in seconds."""
 
     bootstrap_kubeconfig: str = ""
     cert_dir: str = "/var/lib/kubelet/pki"
@@ -37,6 +38,8 @@ class NodeFlags:
     device_plugins_dir: str = "/var/lib/kubelet/device-plugins"
     exit_on_lock_contention: bool = False
     experimental_allocatable_ignore_eviction: bool = False
+    flight_recorder_mib: int = 16
+    """MiB on disk for the flight recorder; 0: nothing is recorded."""
     help: bool = False
     hostname_override: str = ""
     image_credential_provider_bin_dir: str = ""
@@ -51,7 +54,8 @@ class NodeFlags:
     node_labels: Mapping[str, str] = field(default_factory=_nothing)
     root_dir: str = "/var/lib/kubelet"
     runtime_cgroups: str = ""
-    version: bool = False
+    version: str = ""
+    """``true``: for people; ``raw``: in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,13 @@ class FieldFlag:
 
 @dataclass(frozen=True, slots=True)
 class FlagValues:
-    """A whole command line, read."""
+    """A whole command line, parsed."""
 
     fields: Mapping[str, FieldFlag] = field(default_factory=_nothing)
     node: NodeFlags = field(default_factory=NodeFlags)
     warnings: tuple[str, ...] = ()
+    ignored: Mapping[str, str] = field(default_factory=_nothing)
+    """The given flags of :data:`kubeletpy.config.effects.FLAGS`, with their texts."""
 
 
 def parse_flags(arguments: Sequence[str]) -> FlagValues:
@@ -89,7 +95,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
         try:
             value = _READERS[flag.kind](given)
         except ValueError as error:
-            problems.append(Problem(f"--{name}", show(flag.field or name, given[-1]), str(error)))
+            problems.append(Problem(f"--{name}", show(flag.field, given[-1]), str(error)))
             continue
         if flag.field:
             field_values[flag.field] = FieldFlag(f"--{name}", value)
@@ -101,16 +107,19 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     problems += check_node_labels(labels)
     problems += check_node_name(node.get("hostname_override", ""))
     problems += check_node_ip(node.get("node_ip", ""))
+    if node.get("exit_on_lock_contention") and not node.get("lock_file"):
+        problems.append(Problem("--exit-on-lock-contention", "true", "needs --lock-file"))
     if problems:
         raise ConfigError(problems)
     if "node_labels" in node:
         node["node_labels"] = MappingProxyType(dict(labels))
-    return FlagValues(MappingProxyType(field_values), NodeFlags(**node), tuple(warnings))
+    ignored = MappingProxyType({name: texts[name][-1] for name in texts if name in effects.FLAGS})
+    return FlagValues(MappingProxyType(field_values), NodeFlags(**node), tuple(warnings), ignored)
 
 
 def _warning(flag: Flag) -> str:
     if flag.note == "meaningless":
-        return f"flag --{flag.name} has no meaning in this agent and is ignored"
+        return ""  # reported with its consequence
     if flag.note == "deprecated" and flag.field:
         return f"flag --{flag.name} is deprecated: set {flag.field} in the file given to --config"
     return f"flag --{flag.name} is deprecated" if flag.note else ""
@@ -142,7 +151,7 @@ def _split(arguments: Sequence[str], problems: list[Problem]) -> dict[str, list[
                 waiting.pop()
             continue
         if not separator:
-            if flag.kind == "bool":
+            if flag.kind in ("bool", "version"):
                 value = "true"
             elif waiting:
                 value = waiting.pop()
@@ -241,9 +250,19 @@ def _vmodule(given: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+def _version(given: list[str]) -> str:
+    if given[-1] == "raw":
+        return "raw"
+    try:
+        return "true" if _bool(given) else ""
+    except ValueError:
+        raise ValueError("must be true, false or raw") from None
+
+
 _READERS: Mapping[str, Callable[[list[str]], Any]] = {
     "text": lambda given: given[-1],
     "bool": _bool,
+    "version": _version,
     "int": _int,
     "duration": _duration,
     "list": _words,

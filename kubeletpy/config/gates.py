@@ -1,6 +1,7 @@
 """Feature gates: the names the kubelet knows, their defaults, what a user may change. Pure.
 
-Source: docs/reference/features.csv. A locked gate may be named only with its own default.
+Source: docs/reference/features.csv. A locked gate may be named only with its own default. Gates of
+other components are known by name (:mod:`kubeletpy.config.gates_elsewhere`) and change nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from kubeletpy.config import gates_elsewhere
 from kubeletpy.config.problems import Report
 
 # Name and stage; "+" is on by default, "!" is locked to its default.
@@ -116,7 +118,7 @@ class Gate:
 
 def _read_table() -> dict[str, Gate]:
     gates = {}
-    for line in _TABLE.split("\n"):
+    for line in (_TABLE + gates_elsewhere.TABLE).split("\n"):
         if line:
             name, stage = line.split()
             gates[name] = Gate(name, stage.rstrip("+!"), "+" in stage, "!" in stage)
@@ -125,18 +127,91 @@ def _read_table() -> dict[str, Gate]:
 
 GATES: Mapping[str, Gate] = MappingProxyType(_read_table())
 
+_CLIENT = "the client of the API is not client-go"
+_WINDOWS = "only Windows has it"
+HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
+    {
+        "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
+        "ChangeContainerStatusOnKubeletRestart": (
+            False,
+            "containers stay ready when the agent starts again",
+        ),
+        "ContainerRestartRules": (True, "restartPolicyRules are obeyed"),
+        "ContextualLogging": (True, "lines have the fields of their context"),
+        "DRAExtendedResource": (True, "claims for extended resources are prepared"),
+        "DRAWorkloadResourceClaims": (False, "claims of PodGroups are not known"),
+        "EnvFiles": (True, "fileKeyRef is obeyed"),
+        "EventedPLEG": (True, "the runtime's events are used wherever there are any"),
+        "ExtendWebSocketsToKubelet": (True, "WebSockets are spoken"),
+        "HostnameOverride": (True, "hostnameOverride is obeyed"),
+        "ImageVolumeWithDigest": (False, "statuses do not show the digests of image volumes"),
+        "InPlacePodVerticalScalingInitContainers": (True, "init containers are resized too"),
+        "InPlacePodVerticalScalingExclusiveCPUs": (
+            False,
+            "a resize of a pod with CPUs of its own is infeasible",
+        ),
+        "InPlacePodVerticalScalingExclusiveMemory": (
+            False,
+            "a resize of a pod with booked memory is infeasible",
+        ),
+        "KubeletInUserNamespace": (False, "what the kernel forbids is named in the log"),
+        "KubeletPodResourcesListUseActivePods": (True, "only active pods are listed"),
+        "KubeletRegistrationGetOnExistsOnly": (
+            True,
+            "the node is read only when it can't be created",
+        ),
+        "KubeletSeparateDiskGC": (True, "a file system of images of its own is known as one"),
+        "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "files are counted by looking"),
+        "PLEGOnDemandRelist": (True, "what has changed is looked at once"),
+        "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
+        "PodReadyToStartContainersCondition": (True, "the condition is shown"),
+        "PreventStaticPodAPIReferences": (True, "static pods that need the API are refused"),
+        "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
+        "ReloadKubeletClientCAFile": (True, "the file is read again when it changes"),
+        "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
+        "RestartAllContainersOnContainerExits": (True, "the action is obeyed"),
+        "RuntimeClassInImageCriApi": (False, "images are the same for all runtime classes"),
+        "TaintTolerationComparisonOperators": (False, "tolerations with Gt and Lt match nothing"),
+        "TopologyManagerPolicyAlphaOptions": (False, "there are no such options"),
+        "TopologyManagerPolicyBetaOptions": (True, "there are no such options"),
+        "UserNamespacesHostNetworkSupport": (
+            False,
+            "pods on the node's network have its users",
+        ),
+        "WindowsCPUAndMemoryAffinity": (False, _WINDOWS),
+        "WindowsGracefulNodeShutdown": (True, _WINDOWS),
+        **{
+            name: (on, _CLIENT)
+            for name, on in (
+                ("AtomicFIFO", True),
+                ("ClientsAllowCARotation", True),
+                ("ClientsAllowCBOR", False),
+                ("ClientsAllowTLSCacheGC", True),
+                ("ClientsPreferCBOR", False),
+                ("InOrderInformersBatchProcess", True),
+                ("InformerResourceVersion", True),
+                ("UnlockWhileProcessingFIFO", True),
+                ("WatchListClient", True),
+            )
+        },
+    }
+)
+"""Gates that no code checks: the value in effect whatever is set, and what that means."""
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
     """Which features are on.
 
     Attributes:
-        explicit: what the user said, by gate.
-        effective: every known gate.
+        explicit: what the user set, by gate.
+        effective: every known gate's value in this agent.
+        asked: the values that the user asked for explicitly or that differ from a default.
     """
 
     explicit: Mapping[str, bool]
     effective: Mapping[str, bool]
+    asked: Mapping[str, bool]
 
     def enabled(self, name: str) -> bool:
         """Whether a gate is on. Raises KeyError for a gate that does not exist."""
@@ -144,15 +219,18 @@ class FeatureGates:
 
 
 def resolve(explicit: Mapping[str, bool]) -> FeatureGates:
-    """Every gate's value. AllAlpha and AllBeta move what the user left alone in their stage."""
-    effective = {}
+    """Every gate's value. AllAlpha and AllBeta set what the user left alone in their stage."""
+    effective, asked = {}, {}
     for gate in GATES.values():
         value = gate.default
         switch = f"All{gate.stage}"
         if switch in explicit and not gate.locked:
             value = explicit[switch]
-        effective[gate.name] = explicit.get(gate.name, value)
-    return FeatureGates(MappingProxyType(dict(explicit)), MappingProxyType(effective))
+        value = explicit.get(gate.name, value)
+        if gate.name in explicit or value != gate.default:
+            asked[gate.name] = value
+        effective[gate.name] = HERE[gate.name][0] if gate.name in HERE else value
+    return FeatureGates(*map(MappingProxyType, (dict(explicit), effective, asked)))
 
 
 def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
@@ -178,7 +256,7 @@ def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
 
 
 def warnings(explicit: Mapping[str, bool]) -> list[str]:
-    """Warnings about gates that are named though they no longer matter."""
+    """Warnings about gates that are set although they no longer matter."""
     reported = []
     for name in sorted(explicit):
         gate = GATES[name]

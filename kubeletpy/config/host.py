@@ -1,4 +1,4 @@
-"""Whether settings fit the machine: rules over facts that somebody else has read. Pure."""
+"""Whether settings fit the machine: rules over facts that other code has read. Pure."""
 
 from __future__ import annotations
 

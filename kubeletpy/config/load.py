@@ -1,7 +1,8 @@
-"""Documents and flags to validated settings, all problems at once. Pure: texts in, settings out.
+"""Turns documents and flags into validated settings; reports all problems at once.
 
-Precedence (docs/reference/config.csv): defaults, then the file, then its drop-ins as JSON merge
-patches in order, then flags; feature gates given by flag change only those gates.
+Pure: texts in, settings out. Precedence (docs/reference/config.csv): defaults, then the file, then
+its drop-ins as JSON merge patches in order, then flags; feature gates given by flag change only
+those gates.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.config import cross_rules, decode
+from kubeletpy.config import cross_rules, decode, effects
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
-"""What the kubelet assumes when there is no configuration file at all, less what would open ports
-to everybody (anonymous access, AlwaysAllow, read-only port): those have to be asked for."""
+"""What the kubelet assumes without a configuration file, except what would open ports to everybody
+(anonymous access, AlwaysAllow, read-only port): that has to be requested explicitly."""
 
 _NO_FILE_NO_API: Mapping[str, Any] = {
     "authentication.webhook.enabled": False,
     "authorization.mode": "AlwaysAllow",
 }
-"""What the kubelet assumes too without a file, and the only way to let anybody in when there is no
-API that could be asked: clients with a certificate of authentication.x509.clientCAFile."""
+"""What the kubelet also assumes without a file, and the only way to allow access when there is no
+API to ask: clients with a certificate from authentication.x509.clientCAFile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,13 @@ class LoadedConfig:
         settings: validated.
         node: what flags say beyond the document.
         warnings: for the log, in order.
+        notices: what was asked for and has no effect.
     """
 
     settings: KubeletSettings
     node: NodeFlags
     warnings: tuple[str, ...]
+    notices: tuple[effects.Notice, ...] = ()
 
 
 def load(
@@ -52,7 +55,7 @@ def load(
     file_name: str = "",
     base_dir: str = "",
 ) -> LoadedConfig:
-    """Make settings.
+    """Build the settings.
 
     Args:
         file_text: the KubeletConfiguration file; None when there is none.
@@ -67,7 +70,8 @@ def load(
     flag_values = flag_values or FlagValues()
     warnings = list(flag_values.warnings)
     documents = [] if file_text is None else [(file_name, file_text)]
-    merged, problems = _merge_documents([*documents, *dropins])
+    merged, problems, dropped = _merge_documents([*documents, *dropins])
+    warnings += [f"{each}; it is skipped" for each in dropped]
     found = decode.without_zeros(decode.leaves(merged, Report()))
     if not documents and not dropins:
         warnings.append(
@@ -83,15 +87,21 @@ def load(
     values = decode.decode({**found, **from_flags}, report)
     bad = report.bad | {problem.field for problem in problems}
     explicit = frozenset(found) | frozenset(from_flags)
-    settings, derived = decode.derive(decode.build(values), explicit, base_dir=base_dir)
+    settings, derived = decode.derive(
+        decode.build(values), explicit, base_dir=base_dir, by_flag=frozenset(from_flags)
+    )
     problems += cross_rules.check(cross_rules.Given(settings, explicit), bad)
     if problems:
-        raise ConfigError(dict.fromkeys(problems))
-    return LoadedConfig(settings, flag_values.node, (*warnings, *derived))
+        raise ConfigError(dict.fromkeys([*dropped, *problems]))
+    notices = effects.notices(
+        settings, explicit, flag_values.ignored, flag_values.node.cloud_provider
+    )
+    said = (*warnings, *derived, *effects.lines(notices))
+    return LoadedConfig(settings, flag_values.node, said, notices)
 
 
 def default_settings(**fields: Any) -> KubeletSettings:
-    """Settings of an empty document, with these top-level fields of it set: for tests.
+    """Settings of an empty document with these top-level fields set: for tests.
 
     Raises:
         ConfigError: a value that is not allowed.
@@ -108,17 +118,22 @@ def load_document(
 
 def _merge_documents(
     documents: Sequence[tuple[str, str]],
-) -> tuple[dict[str, Any], list[Problem]]:
-    """Each document is checked by itself, so that a problem names the file it is in."""
+) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
+    """The merged document, the problems, and what was dropped.
+
+    Each document is checked by itself, so that a problem names the file it is in.
+    """
     merged: dict[str, Any] = {}
     problems: list[Problem] = []
+    dropped: list[Problem] = []
     for name, text in documents:
         report = Report(name)
         document = decode.parse(text, report)
         decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
         problems += report.problems
+        dropped += report.lenient
         merged = decode.merge(merged, document)
-    return merged, problems
+    return merged, problems, dropped
 
 
 def _decode_flags(

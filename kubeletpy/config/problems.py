@@ -69,6 +69,7 @@ class Report:
     Attributes:
         problems: found so far.
         bad: top-level field paths that have a problem, so that rules over several fields skip them.
+        lenient: what a strict reader refuses and this one warns about: unknown fields, duplicates.
     """
 
     def __init__(self, source: str = "") -> None:
@@ -76,9 +77,15 @@ class Report:
         self.problems: list[Problem] = []
         self.bad: set[str] = set()
         self.field = ""
+        self.lenient: list[Problem] = []
 
     def add(self, at: str, value: object, allowed: str, *, missing: bool = False) -> None:
-        """Note a problem at a path; ``missing`` says that there was no value to show."""
+        """Note a problem at a path; ``missing`` means that there was no value to show."""
         shown = "" if missing else show(at, value)
         self.problems.append(Problem(at, shown, allowed, self.source))
         self.bad.add(self.field or at)
+
+    def drop(self, at: str, value: object, why: str, *, missing: bool = False) -> None:
+        """Note what is dropped, or read only once of two times, and is not a problem."""
+        shown = "" if missing else show(at, value)
+        self.lenient.append(Problem(at, shown, why, self.source))

@@ -1,6 +1,6 @@
 """What a single field may hold beyond its type: small rules to put into the field table. Pure.
 
-A rule takes the decoded value and gives what would be allowed, or an empty string when it is fine.
+A rule takes the decoded value and returns what is allowed, or an empty string if the value is fine.
 Source: docs/reference/config.csv (column "allowed").
 """
 
@@ -74,7 +74,7 @@ def is_ip(text: str) -> bool:
 
 
 def cidr(value: str) -> str:
-    """Empty, or one or two (dual stack) comma separated networks."""
+    """Empty, or one or two (dual-stack) comma-separated networks."""
     try:
         for part in value.split(",") if value else ():
             ipaddress.ip_network(part.strip(), strict=False)
@@ -166,7 +166,7 @@ def image_patterns(values: tuple[str, ...]) -> str:
     """``preloadedImagesVerificationAllowlist``: images without tag or digest, or ``prefix/*``."""
     for value in values:
         stem = value.removesuffix("/*")
-        tagged = ":" in stem.rpartition("/")[2] or "@" in stem
+        tagged = ":" in stem.rpartition("/")[2]
         if not _IMAGE_PATTERN.fullmatch(stem) or tagged or "//" in stem or stem.endswith("/"):
             return f"{value!r} is not an image without tag and digest, or such with a trailing /*"
     return ""
@@ -192,13 +192,14 @@ def cpuset(value: str) -> str:
 
 
 def parse_cpuset(text: str) -> frozenset[int] | None:
-    """The CPUs of ``0-1,4``; None when the text is not such a list."""
+    """The CPUs in a list such as ``0-1,4``; None when the text is not such a list."""
     cpus: set[int] = set()
     for part in text.split(",") if text else ():
         match = _CPUSET_PART.fullmatch(part.strip())
         if match is None:
             return None
-        first, last = int(match[1]), int(match[2] or match[1])
+        first = int(match[1])
+        last = int(match[2] or first)
         if last < first:
             return None
         cpus.update(range(first, last + 1))
@@ -213,6 +214,6 @@ def tracing_endpoint(value: str) -> str:
 
 
 def option_names(*names: str) -> Callable[[Mapping[str, str]], str]:
-    """A map whose keys are options."""
+    """A map whose keys are known options."""
     text = "known options: " + ", ".join(names)
     return lambda value: "" if all(name in names for name in value) else text

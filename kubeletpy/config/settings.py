@@ -4,7 +4,7 @@ Pure.
 
 Every field of the document is here under its snake_case name (:func:`attribute`): durations are
 seconds, sizes are bytes, maps are read-only, resource quantities stay text. An instance is complete
-and valid: only :func:`kubeletpy.config.load` makes one. Meaning of a field:
+and valid: only :func:`kubeletpy.config.load` makes one. For the meaning of a field see
 docs/reference/config.csv. Must never hold a decision.
 """
 

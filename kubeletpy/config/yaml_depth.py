@@ -1,4 +1,4 @@
-"""How deeply YAML may be nested before the C loader would end the whole process over it. Pure."""
+"""How deeply YAML may be nested before the C loader would crash the whole process. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ MAX_DEPTH = 100
 
 
 class TooDeep(ValueError):
-    """More than MAX_DEPTH collections within each other."""
+    """More than MAX_DEPTH nested collections."""
 
     def __init__(self) -> None:
         super().__init__("is nested too deeply")
 
 
 def check_depth(data: str | bytes, loader: Any) -> None:
-    """Refuse what is nested too deeply, without building any of it.
+    """Refuse YAML that is nested too deeply, without building any of it.
 
     Raises:
-        TooDeep: it is.
-        yaml.YAMLError: it is no YAML.
+        TooDeep: it is nested too deeply.
+        yaml.YAMLError: it is not YAML.
     """
     depth = 0
     for event in yaml.parse(data, loader):

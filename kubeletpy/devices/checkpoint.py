@@ -48,7 +48,7 @@ def render(bookings: Mapping[Holder, Booking], registered: Mapping[str, Sequence
 
 
 def read(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
-    """Who has which devices, and the names of the resources that had a plugin.
+    """Which container has which devices, and the names of the resources that had a plugin.
 
     Raises:
         BadCheckpoint: it is not what the kubelet or this agent has written.
@@ -75,7 +75,7 @@ def read(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
 
 
 def checksum(data: Mapping[str, Any]) -> int:
-    """The sum of a file's ``Data``: of a dump of it, as Go shows values."""
+    """The checksum of a file's ``Data``: over a dump of it, as Go prints values."""
     entries, registered = data["PodDeviceEntries"], data["RegisteredDevices"]
     fields = [
         (

@@ -1,4 +1,4 @@
-"""The file of devices on disk: read at the start, written whole whenever it must be.
+"""The device checkpoint on disk: read at the start, written as a whole when needed.
 
 Must never say that something is written before it is.
 """
@@ -37,7 +37,7 @@ class CheckpointFile:
         self._unwell = False
 
     async def read(self, now: float) -> None:
-        """Restore the state. A file that can't be used is reported and left out."""
+        """Restore the state. An unusable file is reported and ignored."""
         try:
             text = await asyncio.to_thread(_read, self._path)
             bookings, resources = await asyncio.to_thread(checkpoint.read, text)
@@ -53,9 +53,9 @@ class CheckpointFile:
         self._state.restored(resources, bookings, now)
 
     async def write(self) -> None:
-        """Return once the state of now, or a later one, is on the disk. Raises OSError."""
+        """Return once the current state, or a later one, is on the disk. Raises OSError."""
         self._changes += 1
-        # to its end, whatever becomes of who waits: the next must not be written before it
+        # finish it even if the waiter is cancelled: the next must not be written before it
         await asyncio.shield(asyncio.create_task(self._write(self._changes)))
 
     async def _write(self, wanted: int) -> None:
@@ -69,11 +69,11 @@ class CheckpointFile:
             self._unwell = False
 
     def write_soon(self) -> None:
-        """Write when it suits: nothing is lost if it is not."""
+        """Write eventually: nothing is lost if that fails."""
         self._again(SOON_S)
 
     async def close(self) -> None:
-        """Write what is to be written, and end."""
+        """Write what is pending, and end."""
         pending = self._timer is not None or self._soon is not None
         if self._timer is not None:
             self._timer.cancel()
@@ -101,7 +101,7 @@ class CheckpointFile:
             if not self._unwell:
                 self._unwell = True
                 extra = {"file": str(self._path), "why": str(error)}
-                log.warning("the file of devices can't be written; trying again", extra=extra)
+                log.warning("the device checkpoint can't be written; trying again", extra=extra)
             self._again(RETRY_S)
         else:
             self._soon = None

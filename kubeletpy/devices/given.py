@@ -33,13 +33,13 @@ class FromPlugins:
 
 
 def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
-    """What a container gets with its devices; first wins of the same key.
+    """What a container gets with its devices; the first of equal keys wins.
 
     Args:
         bookings: by resource, in the order of their names.
 
     Raises:
-        ContainerConfigError: what a plugin has answered can't be carried out.
+        ContainerConfigError: a plugin's answer can't be carried out.
     """
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}

@@ -12,6 +12,7 @@ from kubeletpy.devices.model import Device
 from kubeletpy.devices.pick import reusable
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import Hint, mask_of
+from kubeletpy.placement.subsets import masks, touching
 from kubeletpy.pods.pod import Pod
 
 
@@ -25,8 +26,8 @@ def device_hints(
     """By resource; None for no preference, empty for impossible.
 
     Args:
-        container: None: for all of the pod's at once.
-        wanted: how many of which resource; those of plugins only.
+        container: None: for all of the pod's containers at once.
+        wanted: how many of each resource; only those of plugins.
         nodes: ids of the machine's NUMA nodes.
     """
     return {
@@ -47,22 +48,18 @@ def _of_resource(
     known = state.resources.get(name)
     if known is None or not known.has_topology:
         return None
+    again = frozenset[str]()
     if container is None:
         own = state.of_pod(pod.uid).get(name, frozenset())
     else:
         booking = state.of_container(pod.uid, container).get(name)
         own = frozenset() if booking is None else booking.ids
+        again = reusable(pod, container, name, state)
     if own:
         if len(own) != wanted:
             return ()
         return _masks(known.listed, own, (), wanted, nodes)
-    again = frozenset[str]()
-    if container is not None:
-        again = reusable(pod, container, name, state.bookings)
-    free = known.healthy - state.taken(name)
-    if len(free | again) < wanted:
-        return ()
-    return _masks(known.listed, free, again, wanted, nodes)
+    return _masks(known.listed, known.healthy - state.taken(name), again, wanted, nodes)
 
 
 def _masks(
@@ -79,22 +76,20 @@ def _masks(
     having = [node for node in nodes if any(mask >> node & 1 for mask in there)] or list(nodes)
     found: list[int] = []
     narrowest = len(having)
-    for number in range(1, 1 << len(having)):
-        mask = mask_of(node for bit, node in enumerate(having) if number >> bit & 1)
-        if _matching(there, mask) >= wanted:
+    near, near_usable, given = touching(there, having), touching(usable, having), sum(kept.values())
+    for number, mask in enumerate(masks(having)):
+        if not mask:
+            continue
+        if near[number] >= wanted:
             narrowest = min(narrowest, mask.bit_count())
         if any(not at & mask for at in kept):
             continue  # what init containers had is taken in any case
-        if _matching(usable, mask) + sum(kept.values()) >= wanted:
+        if near_usable[number] + given >= wanted:
             found.append(mask)
     return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
 
 
 def _where(listed: Mapping[str, Device], ids: Iterable[str], every: int) -> Counter[int]:
-    """How many devices are near to which nodes; those near to none do not count."""
+    """How many devices are near which nodes; those near none do not count."""
     masks = (mask_of(listed[each].nodes) & every for each in ids if each in listed)
     return Counter(mask for mask in masks if mask)
-
-
-def _matching(devices: Mapping[int, int], mask: int) -> int:
-    return sum(count for at, count in devices.items() if at & mask)

@@ -1,6 +1,6 @@
 """Where device plugins register: kubelet.sock in the directory of their sockets.
 
-Plugins watch for its creation, and register anew when there is another. Source:
+Plugins watch for its creation, and register again when it is recreated. Source:
 docs/reference/behaviour-resources.md, rn. Must never remove anything but sockets.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 SOCKET = "kubelet.sock"
 SERVICE = "v1beta1.Registration"
 MAX_AT_ONCE = 64
-"""Registrations under way; more are refused, and tried again by their plugins."""
+"""Registrations in progress; more are refused, and retried by their plugins."""
 
 Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
 """Raises Refused."""
@@ -40,19 +40,20 @@ class KubeletSocket:
         self._server: LocalServer | None = None
 
     async def start(self) -> bool:
-        """Remove old sockets, and listen; whether the directory was empty before.
+        """Remove old sockets and listen; return whether the directory was empty before.
 
         Raises OSError.
         """
         was_empty = await asyncio.to_thread(clear, self._directory)
-        self._server = LocalServer(
+        server = LocalServer(
             self._directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
         )
-        await self._server.start()
+        await server.start()
+        self._server = server
         return was_empty
 
     async def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self._server is not None:
             await self._server.close()
 
@@ -72,7 +73,7 @@ class KubeletSocket:
 
 
 def clear(directory: Path) -> bool:
-    """Make the directory, and remove the sockets in it; whether nothing was in it.
+    """Make the directory and remove the sockets in it; return whether it was empty.
 
     Blocks. Raises OSError.
     """

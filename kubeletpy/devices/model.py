@@ -1,4 +1,4 @@
-"""Devices, and who has them. Pure."""
+"""Devices, and which containers have them. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Device:
     """One device, as its plugin lists it.
 
     Attributes:
-        health: ``Healthy``; anything else is not.
-        nodes: ids of the NUMA nodes that it is near to.
+        health: ``Healthy``; anything else is unhealthy.
+        nodes: ids of the NUMA nodes that it is near.
     """
 
     id: str
@@ -27,16 +27,38 @@ class Device:
 
     @property
     def healthy(self) -> bool:
-        """Whether it may be given to anybody."""
+        """Whether it may be allocated."""
         return self.health == HEALTHY
 
 
 class Holder(NamedTuple):
-    """Whose devices they are: of which resource, in which container of which pod."""
+    """What holds devices: a container of a pod, for one resource."""
 
     uid: str
     container: str
     resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How much of one resource a container asks for.
+
+    Attributes:
+        number: how many devices.
+        mask: the NUMA nodes near which they should be; None: anywhere.
+    """
+
+    holder: Holder
+    number: int
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Devices reserved for a container until their plugin has agreed."""
+
+    wish: Wish
+    ids: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,7 @@ class Booking:
 
     Attributes:
         by_node: NUMA node id (:data:`NO_NODE`) -> device ids, in the order of the checkpoint. A
-            device near to several nodes is there several times.
+            device near several nodes is listed under each.
         response: the plugin's ContainerAllocateResponse, as bytes: all that containers get.
     """
 

@@ -15,7 +15,7 @@ _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _MAX_DOMAIN, _MAX_NAME = 253, 63
 _REQUESTS = "requests."
-"""What quotas put before a resource's name: what begins so can't have one."""
+"""The prefix that quotas add to a resource's name: a name that already has it is refused."""
 
 
 class Refused(Exception):
@@ -23,21 +23,20 @@ class Refused(Exception):
 
 
 def check_version(versions: Collection[str]) -> None:
-    """Raise Refused when none of a plugin's versions is known here."""
+    """Raise Refused when none of a plugin's versions is supported."""
     if VERSION not in versions:
-        told = ", ".join(versions)[:200] or "none"
+        shown = ", ".join(versions)[:200] or "none"
         raise Refused(
-            f"requested API version {told!r} is not supported by kubelet. "
+            f"requested API version {shown!r} is not supported by kubelet. "
             f"Supported version is {VERSION!r}"
         )
 
 
 def check_resource(name: str) -> None:
-    """Raise Refused when a name is not one of an extended resource."""
-    domain, slash, rest = name.partition("/")
+    """Raise Refused when a name is not that of an extended resource."""
+    domain, _, rest = name.partition("/")
     good = (
-        slash
-        and len(domain) + len(_REQUESTS) <= _MAX_DOMAIN
+        len(domain) + len(_REQUESTS) <= _MAX_DOMAIN
         and len(rest) <= _MAX_NAME
         and _DOMAIN.fullmatch(domain)
         and _NAME.fullmatch(rest)

@@ -1,4 +1,4 @@
-"""What the node says of devices: capacity, allocatable, and the health of what containers have.
+"""What the node reports on devices: capacity, allocatable, and the health of those in use.
 
 Pure. Source: docs/reference/behaviour-resources.md, ri, rp.
 """
@@ -15,17 +15,17 @@ UNHEALTHY = "Unhealthy"
 
 
 def capacity(state: DeviceState) -> dict[str, int]:
-    """By resource: all devices there are, also those that can't be given now."""
+    """By resource: all devices, including those that can't be allocated now."""
     return {name: len(each.healthy | each.unhealthy) for name, each in state.resources.items()}
 
 
 def allocatable(state: DeviceState) -> dict[str, int]:
-    """By resource: devices that can be given, or are."""
+    """By resource: devices that are or can be allocated."""
     return {name: len(each.healthy) for name, each in state.resources.items()}
 
 
 def extended(names: Collection[str]) -> frozenset[str]:
-    """Those of resources that are extended ones."""
+    """Those that are extended resources."""
     return frozenset(name for name in names if "/" in name and "kubernetes.io/" not in name)
 
 
@@ -47,7 +47,7 @@ def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.Reso
 
 
 def near(booking: Booking) -> dict[str, tuple[int, ...]]:
-    """The devices of a booking, and the NUMA nodes that each was near to when it was given."""
+    """The devices of a booking, and the NUMA nodes that each was near when allocated."""
     found: dict[str, tuple[int, ...]] = {}
     for node, ids in booking.by_node.items():
         for each in ids:
@@ -56,7 +56,7 @@ def near(booking: Booking) -> dict[str, tuple[int, ...]]:
 
 
 def healthy(state: DeviceState) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By resource: healthy devices, and the NUMA nodes that each is near to."""
+    """By resource: healthy devices, and the NUMA nodes that each is near."""
     return {
         name: {each: resource.listed[each].nodes for each in resource.healthy}
         for name, resource in state.resources.items()

@@ -5,23 +5,20 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value
-from kubeletpy.devices.model import Booking, Holder
+from kubeletpy.devices.model import Holder, Wish
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import mask_of
 from kubeletpy.pods.pod import Pod, is_sidecar
 
-MAX_WANTED = 1 << 31
-"""A plugin is asked for a number of 32 bits."""
-
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Nothing is to be given; ``why`` is for people."""
+    """There is nothing to allocate; ``why`` is for people."""
 
     why: str
 
@@ -35,10 +32,10 @@ class No:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """From these a container gets ``wanted`` devices.
+    """The devices from which a container gets ``wanted``.
 
     Attributes:
-        taken: it gets these in any case: those of init containers before it.
+        taken: it gets these in any case: those of earlier init containers.
         aligned: free ones on the NUMA nodes that placement asks for.
         unaligned: free ones on others.
         anywhere: free ones that are on none.
@@ -52,22 +49,22 @@ class Choice:
 
     @property
     def needed(self) -> int:
-        """How many are to be chosen yet."""
+        """How many are still to be chosen."""
         return self.wanted - len(self.taken)
 
     @property
     def ask(self) -> tuple[frozenset[str], frozenset[str]] | None:
-        """What the plugin is asked to choose from, and what of it in any case; None: no choice."""
-        if self.needed <= 0 or self.needed == len(self.aligned):
-            return None
-        if self.needed < len(self.aligned):  # 11
+        """What the plugin chooses from, and what it must include; None: there is no choice."""
+        if 0 < self.needed < len(self.aligned):  # 11
             return self.aligned | self.taken, self.taken
-        free = self.aligned | self.unaligned | self.anywhere
-        return free | self.taken, self.taken | self.aligned  # 12
+        if self.needed > len(self.aligned):  # 12
+            free = self.aligned | self.unaligned | self.anywhere
+            return free | self.taken, self.taken | self.aligned
+        return None
 
 
 def requests(container: api.Container, state: DeviceState) -> dict[str, int]:
-    """How many devices of which resource a container asks for: its limits, rounded up.
+    """How many devices of each resource a container asks for: its limits, rounded up.
 
     Raises ValueError for what is not a quantity.
     """
@@ -76,7 +73,7 @@ def requests(container: api.Container, state: DeviceState) -> dict[str, int]:
 
 
 def by_claim(pod: Pod, container: str, resource: str) -> bool:
-    """Whether a claim serves a resource for this container, and no plugin (1)."""
+    """Whether a claim, not a plugin, serves a resource for this container (1)."""
     status = pod.status.get("extendedResourceClaimStatus") or {}
     return any(
         each.get("containerName") == container and each.get("resourceName") == resource
@@ -84,20 +81,17 @@ def by_claim(pod: Pod, container: str, resource: str) -> bool:
     )
 
 
-def reusable(
-    pod: Pod, container: str, resource: str, bookings: Mapping[Holder, Booking]
-) -> frozenset[str]:
-    """Devices of init containers that have ended when a container starts, and that nobody has."""
+def reusable(pod: Pod, container: str, resource: str, state: DeviceState) -> frozenset[str]:
+    """Devices of init containers that have ended when a container starts, free to be reused."""
     found: frozenset[str] = frozenset()
     for name, lasts in _before(pod, container):
-        booking = bookings.get(Holder(pod.uid, name, resource))
-        if booking is not None:
-            found = found - booking.ids if lasts else found | booking.ids
+        ids = state.ids_of(Holder(pod.uid, name, resource))
+        found = found - ids if lasts else found | ids
     return found
 
 
 def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
-    """Containers before one, in the order in which they get devices; whether they stay."""
+    """Containers before one, in the order in which they get devices; whether they keep running."""
     for each in pod.spec.get("initContainers") or ():
         if each["name"] == container:
             return
@@ -108,28 +102,14 @@ def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
         yield each["name"], True
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a container asks for of one resource.
-
-    Attributes:
-        number: how many devices.
-        mask: the NUMA nodes near which they should be; None: anywhere.
-    """
-
-    holder: Holder
-    number: int
-    mask: int | None = None
-
-
 def decide(
     pod: Pod, wish: Wish, state: DeviceState, *, pod_runs: bool = False
 ) -> Nothing | No | Choice:
     """What a container is to get of one resource.
 
     Args:
-        pod_runs: something of the pod runs: an agent before this one has let it in, and what it has
-            is in use, whatever its plugin says (or does not say yet).
+        pod_runs: something of the pod runs: an earlier agent admitted it, and what it has is in
+            use, whatever its plugin says (or does not say yet).
     """
     _, container, resource = wish.holder
     wanted, mask = wish.number, wish.mask
@@ -155,7 +135,7 @@ def decide(
         )
     if own is not None or wanted <= 0:  # 7
         return Nothing("it has them" if own is not None else "it asks for none")
-    again = reusable(pod, container, resource, state.bookings) & known.healthy
+    again = reusable(pod, container, resource, state) & known.healthy
     taken = frozenset(sorted(again)[:wanted])  # 8
     free = known.healthy - state.taken(resource)
     if len(free) < wanted - len(taken):  # 9
@@ -163,7 +143,7 @@ def decide(
             f"requested number of devices unavailable for {resource}. "
             f"Requested: {wanted - len(taken)}, Available: {len(free)}"
         )
-    if mask is None or not known.has_topology:  # 10
+    if mask is None:  # 10
         return Choice(wanted, taken, anywhere=free)
     near = {each: mask_of(known.listed[each].nodes) for each in free}
     return Choice(
@@ -176,7 +156,7 @@ def decide(
 
 
 def pick(choice: Choice, preferred: Collection[str] = ()) -> tuple[str, ...]:
-    """The devices, in the order of their ids. ``preferred``: what the plugin would take."""
+    """The devices, ordered by id. ``preferred``: what the plugin would take."""
     wish = frozenset(preferred)
     groups: tuple[frozenset[str], ...] = (wish & choice.aligned, choice.aligned)  # 11
     if choice.needed >= len(choice.aligned):  # 12

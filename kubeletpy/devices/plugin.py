@@ -1,7 +1,7 @@
 """One device plugin: the calls to it, bounded, and its answers as data.
 
-A plugin is a stranger behind a socket: it may be slow, silent or wrong, and stops nobody else. The
-messages are loaded with the first plugin.
+A plugin is a stranger behind a socket: it may be slow, silent or wrong, and must not hold up
+anything else. The messages are loaded with the first plugin.
 Source: docs/reference/device-plugin-v1beta1.json; docs/reference/behaviour-resources.md, rn, ro.
 """
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from kubeletpy.devices.model import Device
-from kubeletpy.remote.plugin_calls import Calls, PluginCalls
+from kubeletpy.devices.names import Refused
+from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
@@ -23,11 +24,11 @@ Answer = TypeVar("Answer", bound=Message)
 CONNECT_S, OPTIONS_S = 10.0, 10.0
 PRE_START_S = 30.0
 PREFERRED_S, ALLOCATE_S = 30.0, 300.0
-"""The kubelet waits for ever, and with it all pods of the node; here one pod waits."""
+"""The kubelet waits forever, and with it all pods of the node; here one pod waits."""
 MAX_ANSWER = 4 << 20
 """Bytes; what gRPC in Go takes."""
 MAX_DEVICES, MAX_ID = 100_000, 1024
-"""Of one resource; and characters of an id."""
+"""Devices per resource, and characters of an id."""
 
 
 class PluginAnswer(Exception):
@@ -38,11 +39,11 @@ class DeviceCalls(Calls, Protocol):
     """The service of one plugin: behind a socket, or simulated."""
 
     async def connect(self, within: float) -> None:
-        """Return once somebody listens. Raises PluginCallFailed."""
+        """Return once the plugin listens. Raises PluginCallFailed."""
         ...
 
     def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
-        """Answers for as long as the plugin sends some. Raises PluginCallFailed."""
+        """Yield answers for as long as the plugin sends any. Raises PluginCallFailed."""
         ...
 
 
@@ -59,30 +60,33 @@ def over_socket(socket: str, resource: str) -> DeviceCalls:
 
 
 class DevicePlugin:
-    """A plugin that has registered. Two of one resource are never equal."""
+    """A registered plugin. Two of one resource are never equal."""
 
     def __init__(self, resource: str, socket: str, calls: DeviceCalls) -> None:
         self.resource = resource
         self.socket = socket
         self._calls = calls
         self.prefers = False
-        """It wants to be asked which devices it would take."""
+        """It wants to be asked which devices it prefers."""
         self.pre_start = False
         """It wants to be called before each start of a container."""
 
     async def connect(self) -> None:
-        """Connect and ask for its options. Raises PluginCallFailed."""
+        """Connect and ask for its options. Raises PluginCallFailed, Refused."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
         await self._calls.connect(CONNECT_S)
-        options = await self._calls.call(
-            "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, OPTIONS_S
-        )
+        try:
+            options = await self._calls.call(
+                "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, OPTIONS_S
+            )
+        except PluginCallFailed as error:
+            raise Refused(f"failed to get device plugin options: {error}") from None
         self.prefers = options.get_preferred_allocation_available
         self.pre_start = options.pre_start_required
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
-        """Its devices, all of them, each time that it sends them.
+        """Yield all of its devices each time it sends them.
 
         Raises PluginCallFailed, PluginAnswer.
         """
@@ -95,7 +99,7 @@ class DevicePlugin:
     async def preferred(
         self, available: Collection[str], must_include: Collection[str], size: int
     ) -> tuple[str, ...]:
-        """Which it would take. Raises PluginCallFailed."""
+        """Which devices it prefers. Raises PluginCallFailed."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
         wish = pb.ContainerPreferredAllocationRequest(
@@ -133,7 +137,7 @@ class DevicePlugin:
         await self._calls.call("PreStartContainer", request, answer, PRE_START_S)
 
     async def close(self) -> None:
-        """Let go of it; calls under way fail."""
+        """Disconnect; calls in progress fail."""
         await self._calls.close()
 
 
@@ -151,7 +155,7 @@ def read_devices(listed: Collection[pb.Device]) -> tuple[Device, ...]:
 
 
 async def connected(open_plugin: OpenPlugin, resource: str, socket: str) -> DevicePlugin:
-    """A plugin that answers. Raises PluginCallFailed, EndpointError."""
+    """A plugin that answers. Raises PluginCallFailed, EndpointError, Refused."""
     plugin = DevicePlugin(resource, socket, open_plugin(socket, resource))
     try:
         await plugin.connect()

@@ -5,8 +5,8 @@ Source: docs/reference/behaviour-resources.md, rm, rn.
 
 from __future__ import annotations
 
-from kubeletpy.devices.manager import DeviceManager
 from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.devices.registration import DevicePlugins
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
 
@@ -14,7 +14,7 @@ from kubeletpy.plugins.protocol import PluginRefused
 class DevicePluginHandler:
     """The handler of type DevicePlugin."""
 
-    def __init__(self, devices: DeviceManager) -> None:
+    def __init__(self, devices: DevicePlugins) -> None:
         self._devices = devices
 
     def validate(self, info: PluginInfo) -> None:
@@ -33,5 +33,5 @@ class DevicePluginHandler:
             raise PluginRefused(str(error)) from None
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Offer them no longer, unless another plugin has the resource."""
+        """Stop offering them, unless another plugin has the resource."""
         await self._devices.deregister(info.name, info.endpoint)

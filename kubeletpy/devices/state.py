@@ -1,4 +1,4 @@
-"""All that is known of devices: those there are, how they are, and who has them. Pure.
+"""All that is known about devices: which exist, their health, and which are in use. Pure.
 
 Source: docs/reference/behaviour-resources.md, rn. Must never forget that a container has a device
 because the device, its plugin or its resource is gone.
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kubeletpy.devices.model import Booking, Device, Holder
+from kubeletpy.devices.model import Booking, Device, Holder, Reservation
 
 FORGOTTEN_AFTER_S = 300.0
-"""A plugin that has stopped for that long, its resource is no longer the node's."""
+"""How long a plugin may be stopped before its resource is no longer the node's."""
 
 
 @dataclass(slots=True)
 class Resource:
-    """One resource of which a plugin has listed the devices, now or before.
+    """A resource whose devices a plugin has listed, now or before.
 
     Attributes:
-        listed: the plugin's last list, by id; empty while a plugin of before is not back.
-        healthy: ids that may be given.
+        listed: the plugin's last list, by id; empty until an earlier plugin is back.
+        healthy: ids that may be allocated.
         unhealthy: ids that may not.
-        stopped_at: since when there is no plugin; None: there is one. The loop's seconds.
+        stopped_at: since when there is no plugin; None: there is one. Event-loop seconds.
     """
 
     stopped_at: float | None
@@ -33,7 +33,7 @@ class Resource:
 
     @property
     def has_topology(self) -> bool:
-        """Whether it matters where a container of these devices runs."""
+        """Whether it matters where a container with these devices runs."""
         return any(device.nodes for device in self.listed.values())
 
 
@@ -43,15 +43,15 @@ class DeviceState:
     def __init__(self) -> None:
         self.resources: dict[str, Resource] = {}
         self.bookings: dict[Holder, Booking] = {}
-        self._reserved: dict[str, set[str]] = {}
-        """Ids that a plugin is being asked for."""
+        self.reserved: dict[Holder, Reservation] = {}
+        """What plugins are being asked for; no other container gets it."""
 
     # -- what plugins say ----------------------------------------------------------------------
 
     def restored(
         self, resources: Iterable[str], bookings: Mapping[Holder, Booking], now: float
     ) -> None:
-        """What was known when the agent ended: no device is there until its plugin returns."""
+        """Restore what the last agent knew: no device is there until its plugin returns."""
         self.resources = {name: Resource(now) for name in resources}
         self.bookings = dict(bookings)
 
@@ -61,7 +61,7 @@ class DeviceState:
             self.resources[name].stopped_at = None
 
     def listed(self, name: str, devices: Iterable[Device]) -> frozenset[str]:
-        """This is what there is now; the uids of pods whose devices are new or feel different."""
+        """Take in a new list; the uids of pods whose devices are new or changed their health."""
         resource = self.resources.setdefault(name, Resource(None))
         before, resource.listed = resource.listed, {device.id: device for device in devices}
         now = resource.listed.values()
@@ -79,16 +79,17 @@ class DeviceState:
         )
 
     def stopped(self, name: str, now: float) -> None:
-        """The resource has no plugin any more: nothing of it can be given."""
-        resource = self.resources.get(name)
-        if resource is None:
-            return
+        """The resource's plugin is gone: none of it can be allocated.
+
+        The node shows it, with no devices, also if the plugin has never listed any.
+        """
+        resource = self.resources.setdefault(name, Resource(None))
         resource.stopped_at = now
         resource.unhealthy |= resource.healthy
         resource.healthy = frozenset()
 
     def expire(self, now: float) -> tuple[str, ...]:
-        """Forget resources whose plugins have stopped for long; their names."""
+        """Forget resources whose plugins stopped long ago; return their names."""
         gone = tuple(
             name
             for name, resource in self.resources.items()
@@ -99,33 +100,29 @@ class DeviceState:
         return gone
 
     def expires_at(self) -> float | None:
-        """When there is something to forget next."""
+        """When there will next be something to forget."""
         stops = [each.stopped_at for each in self.resources.values() if each.stopped_at is not None]
         return min(stops) + FORGOTTEN_AFTER_S if stops else None
 
-    # -- who has what --------------------------------------------------------------------------
+    # -- holders -------------------------------------------------------------------------------
 
     def concerns(self, name: str) -> bool:
-        """Whether a resource is one of plugins: registered, or held by somebody."""
+        """Whether a resource is a plugin's: registered, or held by a container."""
         return name in self.resources or any(each.resource == name for each in self.bookings)
 
     def taken(self, name: str) -> frozenset[str]:
-        """Ids that somebody has, or is about to get."""
+        """Ids that any container has, or is about to get."""
         held = (b.ids for holder, b in self.bookings.items() if holder.resource == name)
-        return frozenset(self._reserved.get(name, ())).union(*held)
+        soon = (r.ids for holder, r in self.reserved.items() if holder.resource == name)
+        return frozenset[str]().union(*held, *soon)
 
-    def reserve(self, name: str, ids: Collection[str]) -> None:
-        """Give these ids to nobody else until :meth:`let_go`."""
-        self._reserved.setdefault(name, set()).update(ids)
-
-    def let_go(self, name: str, ids: Collection[str]) -> None:
-        """The plugin has answered for these ids."""
-        self._reserved[name].difference_update(ids)
-        if not self._reserved[name]:
-            del self._reserved[name]
+    def ids_of(self, holder: Holder) -> frozenset[str]:
+        """What a container has of a resource, or is about to get."""
+        found = self.bookings.get(holder) or self.reserved.get(holder)
+        return frozenset() if found is None else found.ids
 
     def of_container(self, uid: str, container: str) -> dict[str, Booking]:
-        """What one container has, by resource, in the order of their names."""
+        """What one container has, by resource, in name order."""
         return {
             holder.resource: booking
             for holder, booking in sorted(self.bookings.items(), key=lambda item: item[0])
@@ -142,6 +139,6 @@ class DeviceState:
 
     def keep(self, uids: Collection[str]) -> None:
         """Take back what all other pods have."""
-        gone = [holder for holder in self.bookings if holder.uid not in uids]
-        for holder in gone:
-            del self.bookings[holder]
+        for held in (self.bookings, self.reserved):
+            for holder in [each for each in held if each.uid not in uids]:
+                held.pop(holder)

@@ -1,4 +1,4 @@
-"""What is asked of a driver and what it answers, as messages of either version. Pure.
+"""Requests to a driver and its answers, as messages of either version. Pure.
 
 Source: docs/reference/dra-v1.json; docs/reference/dra-v1beta1.json;
 docs/reference/behaviour-resources.md, ru, rv.
@@ -20,9 +20,9 @@ SERVICES: dict[str, ModuleType] = {
     "v1.DRAPlugin": dra_v1_pb2,
     "v1beta1.DRAPlugin": dra_v1beta1_pb2,
 }
-"""By what a driver calls them when it registers."""
+"""By the names that a driver gives when it registers."""
 MAX_DEVICES = 4096
-"""Of one claim: more than an allocation can have (32 results), times what a driver may add."""
+"""Per claim: more than an allocation can have (32 results), times what a driver may add."""
 _CDI = re.compile(
     r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
     r"=[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?",
@@ -59,7 +59,7 @@ def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
 
 
 def read(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
-    """What was said of each claim: devices (none for unprepare) or an error. Silence is one."""
+    """The answer for each claim: devices (none for unprepare) or an error. Silence is an error."""
     found = ClaimAnswers({}, {})
     for claim in claims:
         if claim.uid not in answer.claims:

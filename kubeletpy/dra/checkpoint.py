@@ -1,7 +1,7 @@
-"""The file ``dra_manager_state``, in the kubelet's own form: either agent takes over the other's.
+"""The file ``dra_manager_state`` in the kubelet's own form: each agent can take over the other's.
 
 Pure. Source: docs/reference/behaviour-resources.md, rx. Must never raise anything but
-BadCheckpoint for what a file says.
+BadCheckpoint for the contents of a file.
 """
 
 from __future__ import annotations

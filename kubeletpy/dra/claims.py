@@ -24,7 +24,7 @@ class ClaimUse:
     Attributes:
         name: in ``spec.resourceClaims``; empty: the claim made for its extended resources.
         claim: name of the ResourceClaim object.
-        owned: made for this pod alone, of a template or for its extended resources: the object
+        owned: made for this pod alone, from a template or for its extended resources: the object
             must be controlled by it.
     """
 
@@ -34,17 +34,17 @@ class ClaimUse:
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether a pod has claims, be their names known or not."""
+    """Whether a pod has claims, whether or not their names are known yet."""
     return bool(pod.spec.get("resourceClaims") or pod.status.get("extendedResourceClaimStatus"))
 
 
 def uses(pod: Pod) -> tuple[ClaimUse, ...]:
     """The claims of a pod.
 
-    A template that asks for nothing has an entry without a claim's name, and counts for nothing.
+    A template that needs no claim has an entry without a claim's name, which is skipped.
 
     Raises:
-        ClaimProblem: the claim of a template is not made yet, or an entry names nothing.
+        ClaimProblem: a template's claim is not created yet, or an entry names nothing.
     """
     made = {each.get("name"): each for each in pod.status.get("resourceClaimStatuses") or ()}
     found: list[ClaimUse] = []
@@ -70,14 +70,23 @@ def uses(pod: Pod) -> tuple[ClaimUse, ...]:
 
 
 def container_uses(pod: Pod, container: api.Container) -> bool:
-    """Whether a container gets devices of claims."""
+    """Whether a container gets devices from claims."""
     if (container.get("resources") or {}).get("claims"):
         return True
     return bool(extended_requests(pod, container["name"]))
 
 
+def asked_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
+    """What a container asks for: a claim by its name in the pod, and one of its requests or ""."""
+    named = [
+        (each.get("name") or "", each.get("request") or "")
+        for each in (container.get("resources") or {}).get("claims") or ()
+    ]
+    return named + [("", request) for request in extended_requests(pod, container["name"])]
+
+
 def extended_requests(pod: Pod, container: str) -> tuple[str, ...]:
-    """The requests of the pod's own claim that stand for extended resources of a container."""
+    """The requests in the pod's own claim that stand for a container's extended resources."""
     status = pod.status.get("extendedResourceClaimStatus") or {}
     return tuple(
         each.get("requestName") or ""
@@ -101,7 +110,7 @@ class Allocated:
 
 
 def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
-    """What is to be prepared of a ResourceClaim object for this pod.
+    """What to prepare of a ResourceClaim object for this pod.
 
     Raises:
         ClaimProblem: it is not the pod's, not reserved for it or not allocated.

@@ -1,4 +1,4 @@
-"""One endpoint of a DRA driver: its two calls, and whether it is connected.
+"""One endpoint of a DRA driver: its calls, its connection, and the health of its devices.
 
 Loaded with the first driver. Must never repeat a call. Source:
 docs/reference/behaviour-resources.md, ru, rv.
@@ -7,18 +7,29 @@ docs/reference/behaviour-resources.md, ru, rv.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
 
 from kubeletpy.dra import answers
 from kubeletpy.dra.answers import ClaimAnswers
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.model import ClaimInfo
-from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.generated import dra_health_pb2
+from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
+
+log = logging.getLogger(__name__)
 
 CALL_S = 45.0
 """Source: docs/reference/constants.csv: DRA call."""
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+WATCH = "NodeWatchResources"
+WATCH_AGAIN_S = 5.0
+PACE_S = 0.1
+"""Between two messages about devices: a driver that never stops sending is read no faster."""
 NO_ANSWER = "Unknown"
 
 
@@ -37,17 +48,22 @@ class DriverCalls(Calls, Protocol):
         """Call ``changed`` with whether it is connected, now and whenever that changes."""
         ...
 
+    def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
+        """Yield answers for as long as the driver sends any. Raises PluginCallFailed."""
+        ...
+
 
 class OpenDriver(Protocol):
-    """How an endpoint is called. Raises ValueError: it cannot be one."""
+    """Makes the calls to an endpoint. Raises ValueError: it cannot be one."""
 
     def __call__(self, driver: str, endpoint: str, version: str) -> DriverCalls: ...
 
 
 def over_sockets(driver: str, endpoint: str, version: str) -> DriverCalls:
-    """The way drivers are called, but in a simulation."""
+    """How drivers are called, except in a simulation."""
     service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"]
-    return PluginCalls(endpoint, service, f"DRA driver {driver}")
+    health = dra_health_pb2.DESCRIPTOR.services_by_name["DRAResourceHealth"]
+    return PluginCalls(endpoint, service, f"DRA driver {driver}", more=(health,))
 
 
 class DriverClient:
@@ -62,30 +78,42 @@ class DriverClient:
         changed: Callable[[str], None],
         *,
         calls: OpenDriver = over_sockets,
+        heard: Callable[[str, Any], None] | None = None,
     ) -> None:
-        """``changed(driver)`` is called when the connection is made or lost. Raises ValueError."""
+        """Args:
+        changed: called with the driver's name when the connection is made or lost.
+        heard: called with the name and the driver's report on its devices; None: it is not asked.
+
+        Raises:
+            ValueError: it cannot be called.
+        """
         self.driver, self.endpoint, self.version = driver, endpoint, version
         self.connected = False
         self._times = times
         self._changed = changed
         self._calls = calls(driver, endpoint, version)
         self._service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"].full_name
-        self._following = asyncio.create_task(
-            self._calls.follow(self._now_connected), name=f"DRA driver {driver}"
-        )
+        self._heard = heard
+        self._may_watch = asyncio.Event()
+        following = self._calls.follow(self._now_connected)
+        self._tasks = [asyncio.create_task(following, name=f"DRA driver {driver}")]
+        if heard is not None:
+            watching = asyncio.create_task(self._watch(), name=f"health of DRA driver {driver}")
+            self._tasks.append(watching)
 
     async def prepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
-        """NodePrepareResources. Raises ClaimProblem when there is no answer at all."""
+        """NodePrepareResources. Raises ClaimProblem when there is no answer."""
         return await self._call(PREPARE, claims)
 
     async def unprepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
-        """NodeUnprepareResources. Raises ClaimProblem when there is no answer at all."""
+        """NodeUnprepareResources. Raises ClaimProblem when there is no answer."""
         return await self._call(UNPREPARE, claims)
 
     async def close(self) -> None:
-        """Let go of the endpoint; calls under way fail."""
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        """Disconnect from the endpoint; calls in progress fail."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._calls.close()
 
     async def _call(self, method: str, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
@@ -104,7 +132,30 @@ class DriverClient:
             self._times.called(self.driver, f"/{self._service}/{method}", code, loop.time() - start)
         return answers.read(answer, claims)
 
+    async def _watch(self) -> None:
+        """Watch the devices' health; a driver that cannot report it is asked again on reconnect."""
+        assert self._heard is not None
+        while True:
+            await self._may_watch.wait()
+            try:
+                request = dra_health_pb2.NodeWatchResourcesRequest()
+                kind = dra_health_pb2.NodeWatchResourcesResponse
+                async for answer in self._calls.stream(WATCH, request, kind):
+                    self._heard(self.driver, answer)
+                    await asyncio.sleep(PACE_S)
+            except PluginCallFailed as error:
+                if error.code is Code.UNIMPLEMENTED:
+                    self._may_watch.clear()
+                    continue
+                log.debug(
+                    "the driver no longer reports the health of its devices",
+                    extra={"driver": self.driver, "why": str(error), "again_in": WATCH_AGAIN_S},
+                )
+            await asyncio.sleep(WATCH_AGAIN_S)
+
     def _now_connected(self, connected: bool) -> None:
+        if connected:
+            self._may_watch.set()
         if connected is not self.connected:
             self.connected = connected
             self._changed(self.driver)

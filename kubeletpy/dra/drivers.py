@@ -1,6 +1,6 @@
-"""The DRA drivers of this node: each with its endpoints, of which one is used.
+"""The DRA drivers of this node: each with its endpoints, one of which is used.
 
-A driver that is updated has two for a while. Loads nothing of gRPC before there is one. Source:
+A driver that is being updated has two for a while. gRPC is not loaded before there is one. Source:
 docs/reference/behaviour-resources.md, rv.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
@@ -22,14 +22,23 @@ _NAME = re.compile(
 )
 _MAX_NAME = 63
 MAX_ENDPOINTS = 8
-"""Of one driver: a rolling update has two."""
+"""Per driver: a rolling update has two."""
 
 
 class Drivers:
     """The handler of type DRAPlugin."""
 
-    def __init__(self, times: CallTimes, calls: OpenDriver | None = None) -> None:
-        """``calls`` None: over sockets."""
+    def __init__(
+        self,
+        times: CallTimes,
+        calls: OpenDriver | None = None,
+        heard: Callable[[str, Any], None] | None = None,
+    ) -> None:
+        """Args:
+        calls: None: over sockets.
+        heard: called with a driver's name and its report on its devices; None: none is asked.
+        """
+        self._heard = heard
         self._times = times
         self._calls = calls
         self._endpoints: dict[str, list[tuple[PluginInfo, DriverClient]]] = {}
@@ -37,22 +46,22 @@ class Drivers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def on_change(self, notify: Callable[[str], None]) -> None:
-        """Have ``notify(name)`` called when an endpoint of a driver comes, goes, is connected or
-        is not any more."""
+        """Have ``notify(name)`` called when a driver's endpoint comes, goes, connects or
+        disconnects."""
         self._listeners.append(notify)
 
     @property
     def names(self) -> list[str]:
-        """Of all that are registered."""
+        """The names of all registered drivers."""
         return sorted(self._endpoints)
 
     def get(self, name: str) -> DriverClient | None:
-        """What a driver is called by: its newest endpoint that is connected, else the newest."""
+        """The endpoint to call a driver by: the newest that is connected, else the newest."""
         clients = [client for _, client in reversed(self._endpoints.get(name, []))]
         return next((each for each in clients if each.connected), clients[0] if clients else None)
 
     def connected(self, name: str) -> bool:
-        """Whether an endpoint of a driver is."""
+        """Whether any endpoint of a driver is connected."""
         return any(client.connected for _, client in self._endpoints.get(name, []))
 
     def validate(self, info: PluginInfo) -> None:
@@ -79,6 +88,7 @@ class Drivers:
                 self._times,
                 self._changed,
                 calls=self._calls or over_sockets,
+                heard=self._heard,
             )
         except ValueError as error:
             raise PluginRefused(f"DRA driver {info.name}: {error}") from None
@@ -86,7 +96,7 @@ class Drivers:
         self._changed(info.name)
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Use an endpoint no longer."""
+        """Stop using an endpoint."""
         endpoints = self._endpoints.get(info.name, [])
         gone = [client for known, client in endpoints if known == info]
         if not gone:
@@ -101,7 +111,7 @@ class Drivers:
         self._changed(info.name)
 
     async def close(self) -> None:
-        """Let go of all."""
+        """Close all endpoints."""
         for endpoints in self._endpoints.values():
             for _, client in endpoints:
                 self._let_go(client)

@@ -1,11 +1,10 @@
-"""What is known of the claims on this node, and what follows for drivers and containers. Pure.
+"""What is known about this node's claims, and what follows for drivers and containers. Pure.
 
 Source: docs/reference/behaviour-resources.md, ru.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +17,7 @@ class Device:
     """One device that a driver has prepared.
 
     Attributes:
-        requests: those of the claim that it is for; empty: all.
+        requests: the claim's requests that it serves; empty: all.
         cdi: names of CDI devices, ``vendor.com/class=name``; a device may have none.
     """
 
@@ -36,8 +35,8 @@ class ClaimInfo:
     Attributes:
         pods: uids of the pods that use it.
         drivers: each driver of the allocation, with what it has prepared.
-        prepared: since this agent runs. It is kept nowhere else: after a restart a new sandbox
-            has its claims prepared again.
+        prepared: since this agent started. It is kept nowhere else: after a restart a new
+            sandbox has its claims prepared again.
         restored: from the checkpoint: ``drivers`` is what an earlier agent was given.
     """
 
@@ -51,13 +50,48 @@ class ClaimInfo:
 
     @property
     def key(self) -> ClaimKey:
-        """What there is one of at a time."""
+        """What only one claim has at a time."""
         return self.namespace, self.name
 
     @property
     def shown(self) -> str:
         """For people."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is known what its drivers have prepared."""
+        return self.prepared or self.restored
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerClaim:
+    """A claim that a container uses, with what the drivers have prepared for it.
+
+    Attributes:
+        devices: driver -> those of the whole claim, including requests that others use.
+    """
+
+    name: str
+    namespace: str
+    devices: Mapping[str, tuple[Device, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWait:
+    """A call to a driver in progress.
+
+    Attributes:
+        claims: names of the ResourceClaims that it is for.
+        since: by the event loop's clock.
+        until: when it is given up.
+    """
+
+    claims: str
+    driver: str
+    call: str
+    since: float
+    until: float
 
 
 class BadCheckpoint(ValueError):
@@ -87,7 +121,7 @@ def referenced(known: ClaimInfo | None, claim: Allocated, pod: str) -> ClaimInfo
 
 
 def by_driver(claims: Iterable[ClaimInfo]) -> dict[str, list[ClaimInfo]]:
-    """The claims of each driver: what one call is to ask for."""
+    """The claims of each driver: what one call asks for."""
     found: dict[str, list[ClaimInfo]] = {}
     for claim in claims:
         for driver in claim.drivers:
@@ -96,10 +130,10 @@ def by_driver(claims: Iterable[ClaimInfo]) -> dict[str, list[ClaimInfo]]:
 
 
 def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]:
-    """What the end of a pod means.
+    """What the end of a pod means for its claims.
 
     Returns:
-        the claims that others still use, without this pod, and those to be given back.
+        the claims that others still use, without this pod, and those to unprepare.
     """
     used = [claim for claim in claims.values() if pod in claim.pods]
     kept = [replace(claim, pods=claim.pods - {pod}) for claim in used if len(claim.pods) > 1]
@@ -124,10 +158,9 @@ def cdi_devices(
     found: dict[str, None] = {}
     for name, request in asked:
         if name not in objects:
-            continue  # its template asks for nothing on this node
+            continue  # its template needs no claim
         claim = claims.get((pod.namespace, objects[name]))
-        ready = claim is not None and (claim.prepared or claim.restored)
-        if claim is None or not ready or pod.uid not in claim.pods:
+        if claim is None or not claim.usable or pod.uid not in claim.pods:
             raise ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{objects[name]} is not prepared for this pod"
             )
@@ -138,15 +171,18 @@ def cdi_devices(
     return tuple(found)
 
 
-_CDI_SINCE = {"containerd": (1, 7), "cri-o": (1, 28)}
+def container_claims(
+    claims: Claims, pod: Pod, uses: Collection[ClaimUse], asked: Iterable[str]
+) -> tuple[ContainerClaim, ...]:
+    """The claims of one container, each once; those that are not prepared are left out.
 
-
-def has_cdi(runtime: str, version: str) -> bool:
-    """Whether a container runtime takes CDI devices by name.
-
-    False: it is known to leave them out in silence. Of one that is not known nothing is said.
+    Args:
+        asked: claims of the pod by their names in it.
     """
-    since, found = _CDI_SINCE.get(runtime), re.match(r"v?(\d+)\.(\d+)", version)
-    if since is None or found is None:
-        return True
-    return (int(found[1]), int(found[2])) >= since
+    objects = {use.name: use.claim for use in uses}
+    found = []
+    for name in dict.fromkeys(asked):
+        claim = claims.get((pod.namespace, objects.get(name, "")))
+        if claim is not None and claim.usable and pod.uid in claim.pods:
+            found.append(ContainerClaim(claim.name, claim.namespace, claim.drivers))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""Deletes the ResourceSlices of drivers that are gone: nobody may be given devices of theirs.
+"""Deletes the ResourceSlices of drivers that are gone: their devices must not be allocated.
 
 Drivers write their slices themselves. Source: docs/reference/behaviour-resources.md, rv.
 """
@@ -36,7 +36,7 @@ class SliceCleaner:
         """Delete all of the node, then those of each driver that goes away; until cancelled."""
         self._running = True
         try:
-            # of drivers that register meanwhile, too: they write theirs again
+            # including those of drivers that register meanwhile: they write theirs again
             await self._delete(_ALL)
             await asyncio.Event().wait()
         finally:

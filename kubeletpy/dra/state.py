@@ -25,8 +25,8 @@ class ClaimState:
         """Read the file, if there is one; ``show`` is called with the claims at each change.
 
         Raises:
-            BadCheckpoint: it cannot be used. There can be no agent then: claims of running pods
-                would be prepared again, and never given back.
+            BadCheckpoint: it cannot be used. The agent must not run then: claims of running pods
+                would be prepared again, and never unprepared.
         """
         self._path = path
         self._show = show
@@ -39,23 +39,23 @@ class ClaimState:
 
     @property
     def claims(self) -> Claims:
-        """All of them."""
+        """All claims."""
         return self._claims
 
     async def put(self, claims: Iterable[ClaimInfo]) -> None:
-        """Know these from now on. Raises ClaimProblem: the disk does not take it."""
+        """Add or replace these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims[claim.key] = claim
         await self._save()
 
     async def drop(self, claims: Iterable[ClaimInfo]) -> None:
-        """Forget these. Raises ClaimProblem: the disk does not take it."""
+        """Forget these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims.pop(claim.key, None)
         await self._save()
 
     async def _save(self) -> None:
-        """Write what is known now; a write goes on although nobody waits for it any more."""
+        """Write what is known now; a write goes on even when its waiter is gone."""
         self._version += 1
         self._show(self._claims)
         writing = asyncio.create_task(self._write(self._version))
@@ -64,7 +64,7 @@ class ClaimState:
         await asyncio.shield(writing)
 
     async def _write(self, mine: int) -> None:
-        """Have it written; who waits for a turn may find that done."""
+        """Have it written; a caller that waits for its turn may find that done."""
         from kubeletpy.dra import checkpoint
 
         async with self._turn:

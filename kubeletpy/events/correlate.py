@@ -1,4 +1,4 @@
-"""Keeps Events few: counts the same one, combines similar ones, and cuts off what floods. Pure.
+"""Limits Events: counts identical ones, combines similar ones, and stops floods. Pure.
 
 Time is an argument; memory is bounded (the least recently used is forgotten). Source:
 docs/reference/constants.csv: events.
@@ -16,7 +16,7 @@ from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 
 WINDOW = 600.0
-"""Seconds in which events are the same or similar."""
+"""Seconds within which events count as the same or similar."""
 SIMILAR_MAX = 10
 SPAM_BURST = 25.0
 SPAM_REFILL = 300.0
@@ -38,7 +38,7 @@ class Observation:
     reason: str
     message: str
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the Event that is made, not of one that is counted up."""
+    """For a new Event, not for one whose count is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The Event exists: ``patch`` raises its count. ``obj`` is it in full, should it be gone."""
+    """The Event exists: ``patch`` raises its count. ``obj`` is all of it, should it be gone."""
 
     obj: JSON
     patch: JSON
@@ -64,7 +64,7 @@ class Drop:
 
 
 class _Recent(Generic[K, V]):
-    """A map that forgets what was not asked for in a long while."""
+    """A bounded map that forgets the least recently used items."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[K, V] = OrderedDict()
@@ -152,7 +152,7 @@ class Correlator:
         return False
 
     def _take_token(self, about: tuple[str, ...], now: float) -> bool:
-        # fieldPath does not count: an object's containers share its bucket.
+        # fieldPath is ignored: the containers of an object share its bucket.
         bucket = self._buckets.get(about[:-1], lambda: _Bucket(now))
         earned = max(now - bucket.updated, 0.0) / SPAM_REFILL
         bucket.tokens = min(SPAM_BURST, bucket.tokens + earned)

@@ -1,4 +1,4 @@
-"""Events of an agent without an API: into the log."""
+"""Events of an agent without an API go to the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reasons of the events that the agent records, in one place. Pure.
 
 Source: docs/reference/events.csv. A test compares the members with the table and the list of
-differences both ways, and looks for an emitter of each.
+differences in both directions, and looks for an emitter of each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NewType
 
 AdmissionReason = NewType("AdmissionReason", str)
-"""Why a pod was rejected, such as OutOfcpu: the event of a rejection has it as its reason.
+"""Why a pod was rejected, such as OutOfcpu; it is the reason of the rejection's event.
 
 Source: docs/reference/events.csv: "{admission reason}"."""
 
@@ -21,10 +21,13 @@ class Reason(StrEnum):
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume"
     CGROUP_V1 = "CgroupV1"
     BACK_OFF = "BackOff"
+    CERTIFICATE_EXPIRED = "CertificateExpired"
+    CERTIFICATE_OVERDUE_FOR_REFRESH = "CertificateOverdueForRefresh"
     CONTAINER_GC_FAILED = "ContainerGCFailed"
     CREATED = "Created"
     DNS_CONFIG_FORMING = "DNSConfigForming"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
+    DENIED = "Denied"
     ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull"
     EVICTED = "Evicted"
     EVICTION_THRESHOLD_MET = "EvictionThresholdMet"

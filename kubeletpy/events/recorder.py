@@ -1,4 +1,4 @@
-"""How the rooms report what happened: Kubernetes Events about an object. Pure.
+"""How the agent's packages report what happened: Kubernetes Events about an object. Pure.
 
 This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events`. Recording never
 blocks and never fails: an event that cannot be kept is counted and dropped.
@@ -19,7 +19,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class EventRecorder(Protocol):
-    """Takes events; see docs/reference/events.csv for the kubelet's reasons and wordings."""
+    """Takes events; see docs/reference/events.csv for the kubelet's reasons and wording."""
 
     def event(
         self,
@@ -28,7 +28,7 @@ class EventRecorder(Protocol):
         reason: EventReason,
         message: str,
     ) -> None:
-        """Record one event about an object. ``message`` must hold no secret."""
+        """Record one event about an object. ``message`` must not contain secrets."""
         ...
 
 
@@ -44,12 +44,12 @@ class AnnotatingRecorder(EventRecorder, Protocol):
         *,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record one event about an object, with annotations of the Event."""
+        """Record one event about an object, with annotations for the Event."""
         ...
 
 
 def pod_reference(pod: Pod, field_path: str = "") -> api.ObjectReference:
-    """Reference to a pod, or with ``field_path`` to one container of it."""
+    """Reference to a pod, or with ``field_path`` to one of its containers."""
     reference: api.ObjectReference = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -65,5 +65,5 @@ def pod_reference(pod: Pod, field_path: str = "") -> api.ObjectReference:
 
 
 def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
-    """Reference to the node; the kubelet uses the node's name as uid until it knows better."""
+    """Reference to the node; like the kubelet, with its name as uid until the uid is known."""
     return {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": uid or node_name}

@@ -1,6 +1,6 @@
-"""Pods that take more of the node than they may, or than the node has: who has to go, and why.
+"""Pods that use more of the node than they may, or than it has: which are evicted, and why.
 
-``decide`` says what a node under pressure does next, from ``thresholds`` and what is seen of the
-``signals``; ``ranking`` says which pod goes first and ``words`` how that is reported. Limits of
-local storage are ``local_storage``'s. Keepers act. Must never end a critical pod.
+``decide`` says what a round does next, from ``thresholds``, the observed ``signals`` and pods that
+exceed a limit of ``local_storage``; ``ranking`` says which pod is evicted first and ``words`` how
+that is reported. ``keeper`` has it done. Must never end a critical pod.
 """

@@ -1,14 +1,16 @@
 """What a node under pressure does next, and which conditions it reports. Pure.
 
 Time is an argument. Source: docs/reference/behaviour-resources.md, rc. A threshold
-counts only when two looks in a row found it crossed: one number that jumps evicts nobody.
+counts only when two consecutive looks found it crossed: a single outlier evicts nothing. Pods
+that exceed a limit of their own go first, and nobody goes for the disk before they have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kubeletpy.eviction.local_storage import Offender
 from kubeletpy.eviction.signals import (
     ORDER,
     Condition,
@@ -22,11 +24,11 @@ from kubeletpy.eviction.thresholds import Rules, Threshold
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is remembered from look to look. Times are event-loop seconds.
+    """State carried from one look to the next. Times are event-loop seconds.
 
     Attributes:
         suspected: thresholds that the last look found crossed.
-        first_seen: since when thresholds are crossed.
+        first_seen: since when each threshold has been crossed.
         ready: those whose grace period was over: they count until the minimum is reclaimed.
         last: what the last look saw.
         pressed: when a condition was last seen; ``since``: when it was first reported.
@@ -41,13 +43,13 @@ class State:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Those that are reported, in their order."""
+        """The conditions that are reported, in their order."""
         return tuple(each for each in Condition if each in self.since)
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A threshold that is to be acted on, and what was seen."""
+    """A threshold to act on, and what was seen."""
 
     threshold: Threshold
     seen: Observation
@@ -61,43 +63,57 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What comes of one look.
+    """The outcome of one look.
 
     Attributes:
         state: for the next one.
-        act: on this threshold; None: on none.
-        all: thresholds that are crossed, graces over and numbers new, first the one to act on.
+        over: pods that go now because they exceed a limit of their own.
+        act: the threshold to act on; None: there is none.
+        all: crossed thresholds with their grace periods over and their numbers new; the one to
+            act on comes first.
+        held: likewise, but they wait for the pods that exceed a limit of their own.
         unsure: a threshold is crossed for the first time: look again at once.
     """
 
     state: State
+    over: tuple[Offender, ...] = ()
     act: Crossing | None = None
     all: tuple[Crossing, ...] = ()
+    held: tuple[Crossing, ...] = ()
     unsure: bool = False
 
 
-def decide(seen: Observations, rules: Rules, state: State, now: float) -> Decision:
+def decide(
+    seen: Observations,
+    rules: Rules,
+    state: State,
+    now: float,
+    *,
+    over: Sequence[Offender] = (),
+    at_once: int,
+) -> Decision:
     """What to do after a look.
 
     Args:
-        seen: what is to be believed; a signal that is missing crosses nothing.
-        rules: of the node.
+        seen: the plausible observations; a missing signal crosses no threshold.
+        rules: the node's.
         state: what the last decision left.
         now: event-loop seconds.
+        over: pods that exceed a limit of their own and are not ending yet.
+        at_once: how many of them may go now.
     """
     met = frozenset(t for t in rules.thresholds if t.signal in seen and t.met(seen[t.signal]))
-    sure = {t for t in met if t in state.suspected or t in state.first_seen}
-    for threshold in state.ready:
-        if threshold.signal in seen and threshold.unresolved(seen[threshold.signal]):
-            sure.add(threshold)
+    sure = met & state.suspected | {
+        t for t in state.ready if t.signal in seen and t.unresolved(seen[t.signal])
+    }
     first_seen = {t: state.first_seen.get(t, now) for t in rules.thresholds if t in sure}
     pressed = dict(state.pressed) | {condition_of(t.signal): now for t in first_seen}
-    reported = [c for c, last in pressed.items() if last == now or now - last < rules.transition]
+    reported = [c for c, last in pressed.items() if now - last < rules.transition]
     ready = {t: since for t, since in first_seen.items() if now - since >= t.grace}
     crossings = tuple(
         Crossing(t, seen[t.signal], since)
         for t, since in sorted(ready.items(), key=lambda each: _place(each[0]))
-        if _is_new(seen[t.signal], state.last.get(t.signal))
+        if seen[t.signal].at > state.last[t.signal].at  # nothing is sure at the first look
     )
     new_state = State(
         suspected=met,
@@ -107,14 +123,22 @@ def decide(seen: Observations, rules: Rules, state: State, now: float) -> Decisi
         pressed={c: last for c, last in pressed.items() if c in reported},
         since={c: state.since.get(c, now) for c in reported},
     )
-    act = crossings[0] if crossings else None
-    return Decision(new_state, act, crossings, unsure=bool(met - sure))
+    held = tuple(each for each in crossings if over and _is_of_disk(each.threshold))
+    free = tuple(each for each in crossings if each not in held)
+    return Decision(
+        new_state,
+        over=tuple(over[: max(0, at_once)]),
+        act=free[0] if free else None,
+        all=free,
+        held=held,
+        unsure=bool(met - sure),
+    )
 
 
 def restored(state: State, shown: Collection[Condition], now: float) -> State:
-    """With the conditions that the cluster was told of by an earlier run of the agent.
+    """Add the conditions that an earlier run of the agent reported.
 
-    They are held as if seen now: a node does not get well by its agent's restart.
+    They are held as if seen now: restarting its agent does not make a node well.
     """
     new = [condition for condition in shown if condition not in state.pressed]
     return replace(
@@ -125,7 +149,7 @@ def restored(state: State, shown: Collection[Condition], now: float) -> State:
 
 
 def is_well(seen: Observations, rules: Rules, acted: Signal) -> bool:
-    """Whether no threshold at all is crossed, with what is to be reclaimed, graces aside.
+    """Whether no threshold is crossed, counting the minimum reclaim and ignoring grace periods.
 
     Source: docs/reference/behaviour-resources.md, rc. ``acted`` is the signal for which
     something was reclaimed: while it is not seen, the node is not known to be well.
@@ -136,14 +160,14 @@ def is_well(seen: Observations, rules: Rules, acted: Signal) -> bool:
 
 
 def hold_ends(state: State, rules: Rules, now: float) -> float | None:
-    """Seconds until a condition that is not seen any more ends; None: there is none."""
+    """Seconds until a condition that is no longer seen ends; None: there is none."""
     left = [last + rules.transition - now for last in state.pressed.values()]
     return max(0.0, min(left)) if left else None
 
 
+def _is_of_disk(threshold: Threshold) -> bool:
+    return condition_of(threshold.signal) is Condition.DISK
+
+
 def _place(threshold: Threshold) -> tuple[int, float]:
     return ORDER[threshold.signal], threshold.grace
-
-
-def _is_new(seen: Observation, last: Observation | None) -> bool:
-    return last is None or seen.at > last.at

@@ -1,156 +1,225 @@
-"""Watches the local storage of pods that have limits, and evicts those that exceed them.
+"""Keeps a node alive when it runs out of memory, disk or process IDs, and pods within their limits.
 
-Who has to go is :mod:`.local_storage`'s. Must cost nothing while no running pod has such a limit,
-and must never end a pod twice, nor one that is over already.
+Looks, asks :mod:`.decide` what follows, and has it done: pods that exceed a limit of their own are
+ended, and :mod:`.node_pressure` helps the node. Nothing here waits for a measurement, a reclaim or
+a pod's end: looks go on meanwhile. Must cost nothing while there is nothing to watch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.events.recorder import WARNING, AnnotatingRecorder, pod_reference
+from kubeletpy.eviction.decide import Crossing, Decision, State, decide, hold_ends, restored
+from kubeletpy.eviction.endings import Clear, Ending, Endings
+from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.local_storage import (
+    AT_ONCE,
     GRACE_S,
-    Limits,
-    Verdict,
+    LimitDeed,
+    Offender,
     evicted_status,
-    judge,
-    limits_of,
 )
-from kubeletpy.eviction.next_look import PERIOD_S
+from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
+from kubeletpy.eviction.node_pressure import REMEMBERED, NodePressure
+from kubeletpy.eviction.protocol import NodeSignals, PodUses
+from kubeletpy.eviction.ranking import Reclaim
+from kubeletpy.eviction.report import PressureReport, report
+from kubeletpy.eviction.settling import LAYER_S, Awaited
+from kubeletpy.eviction.sight import Sight
+from kubeletpy.eviction.signals import Condition
+from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.stats.disk_plan import PodStorage
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4
-"""Pods that are ended at a time: each has to end in time, whatever the others do."""
 
-
-class Meter(Protocol):
-    """Says what pods take of the disk."""
-
-    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
-        """By uid, as far as it is known; ``wanted``: uid -> whether writable layers count."""
-        ...
-
-    async def close(self) -> None:
-        """Stop measuring."""
-        ...
-
-
-class LocalStorageKeeper:
+class EvictionKeeper:
     """Run :meth:`run` as a task, and notify it of the pods that may run."""
 
     def __init__(
         self,
-        meter: Meter,
+        rules: Rules,
+        signals: NodeSignals,
+        uses: PodUses,
+        limits: LimitWatch | None,
         *,
+        pods: Callable[[], Sequence[Pod]],
         pod: Callable[[str], Pod | None],
-        is_over: Callable[[str], bool],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        recorder: EventRecorder,
-        evicted: Callable[[str], None],
+        is_over: Callable[[str], bool],
+        reclaim: Callable[[Reclaim], Awaitable[bool]],
+        clear: Clear,
+        changed: Callable[[], None],
+        recorder: AnnotatingRecorder,
+        clock: Clock,
+        node_name: str,
+        evicted: Callable[[str], None] = lambda signal: None,
+        aged: Callable[[str, float], None] = lambda signal, seconds: None,
     ) -> None:
         """Args:
+        limits: None: no pod is evicted for a limit of its own.
+        pods: those that may run, with the resources they were given.
         pod: the newest object by uid; None when it is gone.
-        is_over: whether everything of a pod (by uid) has stopped.
         kill: ends a pod and waits for it; raises TimeoutError when that takes long.
-        evicted: counts by signal.
+        is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
+        reclaim: clears away what the node can do without; whether the runtime frees some of it
+            only later.
+        clear: removes what a pod that is over left in the runtime.
+        changed: called when the conditions change.
+        evicted, aged: count evictions, and seconds that numbers were old, by signal.
         """
-        self._meter = meter
+        self._rules = rules
+        self._signals = signals
+        self._uses = uses
+        self._limits = limits
         self._pod = pod
-        self._is_over = is_over
-        self._kill = kill
+        self._changed = changed
         self._recorder = recorder
+        self._clock = clock
         self._evicted = evicted
-        self._known: dict[str, Limits | None] = {}
-        """Limits, which never change, of the pods that may run."""
-        self._any = asyncio.Event()
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._ending: dict[str, asyncio.Task[None]] = {}
-        """Pods that are being evicted, until they are gone."""
+        self._sight = Sight(signals, rules)
+        self._endings = Endings(
+            self._sight, kill=kill, is_over=is_over, clear=clear, ended=signals.wake
+        )
+        self.pod_finished = self._endings.pod_finished
+        self._pressure = NodePressure(
+            rules,
+            signals,
+            self._sight,
+            uses,
+            limits=limits,
+            endings=self._endings,
+            pods=pods,
+            reclaim=reclaim,
+            recorder=recorder,
+            clock=clock,
+            node_name=node_name,
+            evicted=evicted,
+            aged=aged,
+        )
+        self.done = self._pressure.done
+        if limits is not None:
+            limits.is_ending, limits.wake = self._endings.knows, signals.wake
+        self.state = State()
+        self.done_for_limits: deque[LimitDeed] = deque(maxlen=REMEMBERED)
+        """Pods that were evicted for limits of their own, newest at the end."""
+        self._restored = False
 
     @property
-    def busy(self) -> bool:
-        """Whether pods are ending that took too much."""
-        return any(not task.done() for task in self._ending.values())
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions of pressure that the node reports."""
+        return tuple(each.value for each in self.state.conditions)
 
-    def pods_changed(self, uids: Iterable[str]) -> None:
-        """These pods may run now, and no others. Never blocks."""
-        found: dict[str, Limits | None] = {}
-        for uid in uids:
-            if uid in self._known:
-                found[uid] = self._known[uid]
-            elif (pod := self._pod(uid)) is not None:
-                found[uid] = limits_of(pod)
-        self._known = found
-        for uid in [uid for uid, task in self._ending.items() if uid not in found and task.done()]:
-            del self._ending[uid]
-        if self._watched():
-            self._any.set()
-        else:
-            self._any.clear()
+    def report(self) -> PressureReport:
+        """What is known of the node's pressure, for explain."""
+        now = asyncio.get_running_loop().time()
+        wall = self._clock.now()
+        return report(self._rules, self.state, self._sight.doubts, self.done, now=now, wall=wall)
+
+    def node_shown(self, node: api.Node) -> None:
+        """Restore the last agent's conditions when the API first shows the node. Never blocks."""
+        if self._restored:
+            return
+        self._restored = True
+        conditions = (node.get("status") or {}).get("conditions") or ()
+        reported = {each["type"] for each in conditions if each.get("status") == "True"}
+        shown = [each for each in Condition if each.value in reported]
+        if shown:
+            now = asyncio.get_running_loop().time()
+            self.state = restored(self.state, shown, now)
+            self._signals.wake()
+
+    def pods_changed(self, uids: Collection[str]) -> None:
+        """Set the pods that may run now; no others may. Never blocks."""
+        self._endings.keep(uids)
+        if self._limits is not None:
+            self._limits.pods_changed(uids)
 
     async def run(self) -> None:
-        """Look now and then until cancelled, as long as there is something to look at."""
+        """Look and act until cancelled."""
+        for name in self._rules.instead:
+            log.warning(
+                "a threshold has no effect: that of nodefs or imagefs holds for the file system",
+                extra={"threshold": name},
+            )
+        self._pressure.begin()
         try:
             while True:
-                await self._any.wait()
-                await asyncio.sleep(PERIOD_S)
+                wait: float | None = PERIOD_S
                 try:
-                    await self._look()
-                except Exception:  # the boundary of a look: the next one comes all the same
-                    log.exception("local storage could not be looked at")
+                    wait = await self._round()
+                except Exception:  # the boundary of a round: the next one comes all the same
+                    log.exception("node pressure could not be measured")
+                await self._signals.noticed(wait)
         finally:
-            for task in self._ending.values():
-                task.cancel()
-            await self._meter.close()
+            await self._endings.close()
+            await self._pressure.close()
 
-    def _watched(self) -> dict[str, Limits]:
-        return {
-            uid: limits
-            for uid, limits in self._known.items()
-            if limits is not None and uid not in self._ending and not self._is_over(uid)
-        }
+    async def close(self) -> None:
+        """Stop reading."""
+        await self._signals.close()
+        await self._uses.close()
+        if self._limits is not None:
+            await self._limits.close()
 
-    async def _look(self) -> None:
-        watched = self._watched()
-        if not watched:
+    async def _round(self) -> float | None:
+        """One look and what follows; seconds until the next, None: when something calls for it."""
+        seen = await self._sight.look()
+        now = asyncio.get_running_loop().time()
+        before = self.state
+        decision = decide(
+            seen.observations,
+            self._rules,
+            before,
+            now,
+            over=self._limits.over() if self._limits is not None else (),
+            at_once=AT_ONCE - len(self._endings.over_limits),
+        )
+        self.state = decision.state
+        if decision.state.conditions != before.conditions:
+            log.warning("pressure has changed", extra={"conditions": self.conditions})
+            self._changed()
+        self._sight.arm(seen.observations)
+        self._end_offenders(decision)
+        waits = [await self._pressure.act(decision)]
+        if self._limits is not None:
+            waits.append(self._limits.due(now))
+        if self._rules.thresholds:
+            waits.append(next_look(seen.observations, before.last, self._rules))
+        if decision.unsure:
+            waits.append(CONFIRM_S)
+        if (held := hold_ends(self.state, self._rules, now)) is not None:
+            waits.append(max(held, CONFIRM_S))
+        return min((each for each in waits if each is not None), default=None)
+
+    def _end_offenders(self, decision: Decision) -> None:
+        if self._limits is None:
             return
-        wanted = {uid: limits.of_layers for uid, limits in watched.items()}
-        for uid, use in (await self._meter.measure(wanted)).items():
-            verdict = judge(watched[uid], use)
-            if verdict is None or self._pod(uid) is None or self._is_over(uid):
-                continue
-            task = asyncio.create_task(self._end(uid, verdict), name=f"evict-{uid}")
-            self._ending[uid] = task
+        going = [(each, pod) for each in decision.over if (pod := self._pod(each.uid)) is not None]
+        now = self._clock.now()
+        self.done_for_limits += [self._limits.deed(pod, each, now) for each, pod in going]
+        for offender, pod in going:
+            self._limits.goes(offender)
+            self._end(offender, pod, decision.held)
 
-    async def _end(self, uid: str, verdict: Verdict) -> None:
-        async with self._slots:
-            pod = self._pod(uid)
-            if pod is None or self._is_over(uid):
-                return
-            log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
-            try:
-                self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
-                self._evicted(verdict.signal)
-                await self._kill(pod, _options(verdict))
-            except TimeoutError:
-                log.warning("evicted pod takes longer than its grace", extra={"pod": pod.key})
-            except Exception:  # the boundary of one pod's end: the others', and its next, go on
-                log.exception("pod could not be evicted; it is tried again", extra={"pod": pod.key})
-                self._ending.pop(uid, None)
+    def _end(self, offender: Offender, pod: Pod, held: Sequence[Crossing]) -> None:
+        verdict = offender.verdict
 
+        def status(old: api.PodStatus) -> api.PodStatus:
+            return evicted_status(old, verdict)
 
-def _options(verdict: Verdict) -> KillOptions:
-    def status(old: api.PodStatus) -> api.PodStatus:
-        return evicted_status(old, verdict)
-
-    return KillOptions(grace_override=GRACE_S, evict=True, status_override=status)
+        log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
+        self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
+        self._evicted(verdict.signal)
+        options = KillOptions(grace_override=GRACE_S, evict=True, status_override=status)
+        # what it leaves may be all that the node is short of
+        awaited = Awaited(held[0].threshold, patience=LAYER_S) if held else None
+        self._endings.begin(Ending(pod, None, options, awaited=awaited))

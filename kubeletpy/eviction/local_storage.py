@@ -1,14 +1,14 @@
-"""Whether a pod takes more local storage than its spec allows. Pure.
+"""Whether a pod uses more local storage than its spec allows. Pure.
 
 Source: docs/reference/behaviour.md, p5; docs/reference/behaviour-resources.md, re;
-docs/reference/events.csv: Evicted; docs/reference/reasons.csv: Evicted. Each limit is for something
-else: an emptyDir's ``sizeLimit`` for that volume, a container's ``ephemeral-storage`` for its logs
-and writable layer, their sum for all that the pod has on disk.
+docs/reference/events.csv: Evicted; docs/reference/reasons.csv: Evicted. Each limit covers something
+different: an emptyDir's ``sizeLimit`` that volume, a container's ``ephemeral-storage`` its logs
+and writable layer, their sum everything that the pod has on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -27,6 +27,11 @@ GRACE_S = 1
 CONTAINER_SIGNAL = "ephemeralcontainerfs.limit"
 POD_SIGNAL = "ephemeralpodfs.limit"
 VOLUME_SIGNAL = "emptydirfs.limit"
+WHOLE = "all of the pod"
+SHOWN = 5
+"""How many of the pods that may be evicted next are kept."""
+AT_ONCE = 4
+"""How many pods are ended at a time: each has to end in time, whatever the others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a pod may take; at least one of them is there.
+    """What a pod may use; at least one limit is set.
 
     Attributes:
         volumes, containers: by name.
-        pod: of all together.
+        pod: for all of it together.
     """
 
     volumes: Mapping[str, Limit] = field(default_factory=dict)
@@ -57,11 +62,53 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What is used of one limit, in bytes. ``of``: what it limits, such as ``container main``."""
+
+    of: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a pod has to go: the label of kubelet_evictions, and the words of event and status."""
+    """Why a pod is evicted: the label of kubelet_evictions, and the words of event and status."""
 
     signal: str
     message: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """A pod that exceeds a limit of its own, and which."""
+
+    uid: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class LimitPlace:
+    """A pod, and the limit that it is nearest to."""
+
+    namespace: str
+    name: str
+    uid: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class LimitDeed:
+    """A pod that was evicted for a limit of its own, with the numbers of that moment.
+
+    Attributes:
+        at: Unix seconds.
+        ranking: other pods with limits, those nearest to one first; these may be next.
+    """
+
+    at: float
+    pod: LimitPlace
+    ranking: tuple[LimitPlace, ...]
 
 
 def limits_of(pod: Pod) -> Limits | None:
@@ -84,24 +131,57 @@ def limits_of(pod: Pod) -> Limits | None:
 
 
 def judge(limits: Limits, use: PodStorage) -> Verdict | None:
-    """The first limit that is exceeded, volumes before the pod before its containers."""
-    for name, limit in limits.volumes.items():
-        if use.volumes.get(name, 0) > limit.size:
+    """The first limit that is exceeded: volumes first, then the pod, then its containers."""
+    for name, limit, share in _of_volumes(limits, use):
+        if share.used > limit.size:
             message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". '
-            return Verdict(VOLUME_SIGNAL, message)
+            return Verdict(VOLUME_SIGNAL, message, share)
     if limits.pod is not None and use.total > limits.pod.size:
         message = (
             "Pod ephemeral local storage usage exceeds the total limit of containers "
             f"{limits.pod.text}. "
         )
-        return Verdict(POD_SIGNAL, message)
-    for name, limit in limits.containers.items():
-        if use.containers.get(name, 0) > limit.size:
+        return Verdict(POD_SIGNAL, message, _share(WHOLE, use.total, limits.pod))
+    for name, limit, share in _of_containers(limits, use):
+        if share.used > limit.size:
             message = (
                 f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
             )
-            return Verdict(CONTAINER_SIGNAL, message)
+            return Verdict(CONTAINER_SIGNAL, message, share)
     return None
+
+
+def nearest(limits: Limits, use: PodStorage) -> Share:
+    """The limit that is used up the most."""
+    shares = [share for _, _, share in _of_volumes(limits, use)]
+    if limits.pod is not None:
+        shares.append(_share(WHOLE, use.total, limits.pod))
+    shares += [share for _, _, share in _of_containers(limits, use)]
+    return max(shares, key=_part)
+
+
+def next_to_go(places: Iterable[LimitPlace]) -> tuple[LimitPlace, ...]:
+    """The first few pods, those nearest to a limit of their own first."""
+    ordered = sorted(places, key=lambda place: (-_part(place.share), place.uid))
+    return tuple(ordered[:SHOWN])
+
+
+def _of_volumes(limits: Limits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
+    for name, limit in limits.volumes.items():
+        yield name, limit, _share(f"emptyDir {name}", use.volumes.get(name, 0), limit)
+
+
+def _of_containers(limits: Limits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
+    for name, limit in limits.containers.items():
+        yield name, limit, _share(f"container {name}", use.containers.get(name, 0), limit)
+
+
+def _share(of: str, used: int, limit: Limit) -> Share:
+    return Share(of, used, int(limit.size))
+
+
+def _part(share: Share) -> float:
+    return share.used / max(1, share.limit)
 
 
 def evicted_status(status: api.PodStatus, verdict: Verdict) -> api.PodStatus:
@@ -131,8 +211,6 @@ def _pod_limit(pod: Pod) -> Limit | None:
         if (text := ((container.get("resources") or {}).get("limits") or {}).get(RESOURCE))
         is not None
     ]
-    if not given:
-        return None
     try:
         size = pod_limits(pod).get(RESOURCE)
     except ValueError:
@@ -144,8 +222,7 @@ def _pod_limit(pod: Pod) -> Limit | None:
 
 
 def _limit(text: object) -> Limit | None:
-    if text is None:
-        return None
+    """A limit that is not given is as none as one that can't be read."""
     try:
         return Limit(parse(str(text)), str(text))
     except ValueError:
@@ -153,6 +230,6 @@ def _limit(text: object) -> Limit | None:
 
 
 def _binary(texts: list[str]) -> bool:
-    """Whether a sum is written in powers of 1024: as the first amount that is not zero is."""
+    """Whether a sum is written in powers of 1024: as the first amount above zero is."""
     nonzero = [str(text) for text in texts if (limit := _limit(text)) and limit.size]
-    return bool(nonzero) and nonzero[0].endswith("i")
+    return nonzero[0].endswith("i")

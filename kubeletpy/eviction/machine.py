@@ -86,7 +86,7 @@ class MachineSignals:
         return cls(groups, kubepods, root_dir, images, MemoryNotices(memory, version))
 
     async def look(self, wanted: Collection[Signal]) -> Observations:
-        """What there is of each signal that can be observed."""
+        """What is available for each signal that can be observed."""
         loop = asyncio.get_running_loop()
         found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))
         disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
@@ -115,11 +115,11 @@ class MachineSignals:
         return self._layout
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
-        """Have the kernel notify us when so many more bytes are used. Never blocks."""
+        """Have the kernel notify us when this many more bytes are used. Never blocks."""
         self._notices.arm({self._group_of(signal): left for signal, left in margins.items()})
 
-    async def noticed(self, within: float) -> None:
-        """Wait until the kernel reports too little memory; at most so many seconds."""
+    async def noticed(self, within: float | None) -> None:
+        """Wait until the kernel reports too little memory; at most this many seconds."""
         await self._notices.wait(within)
 
     def wake(self) -> None:
@@ -127,7 +127,7 @@ class MachineSignals:
         self._notices.wake()
 
     async def close(self) -> None:
-        """Stop. A file system that does not answer is not waited for."""
+        """Stop. Do not wait for a file system that does not answer."""
         self._notices.close()
         self._memory.shutdown(wait=False)
         self._disk.shutdown(wait=False, cancel_futures=True)
@@ -172,16 +172,10 @@ class MachineSignals:
 
 
 def node_memory(sizes: Mapping[str, int]) -> tuple[int, int] | None:
-    """(available, capacity) of a machine, from /proc/meminfo in bytes.
-
-    Source: docs/reference/behaviour-resources.md, ra: what the root cgroup uses is anonymous memory
-    and page cache; its inactive part is not counted. Both versions of cgroups count the same.
-    """
-    total, anonymous = sizes.get("MemTotal"), sizes.get("AnonPages")
-    if total is None or anonymous is None:
+    """(available, capacity) of a machine, from /proc/meminfo in bytes: what the summary shows."""
+    total, working_set = sizes.get("MemTotal"), proc_text.working_set(sizes)
+    if total is None or working_set is None:
         return None
-    cache = sum(sizes.get(name, 0) for name in ("Cached", "Buffers", "SwapCached"))
-    working_set = max(0, anonymous + cache - sizes.get("Inactive(file)", 0))
     return total - working_set, total
 
 

@@ -1,9 +1,9 @@
-"""When a node is looked at next: the nearer a threshold, the sooner. Pure.
+"""When to look at a node next: the nearer a threshold, the sooner. Pure.
 
 The kubelet looks every 10 s (docs/reference/constants.csv: monitor period), which is too seldom for
-a pod that takes a gigabyte a second, and more than a quiet node needs. How soon a threshold can be
-reached is reckoned from what can be used up in a second, or from what has just been, if that is
-more.
+a pod that uses up a gigabyte a second, and more than a quiet node needs. How soon a threshold can
+be reached is estimated from what can be used up in a second, or from what was just used up if that
+is more.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ PERIOD_S = 10.0
 LEAST_S = 0.1
 """A look takes about half a millisecond of processor time (0.46 ms were measured)."""
 CONFIRM_S = 0.05
-"""Between a look that finds a threshold crossed and the one that makes sure."""
+"""Between a look that finds a threshold crossed and the one that confirms it."""
 BYTES_A_SECOND = 1 << 30
 DISK_BYTES_A_SECOND = 512 << 20
 INODES_A_SECOND = 100_000
 TASKS_A_SECOND = 10_000
 GROWTH = 2
-"""What is used up may become so many times faster until the next look."""
+"""Consumption may become this many times faster until the next look."""
 
 
 def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
@@ -29,8 +29,8 @@ def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
 
     Args:
         seen: by this look.
-        before: by the one before.
-        rules: of the node.
+        before: by the previous one.
+        rules: the node's.
     """
     wait = PERIOD_S
     for threshold in rules.thresholds:
@@ -41,8 +41,7 @@ def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
         if left < 0:  # it is acted on, or its grace period runs: nothing can be missed
             wait = min(wait, threshold.grace or PERIOD_S)
             continue
-        rate = max(_usual(threshold.signal), GROWTH * _rate(now, before.get(threshold.signal)))
-        wait = min(wait, left / rate)
+        wait = min(wait, left / _rate(threshold.signal, now, before.get(threshold.signal)))
     return max(LEAST_S, wait)
 
 
@@ -54,8 +53,10 @@ def _usual(signal: Signal) -> float:
     return INODES_A_SECOND if signal in INODES else DISK_BYTES_A_SECOND
 
 
-def _rate(now: Observation, before: Observation | None) -> float:
-    """How much was used up in a second since then."""
+def _rate(signal: Signal, now: Observation, before: Observation | None) -> float:
+    """How much may be used up per second until the next look."""
+    usual = _usual(signal)
     if before is None or now.at <= before.at:
-        return 0.0
-    return max(0.0, (before.available - now.available) / (now.at - before.at))
+        return usual
+    used_up = (before.available - now.available) / (now.at - before.at)
+    return max(usual, GROWTH * used_up)

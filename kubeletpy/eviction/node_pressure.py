@@ -1,9 +1,8 @@
-"""Keeps a node alive that runs out of memory, disk or process numbers.
+"""Does what crossed thresholds call for: reclaims what the node can do without, or evicts one pod.
 
-Looks, has :mod:`.decide` say what follows, and does it: what the node can clear away itself goes
-first, then one pod. Nothing here waits for a reclaim or for a pod's end: looks go on meanwhile.
-Must never have two pods end for the same condition at a time, but for a hard threshold that is
-crossed while a pod still has the grace of a soft one.
+Must never have two pods end for the same condition at a time, except for a hard threshold that is
+crossed while a pod still has the grace period of a soft one. Must never wait for a reclaim or for a
+pod's end.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -25,31 +22,23 @@ from kubeletpy.events.recorder import (
     pod_reference,
 )
 from kubeletpy.eviction import words
-from kubeletpy.eviction.decide import (
-    Crossing,
-    Decision,
-    State,
-    decide,
-    hold_ends,
-    is_well,
-    restored,
-)
-from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
+from kubeletpy.eviction.decide import Crossing, Decision, is_well
+from kubeletpy.eviction.endings import Ending, Endings
+from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.pod_use import Candidate
-from kubeletpy.eviction.ranking import Reclaim, first_to_go, is_premature, rank, reclaims
-from kubeletpy.eviction.report import SHOWN, Done, PressureReport, report
-from kubeletpy.eviction.signals import (
-    MEMORY,
-    Condition,
-    Doubt,
-    Layout,
-    Observations,
-    Seen,
-    Signal,
-    believable,
-    condition_of,
-    resource_of,
+from kubeletpy.eviction.protocol import NodeSignals, PodUses
+from kubeletpy.eviction.ranking import (
+    LAYERS_S,
+    Reclaim,
+    first_to_go,
+    is_premature,
+    rank,
+    reclaims,
 )
+from kubeletpy.eviction.report import SHOWN, Done
+from kubeletpy.eviction.settling import Awaited, freed_by, freed_by_reclaim, may_be_settling
+from kubeletpy.eviction.sight import Sight
+from kubeletpy.eviction.signals import Condition, Layout, condition_of, resource_of
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -57,252 +46,84 @@ from kubeletpy.podworkers.protocol import KillOptions
 log = logging.getLogger(__name__)
 
 HARD_GRACE_S = 1
-CLEANUP_S = 30.0
-"""How long an evicted pod's end, volumes included, is waited for.
-
-Source: docs/reference/constants.csv: pod cleanup wait.
-"""
-CLEAR_AGAIN_S = 1.0
-"""Between two tries to remove what an evicted pod has left."""
-LAYERS_S = 12.0
-"""How long after a crossing the runtime may take to count writable layers again.
-
-containerd does so every 10 s by default, and the count itself takes a while.
-"""
-LOOKS = 32
-"""Looks that are remembered: more than come in LAYERS_S and a period, one a second."""
-LAYERS_AGAIN_S = 2.0
-"""Between two looks whether it has."""
+COUNTED_AGAIN_S = 2.0
+"""Between two rounds that wait until what pods use is counted."""
 REMEMBERED = 32
-"""Evictions and reclaims that are kept for explain."""
+"""How many evictions and reclaims are kept for explain."""
 
 
-class NodeSignals(Protocol):
-    """What a node has left."""
-
-    async def look(self, wanted: Collection[Signal]) -> Observations:
-        """What there is of each signal that can be observed."""
-        ...
-
-    async def layout(self) -> Layout | None:
-        """Where images and writable layers are; None: not known yet."""
-        ...
-
-    def arm(self, margins: Mapping[Signal, int]) -> None:
-        """Have :meth:`noticed` return when so many bytes more are used."""
-        ...
-
-    async def noticed(self, within: float) -> None:
-        """Wait for a notice, at most so many seconds."""
-        ...
-
-    def wake(self) -> None:
-        """Have :meth:`noticed` return."""
-        ...
-
-    async def close(self) -> None:
-        """Stop."""
-        ...
-
-
-class PodUses(Protocol):
-    """What pods use, as of now."""
-
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
-        """Each pod with what it uses; ``disk``: of the disk too."""
-        ...
-
-    async def close(self) -> None:
-        """Stop."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    hard: bool
-    task: asyncio.Task[None]
-
-
-class NodePressureKeeper:
-    """Run :meth:`run` as a task."""
+class NodePressure:
+    """Call :meth:`begin` once and :meth:`act` in each round."""
 
     def __init__(
         self,
         rules: Rules,
         signals: NodeSignals,
+        sight: Sight,
         uses: PodUses,
         *,
+        limits: LimitWatch | None,
+        endings: Endings,
         pods: Callable[[], Sequence[Pod]],
-        kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        is_over: Callable[[str], bool],
-        reclaim: Callable[[Reclaim], Awaitable[None]],
-        cleared: Callable[[str], Awaitable[bool]],
-        changed: Callable[[], None],
+        reclaim: Callable[[Reclaim], Awaitable[bool]],
         recorder: AnnotatingRecorder,
         clock: Clock,
         node_name: str,
-        evicted: Callable[[str], None] = lambda signal: None,
-        aged: Callable[[str, float], None] = lambda signal, seconds: None,
-        others_end: Callable[[], bool] = lambda: False,
+        evicted: Callable[[str], None],
+        aged: Callable[[str, float], None],
     ) -> None:
-        """Args:
-        pods: those that may run, with the resources they were given.
-        kill: ends a pod and waits for it; raises TimeoutError when that takes long.
-        is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
-        reclaim: clears away what the node can do without.
-        cleared: removes what a pod (by uid) that is over has left in the runtime; whether nothing
-            is left.
-        changed: called when other conditions hold.
-        evicted, aged: count evictions, and seconds that numbers were old, by signal.
-        others_end: whether pods are ending for limits of local storage.
-        """
+        """Args: as :class:`kubeletpy.eviction.keeper.EvictionKeeper`."""
         self._rules = rules
         self._signals = signals
+        self._sight = sight
         self._uses = uses
+        self._limits = limits
+        self._endings = endings
         self._pods = pods
-        self._kill = kill
-        self._is_over = is_over
         self._reclaim = reclaim
-        self._cleared = cleared
-        self._changed = changed
         self._recorder = recorder
         self._clock = clock
         self._node = node_reference(node_name)
         self._evicted = evicted
         self._aged = aged
-        self._others_end = others_end
-        self.state = State()
-        self.doubts: Mapping[Signal, Doubt] = {}
         self.done: deque[Done] = deque(maxlen=REMEMBERED)
         """What was done last, newest at the end."""
-        self._ending: dict[Condition, _Ending] = {}
-        self._stuck: set[str] = set()
-        """Pods that did not end in time: others go first, should the node need more."""
         self._reclaiming: asyncio.Task[None] | None = None
         self._reclaimed = False
-        """A reclaim is over: what is still crossed is a matter of pods."""
-        self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
-        """What looks of the last seconds saw, at most one a second."""
-        self._layers_wait = False
-        """Nobody goes until the runtime has counted the writable layers."""
-        self._restored = False
+        """A reclaim is over: what is still crossed takes an eviction."""
+        self._counts_wait = False
+        """Nobody goes until what pods use is counted again, or old layers are removed."""
+        self._began = 0.0
+        """Event-loop seconds."""
         self._said: set[tuple[str, Threshold]] = set()
         """Why nothing is done, as it was logged."""
-        self._finished: dict[str, asyncio.Event] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """The conditions of pressure that the node reports."""
-        return tuple(each.value for each in self.state.conditions)
-
-    def report(self) -> PressureReport:
-        """What is known of the node's pressure, for explain."""
-        now = asyncio.get_running_loop().time()
-        wall = self._clock.now()
-        return report(self._rules, self.state, self.doubts, self.done, now=now, wall=wall)
-
-    def node_shown(self, node: api.Node) -> None:
-        """The API has shown the node: the first time, as the last agent left it. Never blocks."""
-        if self._restored:
-            return
-        self._restored = True
-        conditions = (node.get("status") or {}).get("conditions") or ()
-        told = {each["type"] for each in conditions if each.get("status") == "True"}
-        shown = [each for each in Condition if each.value in told]
-        if shown:
-            now = asyncio.get_running_loop().time()
-            self.state = restored(self.state, shown, now)
-            self._signals.wake()
-
-    def pod_finished(self, uid: str) -> None:
-        """Everything of a pod is gone. Never blocks."""
-        if uid in self._finished:
-            self._finished[uid].set()
-
-    async def run(self) -> None:
-        """Look and act until cancelled."""
-        for name in self._rules.instead:
-            log.warning(
-                "a threshold has no effect: that of nodefs or imagefs holds for the file system",
-                extra={"threshold": name},
-            )
-        try:
-            while True:
-                try:
-                    wait = await self._round()
-                except Exception:  # the boundary of a round: the next one comes all the same
-                    log.exception("the node's pressure could not be looked at")
-                    wait = PERIOD_S
-                await self._signals.noticed(wait)
-        finally:
-            for task in self._tasks:
-                task.cancel()
+    def begin(self) -> None:
+        """The first round comes now."""
+        self._began = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
-        """Stop reading."""
-        await self._signals.close()
-        await self._uses.close()
+        """Stop a reclaim; it saves first what it has removed."""
+        if self._reclaiming is not None:
+            self._reclaiming.cancel()
+            await asyncio.gather(self._reclaiming, return_exceptions=True)
 
-    async def _round(self) -> float:
-        """One look and what follows; seconds until the next."""
-        seen = await self._look()
-        now = asyncio.get_running_loop().time()
-        before = self.state
-        decision = decide(seen.observations, self._rules, before, now)
-        self.state = decision.state
-        if decision.state.conditions != before.conditions:
-            log.warning("pressure has changed", extra={"conditions": self.conditions})
-            self._changed()
-        self._arm(seen.observations)
-        if not any(condition_of(c.threshold.signal) is Condition.DISK for c in decision.all):
+    async def act(self, decision: Decision) -> float | None:
+        """Do it; seconds after which a round is to try again, None: no need of one."""
+        if not any(condition_of(t.signal) is Condition.DISK for t in decision.state.ready):
             self._reclaimed = False
-        self._layers_wait = False
-        if decision.act is not None:
-            await self._act(decision)
-        else:
-            self._said.clear()
-        waits = [next_look(seen.observations, before.last, self._rules)]
-        if decision.unsure:
-            waits.append(CONFIRM_S)
-        if self._layers_wait:
-            waits.append(LAYERS_AGAIN_S)
-        if (held := hold_ends(self.state, self._rules, now)) is not None:
-            waits.append(max(held, CONFIRM_S))
-        return min(waits)
-
-    async def _look(self) -> Seen:
-        found = await self._signals.look(self._rules.signals)
-        seen = believable(found, asyncio.get_running_loop().time())
-        if seen.doubts and seen.doubts != self.doubts:
-            why = {signal.value: doubt.value for signal, doubt in seen.doubts.items()}
-            log.warning("numbers of the node are not believed", extra={"why": why})
-        self.doubts = seen.doubts
-        now = asyncio.get_running_loop().time()
-        if not self._left or now - self._left[-1][0] >= 1:
-            self._left.append((now, seen.observations))
-        return seen
-
-    def _most_left(self, signal: Signal) -> int:
-        """The most that there was since the layers may have been counted."""
-        since = asyncio.get_running_loop().time() - LAYERS_S - PERIOD_S
-        seen = (observed for at, observed in self._left if at >= since)
-        return max((found[signal].available for found in seen if signal in found), default=0)
-
-    def _arm(self, seen: Observations) -> None:
-        margins: dict[Signal, int] = {}
-        for threshold in self._rules.thresholds:
-            at = seen.get(threshold.signal)
-            if threshold.signal in MEMORY and at is not None:
-                left = at.available - threshold.amount.of(at.capacity)
-                if left > 0:
-                    margins[threshold.signal] = min(left, margins.get(threshold.signal, left))
-        self._signals.arm(margins)
-
-    async def _act(self, decision: Decision) -> None:
-        for crossing in decision.all:
+        self._counts_wait = False
+        for crossing in (*decision.all, *decision.held):
             signal = crossing.threshold.signal
             self._aged(signal.value, asyncio.get_running_loop().time() - crossing.seen.at)
+        if decision.act is None:
+            if not decision.held:
+                self._said.clear()
+            return None
+        await self._act_on_first(decision)
+        return COUNTED_AGAIN_S if self._counts_wait else None
+
+    async def _act_on_first(self, decision: Decision) -> None:
         for place, crossing in enumerate(decision.all):
             if not self._is_busy_with(crossing):
                 same = [
@@ -311,15 +132,24 @@ class NodePressureKeeper:
                     if resource_of(each.threshold.signal) == resource_of(crossing.threshold.signal)
                 ]
                 await self._act_on(crossing, same)
-                if not self._layers_wait:
+                if not self._counts_wait:
                     return
+
+    def _age(self) -> float:
+        return asyncio.get_running_loop().time() - self._began
+
+    def _limits_measured(self, crossing: Crossing) -> bool:
+        """Whether it is known, or not worth waiting for, who exceeds a limit of their own."""
+        now = asyncio.get_running_loop().time()
+        if self._limits is None or now - crossing.since >= LAYERS_S:
+            return True
+        return self._limits.measured_since(crossing.since, now)
 
     def _is_busy_with(self, crossing: Crossing) -> bool:
         condition = condition_of(crossing.threshold.signal)
-        if condition is Condition.DISK and (self._reclaiming is not None or self._others_end()):
+        if condition is Condition.DISK and self._reclaiming is not None:
             return True
-        ending = self._ending.get(condition)
-        return ending is not None and (ending.hard or not crossing.threshold.hard)
+        return self._endings.is_busy(condition, hard=crossing.threshold.hard)
 
     async def _act_on(self, crossing: Crossing, same: Sequence[Crossing]) -> None:
         signal = crossing.threshold.signal
@@ -337,16 +167,19 @@ class NodePressureKeeper:
         what = reclaims(signal, layout)
         if what and not self._reclaimed:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
-            task = asyncio.create_task(self._clear_away(crossing, what), name="reclaim")
-            self._reclaiming = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._reclaiming = asyncio.create_task(self._clear_away(crossing, what), name="reclaim")
             return
         if not what:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
+        if on_disk and may_be_settling(self._age()):
+            self._counts_wait = True
+            return
+        if on_disk and not self._limits_measured(crossing):
+            self._counts_wait = True
+            return
         active = {pod.uid: pod for pod in self._pods()}
-        self._stuck &= set(active)
-        candidates = [uid for uid in active if uid not in self._stuck]
+        stuck = self._endings.stuck(active)
+        candidates = [uid for uid in active if uid not in stuck]
         if not candidates:
             self._warn("the node runs short, and there is no pod to evict", crossing)
             return
@@ -357,31 +190,37 @@ class NodePressureKeeper:
             self._warn("the node runs short, and only critical pods run", crossing)
             return
         crossed_for = asyncio.get_running_loop().time() - crossing.since
+        written = self._sight.most_left(signal) - crossing.seen.available
         if on_disk and crossed_for < LAYERS_S:
-            self._layers_wait = is_premature(
+            self._counts_wait = is_premature(
                 chosen,
                 uses,
                 signal,
                 layout,
-                grown=self._most_left(signal) - crossing.seen.available,
+                grown=written,
                 crossed=self._clock.now() - crossed_for,
             )
-            if self._layers_wait:
+            if self._counts_wait:
                 return
         self._reclaimed = self._reclaimed and not what
         self.done.append(Done(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen))
-        self._evict(active[chosen.pod.uid], chosen.pod, crossing, same)
+        awaited = freed_by(chosen, crossing.threshold, layout, written) if on_disk else None
+        self._evict(active[chosen.pod.uid], chosen.pod, crossing, same, awaited)
 
     async def _clear_away(self, crossing: Crossing, what: tuple[Reclaim, ...]) -> None:
-        """Reclaim, then look whether that was enough."""
-        well = False
+        """Reclaim, then check whether that was enough."""
+        well = freed_later = False
         try:
+            before = await self._sight.left(crossing.threshold.signal)
             for each in what:
                 try:
-                    await self._reclaim(each)
+                    freed_later = await self._reclaim(each) or freed_later
                 except Exception:  # the boundary of one kind of garbage: the other, and pods, go on
-                    log.exception("the node could not be cleared up", extra={"of": each.value})
-            seen = await self._look()
+                    log.exception("node resources could not be reclaimed", extra={"of": each.value})
+            if freed_later:
+                freed = freed_by_reclaim(crossing.threshold, self._age())
+                await self._sight.settled(freed, before)
+            seen = await self._sight.look()
             well = is_well(seen.observations, self._rules, crossing.threshold.signal)
             self.done.append(Done(self._clock.now(), crossing, reclaimed=what, helped=well))
         finally:
@@ -390,7 +229,12 @@ class NodePressureKeeper:
             self._signals.wake()
 
     def _evict(
-        self, pod: Pod, candidate: Candidate, crossing: Crossing, same: Sequence[Crossing]
+        self,
+        pod: Pod,
+        candidate: Candidate,
+        crossing: Crossing,
+        same: Sequence[Crossing],
+        awaited: Awaited | None,
     ) -> None:
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
         text = words.message(candidate, same)
@@ -413,41 +257,7 @@ class NodePressureKeeper:
         )
         self._said.clear()
         self._evicted(signal.value)
-        condition = condition_of(signal)
-        task = asyncio.create_task(self._end(pod, condition, options), name=f"evict-{pod.uid}")
-        self._ending[condition] = _Ending(hard, task)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _end(self, pod: Pod, condition: Condition, options: KillOptions) -> None:
-        finished = self._finished.setdefault(pod.uid, asyncio.Event())
-        try:
-            async with asyncio.timeout(CLEANUP_S):
-                await self._kill(pod, options)
-                if not self._is_over(pod.uid):
-                    await finished.wait()
-                if condition is Condition.DISK:
-                    await self._clear_after(pod.uid)
-        except TimeoutError:
-            log.warning("evicted pod takes longer than its grace", extra={"pod": pod.key})
-            self._stuck.add(pod.uid)
-        except Exception:  # the boundary of one pod's end: the node's next round goes on
-            log.exception("pod could not be evicted", extra={"pod": pod.key})
-        finally:
-            self._finished.pop(pod.uid, None)
-            ending = self._ending.get(condition)
-            if ending is not None and ending.task is asyncio.current_task():
-                del self._ending[condition]
-            self._signals.wake()
-
-    async def _clear_after(self, uid: str) -> None:
-        """The next one is not judged by a disk that this one still fills."""
-        loop = asyncio.get_running_loop()
-        while True:
-            again = loop.time() + CLEAR_AGAIN_S
-            if await self._cleared(uid):
-                return
-            await asyncio.sleep(again - loop.time())
+        self._endings.begin(Ending(pod, condition_of(signal), options, hard, awaited))
 
     def _warn(self, what: str, crossing: Crossing) -> None:
         """Say once why nothing is done, until something is or the node is well."""

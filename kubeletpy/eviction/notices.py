@@ -1,9 +1,9 @@
-"""Has the kernel report when memory runs short, so that nobody has to poll.
+"""Has the kernel report when memory runs short, so that there is no need to poll.
 
 Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd fires when a cgroup's
 usage crosses a threshold; where the kernel reports stalls (PSI) a trigger does, and on v2 the
-file ``memory.events`` of a cgroup with a limit. What is not there is done without: looks by the
-clock find the same, later. Must never block, and never act.
+file ``memory.events`` of a cgroup with a limit. What is missing is done without: periodic looks
+find the same, later. Must never block, and never act.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 REARM_S = 10.0
 """Source: docs/reference/constants.csv: threshold notifier refresh."""
 STALL = b"some 140000 2000000\x00"
-"""Tasks waited for memory for 140 ms of 2 s, the window that any process may ask for."""
+"""Tasks stalled on memory for 140 ms of 2 s, the window that any process may ask for."""
 
 
 class MemoryNotices:
@@ -46,7 +46,7 @@ class MemoryNotices:
         self._memory = memory
         self._version = version
         self._pressure = pressure
-        self._told = asyncio.Event()
+        self._notified = asyncio.Event()
         self._armed_at = float("-inf")
         self._thresholds: list[int] = []
         """Descriptors of eventfds."""
@@ -56,18 +56,18 @@ class MemoryNotices:
         """How often the kernel notified us."""
 
     def wake(self) -> None:
-        """Let who waits look."""
-        self._told.set()
+        """Wake the waiter for a look."""
+        self._notified.set()
 
-    async def wait(self, within: float) -> None:
-        """Until a notification comes, at most so many seconds."""
+    async def wait(self, within: float | None) -> None:
+        """Wait for a notification, at most this many seconds; None: as long as it takes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self._told.wait()
-        self._told.clear()
+                await self._notified.wait()
+        self._notified.clear()
 
     def arm(self, margins: Mapping[str, int]) -> None:
-        """Be notified when a cgroup uses so many more bytes; at most every REARM_S anew."""
+        """Be notified when a cgroup uses this many more bytes; rearmed at most every REARM_S."""
         now = asyncio.get_running_loop().time()
         if self._closed or now - self._armed_at < REARM_S:
             return
@@ -107,7 +107,9 @@ class MemoryNotices:
                 os.close(control)
         except OSError as error:
             os.close(event)
-            log.debug("no notice of memory", extra={"path": path, "why": str(error)})
+            log.debug(
+                "no memory notifications from the kernel", extra={"path": path, "why": str(error)}
+            )
             return
         finally:
             if usage >= 0:
@@ -135,7 +137,9 @@ class MemoryNotices:
                 os.write(file, wanted)
             poll.register(file, select.EPOLLPRI)
         except OSError as error:
-            log.debug("no notice of memory", extra={"path": path, "why": str(error)})
+            log.debug(
+                "no memory notifications from the kernel", extra={"path": path, "why": str(error)}
+            )
             poll.close()
             os.close(file)
             return
@@ -145,19 +149,20 @@ class MemoryNotices:
     def _pressed(self, path: str) -> None:
         file, poll = self._triggers[path]
         events = poll.poll(0)
-        if any(event & (select.EPOLLERR | select.EPOLLHUP) for _, event in events) and not (
-            any(event & select.EPOLLPRI for _, event in events)
-        ):
-            self._forget(path)  # the cgroup is gone
-            return
         if path.endswith("memory.events"):
-            with contextlib.suppress(OSError):
+            # an event comes with an error, too: only reading says whether the cgroup is still there
+            try:
                 os.pread(file, 1, 0)  # else the same event is reported again
+            except OSError:
+                self._forget(path)
+        elif any(event & (select.EPOLLERR | select.EPOLLHUP) for _, event in events):
+            self._forget(path)
+            return
         self._tell()
 
     def _tell(self) -> None:
         self.count += 1
-        self._told.set()
+        self._notified.set()
 
     def _forget(self, path: str) -> None:
         file, poll = self._triggers.pop(path)

@@ -1,4 +1,4 @@
-"""What a pod and its containers use, beside what they asked for. Pure.
+"""What a pod and its containers use, next to what they requested. Pure.
 
 Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-resources.md, rd.
 """
@@ -25,12 +25,14 @@ class DiskUse:
 
     ``layers_at``: when the runtime last counted the layers, the oldest of them, in Unix
     nanoseconds; 0: it has not yet; None: there is none, or they were counted just now.
+    ``pending``: some logs and volumes have not been measured yet.
     """
 
     layers: tuple[int, int] = (0, 0)
     logs: tuple[int, int] = (0, 0)
     volumes: tuple[int, int] = (0, 0)
     layers_at: int | None = None
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that may have to go.
+    """A pod that may have to be evicted.
 
     Attributes:
         requests: memory and ephemeral storage in bytes.
         pod_level: its request for memory as a whole, where the spec has one.
-        use: None: nothing runs of it, or it is not known.
+        use: None: nothing of it runs, or it is not known.
     """
 
     uid: str
@@ -73,7 +75,7 @@ class Candidate:
 
 
 def candidate(pod: Pod, reading: PodReading | None, disk: PodDisk | None) -> Candidate:
-    """A pod, as it was given its resources, with what was read of it."""
+    """A pod as its resources were allocated, with what was read of it."""
     return Candidate(
         uid=pod.uid,
         key=pod.key,
@@ -119,6 +121,7 @@ def _use(pod: Pod, reading: PodReading, disk: PodDisk | None) -> Use:
             layers_at=min(
                 (_counted_at(c.layer) for c in reading.containers if c.layer), default=None
             ),
+            pending=on_disk.pending,
         ),
         containers=tuple(named),
     )
@@ -129,7 +132,7 @@ def _counted_at(layer: TreeUse) -> int:
 
 
 def _tasks(reading: PodReading) -> int:
-    """Threads where the pids controller counts them: they are what runs out; else processes."""
+    """Threads where the pids controller counts them, since those run out; else processes."""
     if reading.group.stats is not None and reading.group.stats.pids is not None:
         return reading.group.stats.pids
     counted = [c.stats.pids for c in reading.containers if c.stats is not None]

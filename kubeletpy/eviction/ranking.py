@@ -1,7 +1,7 @@
-"""Which pod goes first, why, and what may be cleared away before any goes. Pure.
+"""Which pod is evicted first, why, and what may be reclaimed before any is. Pure.
 
 Source: docs/reference/behaviour.md, p6; docs/reference/behaviour-resources.md, rd. Where the
-kubelet leaves the order open the uid decides, so that two looks come to the same end.
+kubelet leaves the order open the uid decides, so that two looks give the same order.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from kubeletpy.eviction.signals import (
     resource_of,
 )
 
+LAYERS_S = 12.0
+"""How long after a crossing the runtime may take to count writable layers again.
+
+containerd does so every 10 s by default, and the count itself takes a while.
+"""
+
 
 class Reclaim(StrEnum):
-    """What the node can clear away itself, in this order: dead containers hold images."""
+    """What the node can clear away itself, in this order: dead containers keep images in use."""
 
     CONTAINERS = "containers"
     IMAGES = "images"
@@ -46,11 +52,11 @@ def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A pod in the order of going, and what put it there.
+    """A pod in the eviction order, and what put it there.
 
     Attributes:
-        used: None: not known, which goes before all that is.
-        request: as it is compared; of inodes and tasks there is none.
+        used: None: not known, which ranks before all that is known.
+        request: as compared; inodes and tasks have none.
     """
 
     pod: Candidate
@@ -59,12 +65,12 @@ class Ranked:
 
     @property
     def over(self) -> bool:
-        """Whether it uses more than it asked for."""
+        """Whether it uses more than it requested."""
         return self.used is not None and self.used > self.request
 
 
 def rank(pods: Sequence[Candidate], signal: Signal, layout: Layout) -> list[Ranked]:
-    """The pods in the order in which they would go; critical ones, which stay, among them."""
+    """The pods in eviction order, including critical ones, which stay."""
     resource = resource_of(signal)
     ranked = [
         Ranked(
@@ -107,40 +113,68 @@ def is_premature(
     grown: int,
     crossed: float,
 ) -> bool:
-    """Whether to wait until the runtime has counted the writable layers again.
+    """Whether to wait until the pods' disk usage is counted again.
 
-    It counts them now and then (containerd each 10 s). What has filled the disk since is charged to
-    nobody yet: had another pod written all of it, would that one go first?
+    The runtime counts writable layers periodically (containerd every 10 s), and a large volume
+    takes time. What has filled the disk since is not charged to any pod yet: if another pod had
+    written all of it, would that pod be evicted first?
 
     Args:
-        chosen: the first to go of these pods, for this signal.
-        grown: bytes or inodes that were used up since the layers may have been counted.
+        chosen: the first of these pods to be evicted for this signal.
+        grown: bytes or inodes used up since the layers may have been counted; what is no more than
+            0, or of a signal that is not of a disk, puts nobody first.
         crossed: when the threshold was crossed, Unix seconds.
     """
-    if grown <= 0 or not _counts_layers(signal, layout):
-        return False
-    which = 1 if signal in INODES else 0
-    worst = [pod if pod is chosen.pod else _with_layers(pod, which, grown, crossed) for pod in pods]
-    first = first_to_go(rank(worst, signal, layout))
+    hiding = [
+        pod
+        if pod is chosen.pod or not _may_hide(pod, signal, layout, crossed)
+        else _with_more(pod, signal, layout, grown)
+        for pod in pods
+    ]
+    first = first_to_go(rank(hiding, signal, layout))
     return first is not None and first.pod is not chosen.pod
 
 
-def _with_layers(pod: Candidate, which: int, grown: int, crossed: float) -> Candidate:
-    """A pod as if it had written so much to its layer since that was counted."""
-    use = pod.use
-    if use is None or use.disk.layers_at is None or use.disk.layers_at >= crossed * 1e9:
-        return pod
-    layers = list(use.disk.layers)
-    layers[which] += grown
-    return replace(pod, use=replace(use, disk=replace(use.disk, layers=(layers[0], layers[1]))))
+def _may_hide(pod: Candidate, signal: Signal, layout: Layout, crossed: float) -> bool:
+    """Whether a pod may have written more to the disk of a signal than is known."""
+    if pod.use is None:
+        return False
+    disk = pod.use.disk
+    old = disk.layers_at is not None and disk.layers_at < crossed * 1e9
+    return (old and counts_layers(signal, layout)) or (
+        disk.pending and _counts_trees(signal, layout)
+    )
 
 
-def _counts_layers(signal: Signal, layout: Layout) -> bool:
-    """Whether writable layers are on the file system of a signal."""
+def _with_more(pod: Candidate, signal: Signal, layout: Layout, grown: int) -> Candidate:
+    """A pod as if it had written so much that is not counted: bytes or inodes, as the signal asks,
+    to which the other number means nothing."""
+    assert pod.use is not None, "it may hide something"
+    disk = pod.use.disk
+    if counts_layers(signal, layout):
+        disk = replace(disk, layers=_plus(disk.layers, grown))
+    else:
+        disk = replace(disk, volumes=_plus(disk.volumes, grown))
+    return replace(pod, use=replace(pod.use, disk=disk))
+
+
+def _plus(pair: tuple[int, int], more: int) -> tuple[int, int]:
+    return (pair[0] + more, pair[1] + more)
+
+
+def counts_layers(signal: Signal, layout: Layout) -> bool:
+    """Whether writable layers are on a signal's file system."""
     on_images = signal in _OF_IMAGES
     if layout is Layout.APART:
         return on_images or signal in CONTAINER_FS
     return layout is Layout.ONE or not on_images
+
+
+def _counts_trees(signal: Signal, layout: Layout) -> bool:
+    """Whether logs and volumes are on a signal's file system."""
+    if layout is Layout.APART:
+        return signal in (Signal.NODEFS, Signal.NODEFS_INODES)
+    return layout is Layout.ONE or signal not in _OF_IMAGES
 
 
 def _used(use: Use, signal: Signal, layout: Layout) -> int:
@@ -150,7 +184,6 @@ def _used(use: Use, signal: Signal, layout: Layout) -> int:
         return use.tasks
     which = 1 if signal in INODES else 0
     disk = use.disk
-    beside_node = disk.logs[which] + disk.volumes[which]
-    if not _counts_layers(signal, layout):
-        return 0 if signal in _OF_IMAGES else beside_node
-    return disk.layers[which] + (0 if layout is Layout.APART else beside_node)
+    layers = disk.layers[which] if counts_layers(signal, layout) else 0
+    trees = disk.logs[which] + disk.volumes[which] if _counts_trees(signal, layout) else 0
+    return layers + trees

@@ -1,7 +1,7 @@
-"""What ``kubeletpy explain`` says of a node under pressure, as plain data. Pure.
+"""What ``kubeletpy explain`` says about a node under pressure, as plain data. Pure.
 
-Causes and remedies are members with their numbers; words are made where they are shown. Times are
-Unix seconds; numbers are bytes, inodes or tasks, as the signal's are.
+Causes and remedies are members with their numbers; they become words where they are shown. Times
+are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeletpy.eviction.signals import Condition, Doubt, Observation, Signal, co
 from kubeletpy.eviction.thresholds import Rules, Threshold
 
 SHOWN = 5
-"""Pods of a ranking that are kept."""
+"""How many pods of a ranking are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Done:
     """Something that was done about a crossing.
 
     Attributes:
-        ranking: the first pods in the order of going; empty where no pod had to go.
-        pod: who went.
+        ranking: the first pods in eviction order; empty where no pod had to be evicted.
+        pod: the one that was evicted.
         reclaimed: what the node cleared away itself; ``helped``: that was enough.
     """
 
@@ -38,7 +38,7 @@ class Done:
 
 
 class Outcome(StrEnum):
-    """What came of a crossing that was acted on."""
+    """The result of acting on a crossing."""
 
     EVICTED = "evicted"
     RECLAIMED = "reclaimed"
@@ -70,10 +70,10 @@ class Place:
     critical: bool
     """It stays, whatever its place."""
     used: int | None
-    """None: not known, which goes first."""
+    """None: not known, which ranks first."""
     request: int
     over: bool
-    """It uses more than it asked for."""
+    """It uses more than it requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,15 @@ class Deed:
     available: int
     capacity: int
     grace: float
-    """Seconds; 0 of a hard threshold."""
+    """Seconds; 0 for a hard threshold."""
     since: float
     """When the threshold was crossed."""
     reclaimed: tuple[Reclaim, ...]
     pod: Place | None
     ranking: tuple[Place, ...]
-    """The first of it, who went included."""
+    """The first of the ranking, including the pod that was evicted."""
     next: Place | None
-    """Who would have gone next, as things stood then."""
+    """What would have been evicted next, as things stood then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Held:
     condition: Condition
     since: float
     ends_at: float | None
-    """None: it is still so."""
+    """None: the node is still under that pressure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +128,18 @@ class Help:
     remedy: Remedy
     signal: Signal | None
     amount: int
-    """Bytes, files or processes; 0 where there is only to wait."""
+    """Bytes, files or processes; 0 where all that helps is to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class PressureReport:
-    """All about the pressure on a node."""
+    """Everything about the pressure on a node."""
 
     at: float
     conditions: tuple[Held, ...]
     levels: tuple[Level, ...]
     doubts: tuple[tuple[Signal, Doubt], ...]
-    """Numbers that are not believed, and why."""
+    """Implausible numbers that are ignored, and why."""
     deeds: tuple[Deed, ...]
     """Oldest first."""
     helps: tuple[Help, ...]

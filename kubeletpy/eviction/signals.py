@@ -1,4 +1,4 @@
-"""What is watched of a node, and what was seen of it. Pure.
+"""What is watched on a node, and what was seen of it. Pure.
 
 Source: docs/reference/behaviour.md, p4; docs/reference/behaviour-resources.md, ra.
 """
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 STALE_S = 15.0
-"""A number that is older says nothing any more: a file system may have kept us waiting."""
+"""An older number no longer says anything: a file system may have kept us waiting."""
 
 
 class Signal(StrEnum):
-    """The API's names, in the order in which they are acted on: memory is gone the fastest."""
+    """The API's names, in the order in which they are acted on: memory runs out fastest."""
 
     MEMORY = "memory.available"
     ALLOCATABLE_MEMORY = "allocatableMemory.available"
@@ -50,7 +50,7 @@ def condition_of(signal: Signal) -> Condition:
 
 
 def resource_of(signal: Signal) -> str:
-    """What events, messages and annotations call it."""
+    """Its name in events, messages and annotations."""
     if signal in MEMORY:
         return "memory"
     if signal is Signal.PIDS:
@@ -104,14 +104,14 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is to be believed of one look, and what is not."""
+    """Which numbers of one look are plausible, and which are not."""
 
     observations: Observations = field(default_factory=dict)
     doubts: Mapping[Signal, Doubt] = field(default_factory=dict)
 
 
 def believable(found: Observations, now: float) -> Seen:
-    """Numbers that can't be are as good as none: nobody is evicted for them.
+    """Drop impossible numbers: no pod is evicted for them.
 
     Args:
         found: as it was read.

@@ -1,7 +1,7 @@
 """From settings to the thresholds of a node. Pure.
 
-Source: docs/reference/behaviour-resources.md, rb. That settings make sense is checked where they
-are loaded (:mod:`kubeletpy.config.cross_rules`): an error there names the field.
+Source: docs/reference/behaviour-resources.md, rb. Settings are checked for sense where they are
+loaded (:mod:`kubeletpy.config.cross_rules`): an error there names the field.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Observation, Signal
 
 OFF = ("0%", "100%")
-"""Texts that take a threshold away."""
+"""Texts that disable a threshold."""
 DEFAULT_TRANSITION_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So much of something, or a part of its capacity.
+    """An amount of something, or a share of its capacity.
 
     Attributes:
         units: bytes, inodes or tasks; None: ``share`` counts.
@@ -32,7 +32,7 @@ class Amount:
     share: float = 0.0
 
     def of(self, capacity: int) -> int:
-        """In units."""
+        """The amount in units."""
         return self.units if self.units is not None else int(capacity * self.share)
 
 
@@ -42,7 +42,7 @@ class Threshold:
 
     Attributes:
         grace: seconds for which a soft threshold may be crossed; 0: a hard one.
-        reclaim: how much more than the amount must be there before it is well again.
+        reclaim: how much more than the amount must be available before all is well again.
         at: where it comes from, as the settings name it.
     """
 
@@ -62,7 +62,7 @@ class Threshold:
         return seen.available < self.amount.of(seen.capacity)
 
     def unresolved(self, seen: Observation) -> bool:
-        """Whether there is still too little, where it has been acted on."""
+        """Whether there is still too little after it was acted on."""
         more = self.reclaim.of(seen.capacity) if self.reclaim is not None else 0
         return seen.available < self.amount.of(seen.capacity) + more
 
@@ -74,7 +74,7 @@ class Rules:
     Attributes:
         thresholds: in the order of acting, hard ones first.
         transition: seconds for which a condition is reported after it was last seen.
-        max_grace: seconds that a pod has at most to end after a soft threshold.
+        max_grace: seconds that a pod gets at most to end after a soft threshold.
         instead: signals of evictionHard and evictionSoft that others stand for.
     """
 
@@ -85,7 +85,7 @@ class Rules:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """All that have to be looked at."""
+        """All signals that have to be observed."""
         return frozenset(threshold.signal for threshold in self.thresholds)
 
 
@@ -93,7 +93,7 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
     """The thresholds of a node.
 
     Those of containerfs are left out: writable layers are on the file system of nodefs or imagefs,
-    whose thresholds hold for them.
+    whose thresholds apply to them.
 
     Args:
         settings: checked.
@@ -117,7 +117,7 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
         thresholds=tuple(
             sorted(dict.fromkeys(used), key=lambda each: (ORDER[each.signal], each.grace))
         ),
-        transition=settings.eviction_pressure_transition_period or DEFAULT_TRANSITION_S,
+        transition=settings.eviction_pressure_transition_period,
         max_grace=settings.eviction_max_pod_grace_period,
         instead=tuple(f"{t.at}.{t.signal}" for t in found if t.signal in CONTAINER_FS),
     )
@@ -142,7 +142,7 @@ def _read(
 
 
 def amount(text: str) -> Amount:
-    """A quantity or a percentage; of the latter a single-precision number, as the kubelet has it.
+    """A quantity or a percentage; the latter in single precision, as in the kubelet.
 
     Raises ValueError: neither.
     """
@@ -152,4 +152,5 @@ def amount(text: str) -> Amount:
 
 
 def _single(number: float) -> float:
-    return float(struct.unpack("f", struct.pack("f", number))[0])
+    (single,) = struct.unpack("f", struct.pack("f", number))
+    return float(single)

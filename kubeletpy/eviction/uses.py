@@ -1,4 +1,4 @@
-"""What pods use, collected at this moment: who goes first must not depend on old numbers."""
+"""What pods use, collected on demand: the ranking must not depend on old numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CollectedUses:
         self._collector = collector
 
     async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
-        """Each pod with what it uses; ``disk``: of the disk too, which may take 2 s."""
+        """Each pod with what it uses; ``disk``: including the disk, which may take 2 s."""
         reading, disks = await self._collector.at_once(disk=disk)
         readings = {each.ref.uid: each for each in reading.pods}
         on_disk = disks.pods if disks is not None else {}

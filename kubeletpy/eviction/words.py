@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import spelled
 from kubeletpy.eviction.decide import Crossing
-from kubeletpy.eviction.pod_use import MEMORY, STORAGE, Candidate, ContainerUse
+from kubeletpy.eviction.pod_use import MEMORY, STORAGE, Candidate, ContainerUse, Use
 from kubeletpy.eviction.signals import resource_of
 from kubeletpy.pods.disruption import with_disruption
 
@@ -19,16 +19,16 @@ REASON = "Evicted"
 
 
 def reclaiming(resource: str) -> str:
-    """The node's event when something is about to be done."""
+    """The node's event when action is about to be taken."""
     return f"Attempting to reclaim {resource}"
 
 
 def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
-    """Why a pod has to go.
+    """Why a pod is evicted.
 
     Args:
         pod: that one.
-        crossings: all that are crossed; the first is acted on.
+        crossings: all crossed thresholds; the first is acted on.
     """
     first = crossings[0]
     resource = resource_of(first.threshold.signal)
@@ -44,7 +44,7 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
             f"Pod {pod.key.rpartition('/')[2]} was using {_number(pod.use.memory)}, request is "
             f"{_number(pod.pod_level)}, has larger consumption of {resource}. "
         )
-    for container, used, request in _offending(pod, resource):
+    for container, used, request in _offending(pod.use, resource):
         parts.append(
             f"Container {container.name} was using {_number(used)}, request is "
             f"{_number(request)}, has larger consumption of {resource}. "
@@ -53,11 +53,11 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
 
 
 def event_annotations(pod: Candidate, crossing: Crossing) -> dict[str, str]:
-    """Of the event of an eviction."""
+    """The annotations of an eviction event."""
     if pod.use is None:
         return {}
     resource = resource_of(crossing.threshold.signal)
-    found = _offending(pod, resource)
+    found = _offending(pod.use, resource)
     made = {
         "offending_containers": ",".join(container.name for container, _, _ in found),
         "offending_containers_usage": ",".join(_number(used) for _, used, _ in found),
@@ -69,10 +69,8 @@ def event_annotations(pod: Candidate, crossing: Crossing) -> dict[str, str]:
     return made
 
 
-def evicted_status(
-    status: api.PodStatus, text: str, now: float, generation: int = 0
-) -> api.PodStatus:
-    """The status of a pod that goes for the node's sake. ``now`` in Unix seconds."""
+def evicted_status(status: api.PodStatus, text: str, now: float, generation: int) -> api.PodStatus:
+    """The status of a pod evicted for the node's sake. ``now`` in Unix seconds."""
     conditions = with_disruption(status, text, now, generation)
     return {
         **status,
@@ -83,10 +81,10 @@ def evicted_status(
     }
 
 
-def _offending(pod: Candidate, resource: str) -> list[tuple[ContainerUse, int, int]]:
-    """Containers that use more than they asked for, with both numbers."""
+def _offending(use: Use, resource: str) -> list[tuple[ContainerUse, int, int]]:
+    """Containers that use more than they requested, with both numbers."""
     found = []
-    for container in pod.use.containers if pod.use is not None else ():
+    for container in use.containers:
         used = {MEMORY: container.memory, STORAGE: container.storage}.get(resource)
         request = container.requests.get(resource, 0)
         if used is not None and used > request:

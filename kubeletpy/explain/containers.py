@@ -1,6 +1,6 @@
 """The containers of a pod and how their runs ended, from its status and the runtime's records.
 
-Pure. What comes from outside (messages, reasons) is cut and put on one line.
+Pure. External text (messages, reasons) is truncated and put on one line.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ _FIELDS = {
     ContainerKind.EPHEMERAL: "ephemeralContainerStatuses",
 }
 
-_ORDER = {Role.INIT: 0, Role.SIDECAR: 0, Role.CONTAINER: 1, Role.EPHEMERAL: 2}
-
 
 def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
-    """Every container that the pod asks for, in the order of the spec."""
+    """Every container in the pod's spec: init containers, containers, ephemeral ones."""
     if facts.pod is None:
         return ()
     views = []
@@ -36,11 +34,11 @@ def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
             kind, Role.SIDECAR if is_sidecar(container) else Role.INIT
         )
         views.append(_view(entry, container["name"], role, container.get("image") or ""))
-    return tuple(sorted(views, key=lambda view: _ORDER[view.kind]))
+    return tuple(views)
 
 
 def exits(facts: PodFacts) -> tuple[Exit, ...]:
-    """How containers ended, newest first: what the runtime remembers, else the status."""
+    """How containers ended, newest first: from the runtime's records, else from the status."""
     found = []
     seen: set[str] = set()
     for record in facts.runtime.containers if facts.runtime is not None else ():
@@ -76,7 +74,7 @@ def _message(facts: PodFacts, record: ContainerStatus) -> str:
 
 
 def last_exit(facts: PodFacts, name: str) -> Exit | None:
-    """How a container's newest ended run ended."""
+    """How a container's latest finished run ended."""
     return next((one for one in exits(facts) if one.container == name), None)
 
 

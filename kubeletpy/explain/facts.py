@@ -1,4 +1,4 @@
-"""What the rooms know of one pod at one moment: the input of every explanation. Pure.
+"""What the rooms know about one pod at one moment: the input of every explanation. Pure.
 
 Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a room.
 """
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.dra.model import ClaimWait
+from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -23,14 +25,14 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """One pod. Times are Unix seconds, but for those of the trace."""
+    """One pod. Times are Unix seconds, except those of the trace."""
 
     now: float
     uid: str
     namespace: str
     name: str
     wall_offset: float = 0.0
-    """Add it to event-loop seconds to get Unix seconds."""
+    """Added to event-loop seconds, it gives Unix seconds."""
     pod: Pod | None = None
     """None: no source has it (any more)."""
     mirror: Pod | None = None
@@ -48,11 +50,23 @@ class PodFacts:
     name_holder: str = ""
     """The uid of another static pod that still has the name."""
     awaits_admission: bool = False
-    """It is not decided yet whether the pod may run here."""
+    """The pod's admission is still undecided."""
     volumes: tuple[VolumeWait, ...] = ()
-    """What volumes of claims and drivers wait for; their times are of the event loop's clock."""
+    """What volumes of claims and drivers wait for; times are on the event loop's clock."""
+    claims: tuple[ClaimWait, ...] = ()
+    """Calls to DRA drivers in flight; times are on the event loop's clock."""
+    held: tuple[Held, ...] = ()
+    """The parts of the machine that its containers have."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     probe_reports: tuple[ProbeReport, ...] = ()
+    wrong_since: float | None = None
+    """Unix seconds of the first failure of the row that still goes on."""
+    missing_secrets: tuple[str, ...] = ()
+    """Pull secrets that the pod names and the API does not have."""
+    port_holders: tuple[str, ...] = ()
+    """Pods that have the host ports it was refused for: ``port 80/TCP: namespace/name``."""
+    log_ends: Mapping[str, str] = field(default_factory=dict)
+    """Container name -> the last line of its latest log; only where it was asked for."""
 
     @property
     def static(self) -> bool:

@@ -1,14 +1,16 @@
-"""From what the rooms know to an explanation. Pure: the facts carry the time."""
+"""Turns what the rooms know into an explanation. Pure: the facts carry the time."""
 
 from __future__ import annotations
 
+from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.hints import final, hint
 from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerState, WorkerView
 from kubeletpy.explain.probes import probes
-from kubeletpy.explain.verdict import verdict
+from kubeletpy.explain.since import wrong_since
+from kubeletpy.explain.verdict import cause_code, subject, verdict
 from kubeletpy.explain.waits import actions, waits
-from kubeletpy.explain.words import one_line
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
@@ -21,8 +23,10 @@ _STATES = {
 
 
 def explain(facts: PodFacts) -> PodExplanation:
-    """All about one pod."""
+    """Everything about one pod."""
     sentence, healthy = verdict(facts)
+    first = next(iter(waits(facts)), None)
+    code = cause_code(facts, healthy=healthy)
     return PodExplanation(
         at=facts.now,
         namespace=facts.namespace,
@@ -31,6 +35,10 @@ def explain(facts: PodFacts) -> PodExplanation:
         static=facts.static,
         verdict=sentence,
         healthy=healthy,
+        cause=code,
+        first_seen=None if healthy else wrong_since(facts, first),
+        hint="" if healthy else hint(facts, code, subject(facts, first)),
+        final=final(facts, code),
         phase=facts.phase,
         ready=facts.ready,
         pod_ips=_ips(facts),
@@ -38,6 +46,7 @@ def explain(facts: PodFacts) -> PodExplanation:
         waits=waits(facts),
         actions=actions(facts),
         containers=containers(facts),
+        held=facts.held,
         probes=probes(facts),
         decisions=tuple(_decided(one) for one in facts.history if not one.decision.failed),
         errors=tuple(_decided(one) for one in facts.history if one.decision.failed),
@@ -49,12 +58,14 @@ def line(facts: PodFacts) -> PodLine:
     """One pod in a list."""
     sentence, healthy = verdict(facts)
     state = _worker(facts).state
-    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence)
+    first = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
+    code = cause_code(facts, healthy=healthy)
+    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence, code, first)
 
 
 def _worker(facts: PodFacts) -> WorkerView:
     record, last = facts.record, facts.last_sync
-    error = "" if last is None or last.outcome is None else one_line(last.outcome.error)
+    error = "" if last is None or last.outcome is None else cause(last.outcome.error)
     if record is None:
         return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
     return WorkerView(
@@ -85,8 +96,8 @@ def _since(record: WorkerRecord) -> float | None:
 def _decided(entry: HistoryEntry) -> Decided:
     return Decided(
         entry.at,
-        entry.decision.what,
-        one_line(entry.decision.why),
+        cause(entry.decision.what),
+        cause(entry.decision.why),
         entry.count,
         entry.last_at or None,
     )

@@ -1,7 +1,7 @@
-"""What ``kubeletpy explain`` knows of a pod: plain immutable data, as it goes over the socket.
+"""What ``kubeletpy explain`` knows about a pod: plain immutable data, as sent over the socket.
 
-Pure. Times are Unix seconds, None for unknown. Must never hold what is secret: no environment, no
-volume content, no credentials; only names, states, reasons and messages.
+Pure. Times are Unix seconds, None for unknown. Must never hold secrets: no environment, no volume
+content, no credentials; only names, states, reasons and messages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubeletpy.pods.granted import Held
 from kubeletpy.trace.names import Name
 
 
@@ -64,7 +65,7 @@ class State(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """Where the worker of a pod is."""
+    """The phase a pod's worker is in."""
 
     NONE = "none"
     WAITING = "waiting"
@@ -76,7 +77,7 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Something that has to happen, or a time that has to come, before the pod goes on."""
+    """Something that must happen, or a time that must come, before the pod can continue."""
 
     kind: WaitKind
     subject: str
@@ -86,7 +87,7 @@ class Wait:
     since: float | None = None
     until: float | None = None
     call: Name | str | None = None
-    """The step or call that is waited for: of ours, or ``NodeStageVolume of driver x``."""
+    """The step or call being waited for: one of ours, or ``NodeStageVolume of driver x``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision and why it was made; ``count`` times between ``at`` and ``last_at``."""
+    """A decision and its reason; made ``count`` times between ``at`` and ``last_at``."""
 
     at: float
     what: str
@@ -138,26 +139,26 @@ class ContainerView:
     restarts: int
     id: str
     exit_code: int | None = None
-    """Of a terminated one."""
+    """For a terminated container."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeView:
-    """What a probe has last found."""
+    """The latest findings of a probe."""
 
     container: str
     kind: str
     """startup, readiness or liveness."""
     settled: str
-    """What counts for the container: success, failure, unknown, or empty for nothing yet."""
+    """The result in effect for the container: success, failure, unknown, or empty for none yet."""
     last: str
-    """What the newest run found: success, failure, error (it could not be run), or empty."""
+    """The result of the latest run: success, failure, error (it could not be run), or empty."""
     words: str
-    """What it said; cut, on one line."""
+    """Its output; truncated, on one line."""
     at: float | None
     streak: int
     threshold: int
-    """Runs in a row that settle what the last one found."""
+    """Consecutive runs needed to settle the latest result."""
     next_at: float | None
 
 
@@ -170,7 +171,7 @@ class WorkerView:
     stage: str
     """Whose sync is running; empty between two syncs."""
     grace: int | None
-    """Seconds that an ending pod has."""
+    """Seconds that a terminating pod has."""
     next_sync_at: float | None
     last_sync_at: float | None
     last_error: str
@@ -178,7 +179,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """All about one pod."""
+    """Everything about one pod."""
 
     at: float
     namespace: str
@@ -188,7 +189,15 @@ class PodExplanation:
     verdict: str
     """One sentence: why it does not run, or how it runs."""
     healthy: bool
-    """Whether all is as it should be."""
+    """Whether everything is as it should be."""
+    cause: str
+    """A fixed word: a member of :class:`kubeletpy.explain.codes.Code`, or a kind of wait."""
+    first_seen: float | None
+    """When that began: the first time, not the latest try; None while all is well."""
+    hint: str
+    """What to do about it, on one line; may be empty."""
+    final: bool
+    """This pod is never tried again, whatever is done about the cause."""
     phase: str
     ready: bool
     pod_ips: tuple[str, ...]
@@ -196,6 +205,8 @@ class PodExplanation:
     waits: tuple[Wait, ...]
     actions: tuple[Action, ...]
     containers: tuple[ContainerView, ...]
+    held: tuple[Held, ...]
+    """CPUs, memory and devices that its containers have."""
     probes: tuple[ProbeView, ...]
     decisions: tuple[Decided, ...]
     """Oldest first."""
@@ -214,3 +225,5 @@ class PodLine:
     state: WorkerState
     healthy: bool
     verdict: str
+    cause: str
+    first_seen: float | None

@@ -1,16 +1,17 @@
-"""The words of explain: what a pod waits for, as phrases and as one sentence. Pure.
+"""The wording of explain: what a pod waits for, as phrases and as one sentence. Pure.
 
-All other modules of this room compare members and hand on data; only this one words it.
+The other modules of this room compare members and pass data on; only this one words it.
 """
 
 from __future__ import annotations
 
+from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
-from kubeletpy.explain.words import duration, until
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.explain.runs import killed_by, never_ran
+from kubeletpy.explain.words import duration, one_line, until
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
 from kubeletpy.volumes.claims.model import VolumeWait, say
@@ -18,8 +19,11 @@ from kubeletpy.volumes.claims.model import VolumeWait, say
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is asked"
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
-NEVER_STARTED = ("StartError", "ContainerCannotRun")
-"""Reasons of exits whose program never ran: the runtime's word for it, containerd's first."""
+HOOK_ERROR = "PostStartHookError: "
+MAX_SAID = 200
+"""Characters of a container's last words."""
+LATE_S = 3.0
+"""Seconds that a runtime may take to kill a container and to say so."""
 _RELEASES: dict[Name | str | None, str] = {
     Call.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
     Call.REMOVE_CGROUP: "its cgroup is being removed",
@@ -27,23 +31,28 @@ _RELEASES: dict[Name | str | None, str] = {
 
 
 def volume(found: VolumeWait) -> str:
-    """What a volume waits for, with the call and the object that a reader should look at."""
+    """What a volume waits for, with the call and the object to look at."""
     said = say(found.wait)
     return said if found.wait.object in said else f"{said} ({found.wait.object})"
 
 
+def claim_call(call: str, driver: str) -> str:
+    """A DRA driver was called for claims and has not answered yet."""
+    return f"{call} of DRA driver {driver} is under way"
+
+
 def static_name(holder: str) -> str:
-    """A static pod waits for the one of the same name with that uid."""
+    """A static pod waits for its namesake with that uid."""
     return f"the static pod of the same name before it (uid {holder}) still ends"
 
 
 def init_container(number: int, total: int) -> str:
-    """An init container runs."""
+    """An init container is running."""
     return f"({number} of {total}) has to succeed first and has been running"
 
 
 def probe(kind: ProbeKind, said: str, *, fails: bool) -> str:
-    """A probe has not succeeded. ``said``: what its newest run found wrong."""
+    """A probe has not succeeded. ``said``: the problem that its latest run found."""
     how = "fails" if fails else "has not succeeded yet"
     return f"its {_probe_name(kind)} {how}{_after_colon(said)}"
 
@@ -54,14 +63,15 @@ def resizing(*, fails: bool) -> str:
 
 
 def api_write(message: str, tries: int) -> str:
-    """The API does not take the pod's status."""
-    return f"{message} (tried {tries} times)"
+    """The API does not accept the pod's status."""
+    return f"{message} (tried once)" if tries == 1 else f"{message} (tried {tries} times)"
 
 
 def sentence(facts: PodFacts, wait: Wait) -> str:
     name = f"container {wait.subject}"
     then = f"; next try {until(wait.until, facts.now)}" if wait.until is not None else ""
     since = f" for {duration(facts.now - wait.since)}" if wait.since is not None else ""
+    left = f", given up {until(wait.until, facts.now)}" if wait.until is not None else ""
     match wait.kind:
         case WaitKind.CRASH_BACKOFF:
             due = "" if wait.until is None else f"; it restarts {until(wait.until, facts.now)}"
@@ -71,14 +81,15 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.IMAGE_PULL:
             return f"image {wait.subject} is being pulled{since}"
         case WaitKind.SANDBOX:
-            return f"the runtime is making the sandbox{since}"
+            return f"the runtime is creating the sandbox{since}"
         case WaitKind.GRACE_PERIOD:
-            left = "" if wait.until is None else f"; it is killed {until(wait.until, facts.now)}"
+            killed = _then_killed(wait, facts.now)
             after = "" if wait.since is None else duration(facts.now - wait.since) + " after "
-            return f"{name} has not ended {after}being asked to{left}"
+            return f"{name} has not ended {after}being asked to{killed}"
         case WaitKind.HOOK | WaitKind.STOP_ORDER:
-            left = "" if wait.until is None else f", given up {until(wait.until, facts.now)}"
             return f"{name}: {wait.why}{since}{left}"
+        case WaitKind.CLAIM if wait.call:
+            return f"resource claim {wait.subject}: {wait.why}{since}{left}"
         case WaitKind.START_PLACE:
             return f"other pods start before it{since}"
         case WaitKind.STOP_PLACE:
@@ -86,7 +97,7 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.RELEASE:
             return f"{_releasing(wait)}{since}"
         case WaitKind.RUNTIME_CALL:
-            return f"{wait.why} {wait.subject}".strip() + f" takes{since}"
+            return f"{wait.why} {wait.subject}".strip() + f" has been running{since}"
         case WaitKind.PROBE:
             after = f", {duration(facts.now - wait.since)} after its start" if wait.since else ""
             return f"{wait.why} ({name}{after})"
@@ -97,10 +108,10 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.RUNTIME:
             return f"the container runtime can't be used: {wait.why}"
         case WaitKind.API_WRITE:
-            return f"the API does not take its status{since}: {wait.why}"
+            return f"its status has not reached the API{since}: {wait.why}"
         case WaitKind.RESIZE:
             why = f": {wait.why}" if wait.why else ""
-            return f"the resize it asks for is {wait.subject}{since}{why}"
+            return f"its resize is {wait.subject}{since}{why}"
         case WaitKind.VOLUME if wait.subject:
             return f"volume {wait.subject}{since}: {wait.why}{then}"
         case WaitKind.FINALIZER:
@@ -110,21 +121,54 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
 
 
 def _ends(facts: PodFacts, name: str) -> str:
-    """How a container that is started again and again ends, and why where that is known."""
+    """How a container that keeps restarting ends, and why if that is known."""
     ended = last_exit(facts, name)
     if ended is None:
-        return "keeps ending"
+        return "keeps exiting"
     view = next((one for one in containers(facts) if one.name == name), None)
     often = times(view.restarts) if view is not None else ""
-    if ended.reason in NEVER_STARTED and ended.message:
-        return f"can't start: {ended.reason}: {ended.message}"
-    for report in facts.probe_reports:
-        killing = report.kind is not ProbeKind.READINESS and report.settled is ProbeOutcome.FAILURE
-        if report.container == name and killing:
-            words = _after_colon(last_words(facts, name, report.kind))
-            return f"keeps being killed because its {_probe_name(report.kind)} fails{words}{often}"
+    if never_ran(ended):
+        return f"can't start: {ended.reason}: {cause(ended.message)}"
+    error = facts.start_errors.get(name)
+    if error is not None and error.cause.startswith(HOOK_ERROR):
+        said = cause(error.cause.removeprefix(HOOK_ERROR))
+        return f"keeps being stopped because its postStart hook fails: {said}{often}"
+    if (kind := killed_by(facts, name)) is not None:
+        words = _after_colon(last_words(facts, name, kind))
+        return f"keeps being killed because its {_probe_name(kind)} fails{words}{often}"
     reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
-    return f"keeps ending (last exit code {ended.exit_code}{reason}{often})"
+    if ended.reason == "OOMKilled":
+        reason += _limit(facts, name)
+    last = ended.message or facts.log_ends.get(name, "")
+    said = _after_colon(f'"{one_line(last, MAX_SAID)}"') if last else ""
+    return f"keeps exiting (last exit code {ended.exit_code}{reason}{often}){said}"
+
+
+def keeps_ending(facts: PodFacts, name: str) -> str:
+    """A container that runs at the moment, and has not done so for long."""
+    return f"container {name} {_ends(facts, name)}"
+
+
+def _limit(facts: PodFacts, name: str) -> str:
+    """The memory limit that a container hit; a pod's own limit counts when it has none."""
+    if facts.pod is None:
+        return ""
+    found = facts.pod.find_container(name)
+    for owner, spec in (("its", found[1] if found else {}), ("the pod's", facts.pod.spec)):
+        limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
+        if limit:
+            return f" at {owner} memory limit of {limit}"
+    return ""
+
+
+def _then_killed(wait: Wait, now: float) -> str:
+    """The end of a grace period; when it is over and nothing happened, the runtime is late."""
+    if wait.until is None:
+        return ""
+    late = now - wait.until
+    if late <= LATE_S:
+        return f"; it is killed {until(wait.until, now)}"
+    return f"; its grace period ended {duration(late)} ago, and the runtime has not answered since"
 
 
 def _releasing(wait: Wait) -> str:
@@ -140,5 +184,5 @@ def _after_colon(words: str) -> str:
 
 
 def times(restarts: int) -> str:
-    """So many restarts, to go at the end of a sentence; nothing for none."""
+    """The number of restarts, for the end of a sentence; empty for none."""
     return f", {restarts} restart{'s' * (restarts != 1)}" if restarts else ""

@@ -1,6 +1,6 @@
-"""The probes of a pod and what each has last found. Pure.
+"""The probes of a pod and the latest findings of each. Pure.
 
-What containers said to their probes is on one line and cut.
+Probe output from containers is on one line and truncated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MAX_WORDS = 160
 
 
 def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
-    """Every probe that has something to say."""
+    """Every probe that has something to report."""
     return tuple(_view(facts, report) for report in facts.probe_reports)
 
 
 def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
-    """What a probe's newest run found wrong, "" when it found nothing wrong or said nothing."""
+    """The problem that a probe's latest run found; "" when there was none or no output."""
     for report in facts.probe_reports:
         found = report.last
         if (report.container, report.kind) == (container, kind) and found is not None:

@@ -1,7 +1,7 @@
-"""An explanation as text that is good to read. Pure; works on the JSON that the socket gives.
+"""An explanation as readable text. Pure; works on the JSON that the socket returns.
 
-The first line is the answer. Everything from outside is on one line and without control
-characters, so that no pod can write to the reader's terminal what it likes.
+The first line is the answer. All external text is on one line and without control characters, so
+that no pod can write arbitrary output to the reader's terminal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from kubeletpy.explain import render_pressure
 from kubeletpy.explain.model import State, WorkerState
 from kubeletpy.explain.words import ago, duration, one_line, until
 
+MAX_VERDICT = 2000
+MAX_CELL = 1000
 MAX_DECISIONS = 12
 MAX_ERRORS = 5
 MAX_EXITS = 6
@@ -33,37 +35,38 @@ class Paint:
 
 
 def pods(lines: Sequence[View], *, colours: bool = False) -> str:
-    """All pods of the node, one line each."""
+    """Pods of the node, one line each: the sick first, otherwise in the given order."""
     if not lines:
         return "no pods on this node\n"
+    lines = sorted(lines, key=lambda each: bool(each["healthy"]))
     paint = Paint(colours)
     wide = max(len(_name(each)) for each in lines)
     rows = []
     for each in lines:
-        verdict = one_line(each["verdict"], 300)
+        verdict = one_line(each["verdict"], MAX_VERDICT)
         rows.append(f"{_name(each):<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
     return "\n".join(rows) + "\n"
 
 
 def pod(view: View, *, colours: bool = False) -> str:
-    """All about one pod."""
+    """Everything about one pod."""
     paint, now = Paint(colours), float(view["at"])
     tint = _GREEN if view["healthy"] else _RED
     parts = [
-        f"{paint(_BOLD, _name(view))}: {paint(tint, one_line(view['verdict']))}",
+        f"{paint(_BOLD, _name(view))}: {paint(tint, one_line(view['verdict'], MAX_VERDICT))}",
         _facts(view, now),
         render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
+        render_pressure.by_limit(view["by_limit"], now) if view.get("by_limit") else "",
         _waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),
+        _held(view["held"]),
         _probes(view["probes"], now),
         _exits(view["exits"], now),
         _history("Last errors", view["errors"], MAX_ERRORS, now),
         _history("Last decisions", view["decisions"], MAX_DECISIONS, now),
     ]
     text = "\n\n".join(part for part in parts if part) + "\n"
-    if not colours:
-        return text
     return "\n".join(_heading(line, paint) for line in text.split("\n"))
 
 
@@ -85,7 +88,15 @@ def _facts(view: View, now: float) -> str:
         WorkerState.TERMINATED,
     ):
         state += f", grace period {worker['grace']}s"
-    rows = [("Worker", state)]
+    rows = []
+    if view["first_seen"] is not None:
+        since = view["first_seen"]
+        rows.append(("Since", f"{_day(since, now)} ({ago(since, now)})"))
+    if view["hint"]:
+        rows.append(("To do", one_line(view["hint"], MAX_VERDICT)))
+    if view["final"]:
+        rows.append(("Final", "this pod is not tried again: what owns it, or you, make another"))
+    rows.append(("Worker", state))
     if worker["next_sync_at"] is not None:
         rows.append(
             ("Next look", f"{until(worker['next_sync_at'], now)}, or when something happens")
@@ -95,7 +106,7 @@ def _facts(view: View, now: float) -> str:
     if view["pod_ips"]:
         rows.append(("Address", ", ".join(view["pod_ips"])))
     rows.append(("UID", view["uid"] + (" (static pod)" if view["static"] else "")))
-    return "\n".join(f"  {name:<10} {one_line(text)}" for name, text in rows)
+    return "\n".join(f"  {name:<10} {one_line(text, MAX_VERDICT)}" for name, text in rows)
 
 
 def _for(since: float | None, now: float) -> str:
@@ -127,13 +138,22 @@ def _actions(actions: Sequence[View], now: float) -> str:
 def _containers(containers: Sequence[View], now: float) -> str:
     rows = []
     for view in containers:
-        state = view["state"] + (f" {view['reason']}" if view["reason"] else "")
+        state = f"{view['state']} {view['reason']}"  # gaps are closed in the table
         if view["since"] is not None and view["state"] == State.RUNNING:
             state += f" for {duration(now - view['since'])}"
         ready = "ready" if view["ready"] else "not ready"
         restarts = f"{view['restarts']} restarts" if view["restarts"] != 1 else "1 restart"
         rows.append((view["name"], view["kind"], state, ready, restarts, view["image"]))
     return _table("Containers", rows)
+
+
+def _held(held: Sequence[View]) -> str:
+    rows = []
+    for each in held:
+        nodes = ", ".join(map(str, each["nodes"]))
+        where = f"NUMA node {nodes}" if nodes else ""
+        rows.append((each["container"], each["resource"], each["what"], where))
+    return _table("Has of the machine", rows)
 
 
 def _probes(probes: Sequence[View], now: float) -> str:
@@ -176,7 +196,7 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Columns as wide as they need to be; empty columns are left out."""
     if not rows:
         return ""
-    clean = [tuple(one_line(cell) for cell in row) for row in rows]
+    clean = [tuple(one_line(cell, MAX_CELL) for cell in row) for row in rows]
     used = sorted({index for row in clean for index, cell in enumerate(row) if cell})
     widths = {index: max(len(row[index]) for row in clean) for index in used}
     lines = [
@@ -184,6 +204,12 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
         for row in clean
     ]
     return "\n".join([title, *lines])
+
+
+def _day(at: float, now: float) -> str:
+    """A time of day, with its date when that was another day."""
+    then, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
+    return _clock(at) if then.date() == today.date() else then.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _clock(at: float) -> str:

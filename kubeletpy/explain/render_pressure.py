@@ -1,4 +1,4 @@
-"""The pressure on a node, and a pod's eviction, as text. Pure; works on the JSON of the socket."""
+"""The pressure on a node, and a pod's eviction, as text. Pure; works on the socket's JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from kubeletpy.api.quantity import spelled
 from kubeletpy.explain.words import ago, duration, one_line, until
 
 MAX_DEEDS = 10
+UNCOUNTABLE = 1 << 64
+"""Bytes, as in :mod:`kubeletpy.stats.disk_plan`."""
 View = Mapping[str, Any]
 
 _REMEDIES = {
@@ -26,20 +28,20 @@ _REMEDIES = {
 
 
 def node(view: View | None) -> str:
-    """All about a node."""
+    """Everything about a node."""
     if view is None:
         return "this node is not watched: no eviction thresholds are set\n"
     now = float(view["at"])
     parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
     if view["doubts"]:
-        told = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
-        parts.append(f"Numbers that are not believed\n{told}")
+        lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
+        parts.append(f"Implausible numbers, ignored\n{lines}")
     if view["deeds"]:
-        told = "\n".join(f"  {_deed(each, now)}" for each in reversed(view["deeds"][-MAX_DEEDS:]))
-        parts.append(f"What was done, newest first\n{told}")
+        lines = "\n".join(f"  {_deed(each, now)}" for each in reversed(view["deeds"][-MAX_DEEDS:]))
+        parts.append(f"What was done, newest first\n{lines}")
     if view["helps"]:
-        told = "\n".join(f"  {_help(each)}" for each in view["helps"])
-        parts.append(f"What would help\n{told}")
+        lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
+        parts.append(f"What would help\n{lines}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -59,6 +61,23 @@ def eviction(deed: View, now: float) -> str:
     if deed["next"] is not None:
         lines.append(f"  next would have been {_name(deed['next'])}")
     return "Evicted because the node ran short\n" + "\n".join(lines)
+
+
+def by_limit(deed: View, now: float) -> str:
+    """Why one pod was evicted for exceeding its own limit."""
+    lines = [f"  {ago(deed['at'], now)}: {_share(deed['pod']['share'])}"]
+    if deed["ranking"]:
+        lines.append("  the nearest to a limit then, which would be next:")
+        lines += [
+            f"    {number}. {_name(each)}: {_share(each['share'])}"
+            for number, each in enumerate(deed["ranking"], 1)
+        ]
+    return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
+
+
+def _share(share: View) -> str:
+    used = "more than can be counted" if share["used"] >= UNCOUNTABLE else _number(share["used"])
+    return one_line(f"{share['of']} used {used} of {_number(share['limit'])}")
 
 
 def _conditions(held: Sequence[View], now: float) -> str:

@@ -1,8 +1,8 @@
-"""Shows root on this machine why pods are as they are: JSON over HTTP on a unix socket.
+"""Explains the state of pods to root on this machine, and foresees it: JSON over HTTP on a socket.
 
-Read only. The socket belongs to root alone (mode 0600); still, no client can hold more than a few
-connections for more than a few seconds, nor make the agent keep anything for it. What explains is
-loaded by the first who asks.
+Read-only. The socket belongs to root alone (mode 0600); still, no client can hold more than a few
+connections for more than a few seconds, nor make the agent keep anything for it. The code that
+explains is loaded on the first request.
 """
 
 from __future__ import annotations
@@ -12,26 +12,43 @@ import json
 import logging
 import socket
 import stat
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.config import Notice
+from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.trace.spans import Traces
+from kubeletpy.wire.accepting import ListeningSocket
+
+if TYPE_CHECKING:
+    from kubeletpy.explain.facts import PodFacts
+    from kubeletpy.explain.log_ends import ReadEnd
 
 log = logging.getLogger(__name__)
 
 SOCKET_NAME = "explain.sock"
 MAX_CONNECTIONS = 16
 MAX_LIFE_S = 10.0
+MAX_PLAN_BYTES = 3 * 2**20
+"""Of a manifest or patch: more than any API server stores."""
 MAX_PATH = 107
-"""Bytes: what the kernel takes as a socket's path."""
+"""Bytes: the kernel's maximum for a socket path."""
+
+
+Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
+"""A pod's object in the API; None: it has no such pod. LookupError: nobody can tell, and why."""
+Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
+"""What the node would do with a pod, as a dataclass; raises ValueError for what is no request."""
+Usage = Callable[[], Awaitable[dict[str, Any]]]
+"""CPU and memory of the running containers (:func:`kubeletpy.stats.brief.brief`)."""
 
 
 class ExplainServer:
-    """Serves /node, /pods, /pods/NAMESPACE/NAME and /pods/NAMESPACE/NAME/timeline."""
+    """Serves /node, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline and /events, POST /plan."""
 
     def __init__(
         self,
@@ -39,17 +56,53 @@ class ExplainServer:
         snapshots: Snapshots,
         traces: Traces,
         pressure: Callable[[], dict[str, Any] | None] = lambda: None,
+        notices: Sequence[Notice] = (),
+        *,
+        by_limit: Callable[[str], dict[str, Any] | None] = lambda uid: None,
+        troubles: Callable[[], Sequence[str]] = tuple,
+        foresee: Foresee | None = None,
+        gone: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
+        elsewhere: Elsewhere | None = None,
+        log_end: ReadEnd | None = None,
+        node_name: str = "",
+        connections: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        usage: Usage | None = None,
+        events: Callable[[str], Sequence[KeptEvent]] = lambda uid: (),
     ) -> None:
-        """``pressure``: what is known of the node's; None: it is not watched."""
+        """Args:
+        connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
+            Unix seconds; None: there is no API.
+        gone: the last facts of a pod that is gone, and how many seconds ago they were true.
+        elsewhere: what the API has of a pod that this node does not have.
+        log_end: reads the end of a log; None: no logs are read.
+        foresee: answers /plan.
+        pressure: the node's pressure as far as known; None: it is not monitored.
+        by_limit: how a pod (by uid) was evicted for exceeding its own limit; None: it was not.
+        notices: what the configuration asks for but does not get.
+        troubles: which parts of the agent do not work now, and why.
+        usage: answers /usage; None: nothing is measured here.
+        events: the latest of a pod, by uid.
+        """
+        self._usage = usage
+        self._events = events
+        self._gone = gone
+        self._elsewhere = elsewhere
+        self._log_end = log_end
+        self._node_name = node_name
+        self._connections = connections
+        self._troubles = troubles
+        self._foresee = foresee
+        self._notices = notices
         self._path = path
         self._pressure = pressure
+        self._by_limit = by_limit
         self._snapshots = snapshots
         self._traces = traces
         self._close: Callable[[], Any] | None = None
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; where that is not possible say so once and do without."""
+        """Listen; if that is not possible, log it once and do without."""
         if len(str(self._path).encode()) > MAX_PATH:
             log.warning(
                 "no socket for `kubeletpy explain`: its path is too long",
@@ -67,11 +120,15 @@ class ExplainServer:
     async def _listen(self) -> None:
         from aiohttp import web
 
-        app = web.Application(client_max_size=1)
+        app = web.Application(client_max_size=MAX_PLAN_BYTES)
         app.router.add_get("/node", self._node)
+        app.router.add_get("/usage", self._used)
         app.router.add_get("/pods", self._list)
         app.router.add_get("/pods/{namespace}/{name}", self._one)
         app.router.add_get("/pods/{namespace}/{name}/timeline", self._timeline)
+        app.router.add_get("/pods/{namespace}/{name}/events", self._events_of)
+        if self._foresee is not None:
+            app.router.add_post("/plan", self._plan)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         self._close = runner.cleanup
@@ -86,9 +143,9 @@ class ExplainServer:
             return handler
 
         _remove_stale(self._path)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening = ListeningSocket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # nobody but root may connect: the directory and the default umask keep others out
+            # only root may connect: the directory and the default umask keep others out
             # until the mode is set
             listening.bind(str(self._path))
             self._path.chmod(0o600)
@@ -105,26 +162,110 @@ class ExplainServer:
         if self._close is not None:
             await self._close()
 
-    async def _list(self, _request: Any) -> Any:
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods of the node, a line each."""
         from kubeletpy.explain.gather import line
 
-        lines = [line(self._snapshots.facts(uid)) for uid in self._snapshots.uids()]
-        return _answer([asdict(each) for each in lines])
+        return [asdict(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
 
-    async def _one(self, request: Any) -> Any:
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Everything about a pod, but no line of its logs; None: this node has no such pod."""
+        uid = self._snapshots.find(namespace, name)
+        return None if uid is None else self._explained(self._snapshots.facts(uid))
+
+    def _explained(self, facts: PodFacts) -> dict[str, Any]:
         from kubeletpy.explain.gather import explain
 
+        uid, found = facts.uid, asdict(explain(facts))
+        deeds = (self._pressure() or {}).get("deeds") or ()
+        evicted = [deed for deed in deeds if deed["pod"] is not None and deed["pod"]["uid"] == uid]
+        by_limit = None if evicted else self._by_limit(uid)
+        return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
+
+    def node(self) -> dict[str, Any]:
+        """What the node runs short of, what does not work, and which settings have no effect."""
+        return {
+            "name": self._node_name,
+            "pressure": self._pressure(),
+            "without_effect": [asdict(n) for n in self._notices],
+            "troubles": list(self._troubles()),
+            "api": self._connections(),
+        }
+
+    async def _list(self, _request: Any) -> Any:
+        return _answer(self.pods())
+
+    async def _one(self, request: Any) -> Any:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         uid = self._snapshots.find(namespace, name)
         if uid is None:
-            return _answer({"error": f"no pod {namespace}/{name} on this node"}, 404)
-        deeds = (self._pressure() or {}).get("deeds") or ()
-        evicted = [deed for deed in deeds if deed["pod"] is not None and deed["pod"]["uid"] == uid]
-        found = asdict(explain(self._snapshots.facts(uid)))
-        return _answer({**found, "eviction": evicted[-1] if evicted else None})
+            return _answer(await self._not_here(namespace, name), 404)
+        facts = self._snapshots.facts(uid)
+        return _answer(self._explained(replace(facts, log_ends=await self._log_ends(facts))))
+
+    async def _log_ends(self, facts: PodFacts) -> dict[str, str]:
+        if facts.runtime is None or self._log_end is None:
+            return {}
+        from kubeletpy.explain.log_ends import log_ends
+
+        return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
+
+    async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
+        """What else is known: how it was when it went, or what the API has of it."""
+        from kubeletpy.explain.from_api import verdict
+        from kubeletpy.explain.gather import explain
+        from kubeletpy.explain.words import duration
+
+        error = f"no pod {namespace}/{name} on this node"
+        unknown = ""
+        try:
+            pod = None if self._elsewhere is None else await self._elsewhere(namespace, name)
+        except LookupError as why:
+            pod, unknown = None, f" ({why.args[0]})"
+        if pod is not None:
+            node = (pod.get("spec") or {}).get("nodeName")
+            if node and node != self._node_name:
+                error += f"; it is on node {node}"
+            return {"error": f"{error}: {verdict(pod)}"}
+        last = self._gone(namespace, name)
+        if last is None:
+            return {"error": error + unknown}
+        facts, since = last
+        found = explain(facts)
+        why_ended = [one.decision.why for one in facts.history if one.decision.ends_pod]
+        because = f" because {why_ended[-1]}" if why_ended else ""
+        return {
+            "error": f"{error} any more: it ended {duration(since)} ago{because}",
+            "last": {**asdict(found), "eviction": None, "by_limit": None},
+        }
 
     async def _node(self, _request: Any) -> Any:
-        return _answer({"pressure": self._pressure()})
+        return _answer(self.node())
+
+    async def _used(self, _request: Any) -> Any:
+        return _answer({"pods": []} if self._usage is None else await self._usage())
+
+    async def _events_of(self, request: Any) -> Any:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        uid = self._snapshots.find(namespace, name)
+        if uid is None:
+            trace, last = self._traces.find(namespace, name), self._gone(namespace, name)
+            uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
+        return _answer([asdict(event) for event in self._events(uid)])
+
+    async def _plan(self, request: Any) -> Any:
+        from aiohttp import web
+
+        assert self._foresee is not None, "routed only then"
+        try:
+            asked = json.loads(await request.read())
+            if not isinstance(asked, dict):
+                raise ValueError("the request is no object")
+            return _answer(asdict(await self._foresee(asked)))
+        except web.HTTPRequestEntityTooLarge:
+            return _answer({"error": f"it is larger than {MAX_PLAN_BYTES} bytes"}, 400)
+        except (ValueError, RecursionError) as error:
+            return _answer({"error": str(error)}, 400)
 
     async def _timeline(self, request: Any) -> Any:
         from kubeletpy.explain.containers import containers, exits
@@ -146,7 +287,7 @@ class ExplainServer:
 
 
 class _Refusal(asyncio.Protocol):
-    """Ends a connection that is one too many."""
+    """Ends a connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
@@ -163,10 +304,10 @@ def _answer(body: Any, status: int = 200) -> Any:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of an agent that is gone. Raises OSError: an agent listens there."""
+    """Remove the socket of an agent that is gone. Raises OSError if an agent listens there."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(f"{path} exists and is no socket")
+            raise FileExistsError(f"{path} exists and is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -1,12 +1,17 @@
-"""Takes the facts about pods out of the agent's rooms. Must never change anything in them."""
+"""Collects facts about pods from the agent's rooms. Must never change anything in them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from kubeletpy.admission.host_ports import holders
+from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.dra.model import ClaimWait
+from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeResults
@@ -21,6 +26,11 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
+
+
+NODE_PORTS = "NodePorts"
+"""The reason of a pod that wants host ports that others have."""
+MAX_HOLDERS = 10
 
 
 class Snapshots:
@@ -41,6 +51,9 @@ class Snapshots:
         network_error: Callable[[], str],
         awaits_admission: Callable[[str], bool],
         volume_waits: Callable[[str], Sequence[VolumeWait]] = lambda uid: (),
+        claim_waits: Callable[[str], Sequence[ClaimWait]] = lambda uid: (),
+        held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
+        missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
     ) -> None:
         self._pods = pods
         self._workers = workers
@@ -54,14 +67,17 @@ class Snapshots:
         self._network_error = network_error
         self._awaits_admission = awaits_admission
         self._volume_waits = volume_waits
+        self._claim_waits = claim_waits
+        self._held = held
+        self._missing_secrets = missing_secrets
 
     def uids(self) -> list[str]:
-        """Every pod that is asked for or that has a worker, by namespace and name."""
+        """Every pod that is desired or has a worker, by namespace and name."""
         known = {uid: self._name(uid) for uid in self._pods.uids() | set(self._queries.all())}
         return sorted(known, key=lambda uid: (known[uid], uid))
 
     def ending(self) -> list[str]:
-        """Pods whose end was asked for and that are not gone: from the runtime, or from the API."""
+        """Pods that should end and are not gone yet from the runtime or from the API."""
         found = []
         for uid, record in self._queries.all().items():
             if record.finished:
@@ -73,7 +89,7 @@ class Snapshots:
         return found
 
     def find(self, namespace: str, name: str) -> str | None:
-        """The uid of a pod: the one that is asked for before one that still ends."""
+        """The uid of a pod: a desired one is preferred to one that is still terminating."""
         pod = self._pods.by_name(namespace, name)
         if pod is not None:
             return pod.uid
@@ -81,7 +97,7 @@ class Snapshots:
         return found[-1] if found else None
 
     def facts(self, uid: str) -> PodFacts:
-        """All that is known of a pod now."""
+        """Everything known about a pod now."""
         now = self._clock.now()
         loop_now = asyncio.get_running_loop().time()
         record = self._queries.record(uid)
@@ -115,16 +131,36 @@ class Snapshots:
             name_holder=self._name_holder(pod, record),
             awaits_admission=self._awaits_admission(uid),
             volumes=tuple(self._volume_waits(uid)),
+            claims=tuple(self._claim_waits(uid)),
+            held=tuple(self._held(pod)) if pod is not None else (),
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self._probes.reports(uid),
+            wrong_since=self._workers.notes.troubles.since(uid, now),
+            missing_secrets=tuple(self._missing_secrets(uid)),
+            port_holders=self._port_holders(pod, status),
         )
 
     def seen_at(self, uid: str) -> str:
-        """The annotation that says when the pod was first seen, "" when it is unknown."""
+        """The annotation that says when the pod was first seen; "" when unknown."""
         record = self._queries.record(uid)
         current = self._pods.current(uid)
         pod = current[0] if current else record.pod if record else None
         return "" if pod is None else pod.annotations.get(CONFIG_SEEN, "")
+
+    def _port_holders(self, pod: Pod | None, status: api.PodStatus | None) -> tuple[str, ...]:
+        """For a pod that was refused for its host ports: who has them now."""
+        if pod is None or status is None or status.get("reason") != NODE_PORTS:
+            return ()
+        others = [each for each in self._pods.pods() if each.uid != pod.uid and self._holds(each)]
+        found = [
+            f"{number}/{protocol}: {other.namespace}/{other.name}"
+            for (_, protocol, number), other in islice(holders(pod, others), MAX_HOLDERS)
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def _holds(self, pod: Pod) -> bool:
+        status = self._statuses.get_status(pod.uid) or {}
+        return status.get("phase") not in ("Failed", "Succeeded")
 
     def _name_holder(self, pod: Pod | None, record: WorkerRecord | None) -> str:
         if pod is None or not pod.is_static or (record is not None and record.started_at):

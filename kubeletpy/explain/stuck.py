@@ -1,13 +1,14 @@
-"""Reports pods that should be gone by now: an event names what holds them up.
+"""Reports pods that should be gone by now: an event names what is holding them up.
 
-Every room retries what it must by itself and reports its own failures; this looks at the whole
-and covers what no room counts as its failure: a call that hangs, a finalizer, an API that refuses.
-Must never touch a pod.
+Every room does its own retries and reports its own failures; this looks at the whole and covers
+what no room counts as its failure: a hanging call, a finalizer, an API that refuses. Must never
+touch a pod.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,17 +20,19 @@ from kubeletpy.podworkers.records import Stage, WorkerRecord
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
 
+log = logging.getLogger(__name__)
+
 SLACK_S = 10.0
-"""Seconds beyond its grace period, and again for each later stage, that a pod may take."""
+"""Seconds that a pod may take beyond its grace period, and again for each later stage."""
 AGAIN_S = 300.0
-"""Seconds until the same thing is reported again."""
+"""Seconds before the same thing is reported again."""
 LOOK_S = 5.0
 
 
 def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
-    """What holds a pod up that should be gone by now, and why; None when nothing does, or not yet.
+    """What holds up a pod that should be gone by now, and why; None when nothing does (yet).
 
-    The first part stays the same while the same thing holds the pod up.
+    The first part stays the same as long as the same thing holds the pod up.
     """
     record = facts.record
     if record is None or not record.termination_requested:
@@ -50,14 +53,14 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
 
 
 def _due(record: WorkerRecord) -> float | None:
-    """Unix seconds at which the stage of its end should be over."""
+    """Unix seconds at which the current stage of its termination should be over."""
     if record.stage is Stage.TERMINATING:
         return (record.terminating_at or 0.0) + (record.grace or 0)
     return record.terminated_at
 
 
 class StuckPods:
-    """Looks at the pods that are ending, every few seconds; there are few of them."""
+    """Checks terminating pods every few seconds; there are few of them."""
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class StuckPods:
         facts: Callable[[str], PodFacts],
         recorder: EventRecorder,
     ) -> None:
-        """``ending()`` gives the uids of pods whose end was asked for and that are not gone."""
+        """``ending()`` returns the uids of pods that should end and are not gone yet."""
         self._ending = ending
         self._facts = facts
         self._recorder = recorder
@@ -73,13 +76,20 @@ class StuckPods:
         """uid -> what was reported, and when (Unix seconds)."""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled. A machine without file descriptors is no reason to end."""
+        failed = ""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            try:
+                self.look()
+                failed = ""
+            except OSError as error:  # the first look imports what it needs
+                if str(error) != failed:
+                    failed = str(error)
+                    log.warning("terminating pods not looked at", extra={"error": failed})
 
     def look(self) -> None:
-        """Report each pod that is held up, unless that is known."""
+        """Report each pod that is held up, unless already reported."""
         ending = self._ending()
         self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}
         for uid in ending:

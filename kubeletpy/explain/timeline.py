@@ -1,7 +1,7 @@
 """The start and the end of a pod as a waterfall of spans. Pure.
 
 Each span has its offset from the moment the agent first saw the pod (or began to end it) and its
-length, in seconds; what contains other spans stands above them.
+length, in seconds; a span that contains others stands above them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Name, Step, named
 
 _STEPS = (Step.RUNTIME, Step.STATUS)
-"""Spans that only hold others, or that take no time worth a line."""
+"""Spans that only contain others, or are too short to be worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One span, as it is drawn."""
+    """One span as drawn."""
 
     name: Name
     detail: str
     start: float
-    """Seconds after the chapter began."""
+    """Seconds since the start of the chapter."""
     end: float
     depth: int
     error: str = ""
     going_on: bool = False
-    """It had not ended when it was looked at, at ``end``."""
+    """It was still running when observed, at ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Chapter:
     began: float
     """Unix seconds."""
     total: float | None
-    """Seconds until it was complete; None: it goes on."""
+    """Seconds until it was complete; None: still in progress."""
     spans: tuple[Bar, ...]
     note: str = ""
 
@@ -67,7 +67,7 @@ def timeline(
 ) -> Timeline:
     """Args:
     wall_offset: added to event-loop seconds it gives Unix seconds.
-    seen_at: Unix seconds at which the agent first saw the pod, if it saw it begin.
+    seen_at: Unix seconds at which the agent first saw the pod, if it saw the start.
     now: event-loop seconds.
     inits: how the pod's init containers ended: their runs are part of the start.
     """
@@ -118,7 +118,7 @@ def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -
 
 
 def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
-    """In the order in which they began, each with the number of spans that contain it."""
+    """Spans in start order, each with the number of spans that contain it."""
     kept = [span for span in spans if span.name not in _STEPS]
     kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
     above: list[Span] = []
@@ -143,7 +143,7 @@ _PARALLEL = (
     Call.STOP_CONTAINER,
     Call.INIT_RUNS,
 )
-"""Spans that run beside others: what falls into their time is not a part of them."""
+"""Spans that run in parallel with others: what happens meanwhile is not part of them."""
 
 
 def _contains(outer: Span, inner: Span) -> bool:
@@ -151,7 +151,7 @@ def _contains(outer: Span, inner: Span) -> bool:
 
 
 def from_json(document: Mapping[str, Any]) -> Timeline:
-    """A timeline as the socket gives it."""
+    """A timeline from the socket's JSON."""
     end = document.get("end")
     return Timeline(
         document["namespace"],

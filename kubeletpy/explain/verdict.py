@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from kubeletpy.explain.causes import cause
+from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Role, Wait, WaitKind
-from kubeletpy.explain.phrases import sentence, times
+from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
+from kubeletpy.explain.runs import restless
+from kubeletpy.explain.since import wrong_since
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.explain.words import duration, one_line
 from kubeletpy.podworkers.records import Stage
 
 TERMINAL = ("Succeeded", "Failed")
+_DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
+"""What a pod that is Ready can wait for."""
 
 
 def verdict(facts: PodFacts) -> tuple[str, bool]:
-    """The sentence, and whether all is as it should be."""
+    """The sentence, and whether everything is as it should be."""
     record = facts.record
     if record is None or (record.stage is Stage.SYNC and record.started_at is None):
         return _not_begun(facts)
@@ -30,11 +36,8 @@ def verdict(facts: PodFacts) -> tuple[str, bool]:
 
 
 def _not_begun(facts: PodFacts) -> tuple[str, bool]:
-    reason, message = facts.status.get("reason"), facts.status.get("message") or ""
-    if facts.phase == "Failed" and reason and not exits(facts):
-        return f"refused by this node: {reason}: {one_line(message)}", False
     if facts.phase in TERMINAL:
-        return f"it has ended: {facts.phase}{_reason(facts)}", facts.phase == "Succeeded"
+        return _ended(facts, None)
     blocker = _first(facts)
     if blocker is not None:
         return f"not started: {sentence(facts, blocker)}", False
@@ -45,18 +48,19 @@ def _not_begun(facts: PodFacts) -> tuple[str, bool]:
 
 def _syncing(facts: PodFacts) -> tuple[str, bool]:
     views = containers(facts)
-    if facts.phase in TERMINAL:
-        return f"it has ended: {facts.phase}{_reason(facts)}", facts.phase == "Succeeded"
     blocker = _first(facts)
+    if facts.phase in TERMINAL:
+        return _ended(facts, blocker)
+    if facts.pod is not None and facts.pod.being_deleted:
+        what = f": {sentence(facts, blocker)}" if blocker is not None else ""
+        return f"deleted, but its end has not begun{what}", False
     if facts.ready:
         begun = [view.since for view in views if view.kind is Role.CONTAINER and view.since]
         how = f", for {duration(facts.now - max(begun))}" if begun else ""
-        if blocker is not None and blocker.kind in (
-            WaitKind.RUNTIME,
-            WaitKind.API_WRITE,
-            WaitKind.RESIZE,
-        ):
+        if blocker is not None and blocker.kind in _DESPITE_READY:
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
+        if (view := restless(facts)) is not None:
+            return f"running{how}, but {keeps_ending(facts, view.name)}", False
         return f"running and ready{how}{_restarts(facts)}", True
     if blocker is not None:
         begun_word = "running, not ready" if facts.phase == "Running" else "not running"
@@ -67,7 +71,9 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             WaitKind.IMAGE,
         ):
             begun_word = "not running" if len(views) == 1 else "not all of it runs"
-        if blocker.kind is WaitKind.INIT_CONTAINER:
+        if blocker.kind is WaitKind.INIT_CONTAINER or (
+            blocker.kind is WaitKind.PROBE and facts.phase == "Pending"
+        ):
             begun_word = "initializing"
         return f"{begun_word}: {sentence(facts, blocker)}", False
     if facts.phase == "Running":
@@ -80,8 +86,8 @@ def _terminating(facts: PodFacts) -> tuple[str, bool]:
     record = facts.record
     assert record is not None
     blocker = _first(facts)
-    since = facts.now - (record.terminating_at or facts.now)
-    head = f"terminating for {duration(since)}"
+    begun = wrong_since(facts, blocker) or facts.now
+    head = f"terminating for {duration(facts.now - begun)}"
     if blocker is None:
         return f"{head}, with a grace period of {record.grace or 1}s", False
     return f"{head}: {sentence(facts, blocker)}", False
@@ -102,7 +108,48 @@ def _finished(facts: PodFacts) -> tuple[str, bool]:
         return f"stopped and released, but still in the API: {sentence(facts, blocker)}", False
     if pod is not None and pod.being_deleted:
         return "stopped and released; the API has been asked to remove it", True
-    return f"it has ended: {facts.phase}{_reason(facts)}", facts.phase == "Succeeded"
+    return _ended(facts, blocker)
+
+
+def _ended(facts: PodFacts, blocker: Wait | None) -> tuple[str, bool]:
+    how = f"it has ended: {facts.phase}{_reason(facts)}"
+    if terminal_code(facts) is Code.REFUSED:
+        reason, message = facts.status.get("reason"), facts.status.get("message") or ""
+        holders = f" ({'; '.join(facts.port_holders)})" if facts.port_holders else ""
+        said = f": {cause(message)}" if message else ""
+        how = f"refused by this node: {reason}{said}{holders}; that is final"
+    if blocker is not None and blocker.kind is WaitKind.API_WRITE:
+        return f"{how}; but {sentence(facts, blocker)}", False
+    return how, facts.phase == "Succeeded"
+
+
+def cause_code(facts: PodFacts, *, healthy: bool) -> str:
+    """The fixed word for the cause that the sentence tells.
+
+    Args:
+        healthy: as :func:`verdict` says.
+    """
+    blocker = _first(facts)
+    record = facts.record
+    if facts.phase in TERMINAL and (blocker is None or blocker.kind is not WaitKind.API_WRITE):
+        return terminal_code(facts)
+    if healthy:
+        return Code.RUNNING
+    if blocker is None and (view := restless(facts)) is not None:
+        return crash_code(facts, view.name)
+    if blocker is not None:
+        return wait_code(facts, blocker)
+    if facts.pod is None:
+        return Code.UNKNOWN_POD
+    return Code.ENDING if record is not None and record.termination_requested else Code.STARTING
+
+
+def subject(facts: PodFacts, first: Wait | None) -> str:
+    """The container or object that the sentence is about; may be empty."""
+    if first is not None:
+        return first.subject
+    view = restless(facts)
+    return view.name if view is not None else ""
 
 
 def _first(facts: PodFacts) -> Wait | None:
@@ -115,10 +162,12 @@ def _reason(facts: PodFacts) -> str:
     if not reason and facts.phase == "Failed":
         bad = next((e for e in exits(facts) if e.exit_code), None)
         if bad is not None:
-            return f", container {bad.container} exited with {bad.exit_code}"
+            said = bad.message or facts.log_ends.get(bad.container, "")
+            words = f': "{one_line(said, MAX_SAID)}"' if said else ""
+            return f", container {bad.container} exited with {bad.exit_code}{words}"
     if not reason:
         return ""
-    return f", {reason}: {one_line(message)}" if message else f", {reason}"
+    return f", {reason}: {cause(message)}" if message else f", {reason}"
 
 
 def _restarts(facts: PodFacts) -> str:

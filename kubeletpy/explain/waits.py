@@ -1,6 +1,6 @@
 """What a pod waits for, and until when. Pure.
 
-The order matters: the first wait is what stands most in the way, and the verdict is made of it.
+The order matters: the first wait is the main obstacle, and the verdict is based on it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
+from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.explain import phrases
+from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, WaitKind
@@ -24,7 +26,7 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name, Step
 
-_STEP_KINDS = {
+_STEP_KINDS: dict[Step | None, WaitKind] = {
     Step.NETWORK: WaitKind.NETWORK,
     Step.VOLUMES: WaitKind.VOLUME,
     Step.CLAIMS: WaitKind.CLAIM,
@@ -46,7 +48,7 @@ _CALL_KINDS: dict[Name, WaitKind] = {
 }
 _NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
 _OUTER = (Step.RUNTIME,)
-"""Steps that only hold others: not what is waited for."""
+"""Steps that only contain others: not what is waited for."""
 _IMAGE_BACKOFFS = (
     ImageErrorCode.BACK_OFF,
     ImageErrorCode.PULL,
@@ -71,14 +73,14 @@ def actions(facts: PodFacts) -> tuple[Action, ...]:
 
 
 def waits(facts: PodFacts) -> tuple[Wait, ...]:
-    """All that the pod waits for, what matters most first."""
+    """Everything that the pod waits for, the most important first."""
     return tuple(_waits(facts))
 
 
 def _waits(facts: PodFacts) -> Iterator[Wait]:
     record = facts.record
     if facts.runtime_error:
-        yield Wait(WaitKind.RUNTIME, "", one_line(facts.runtime_error))
+        yield Wait(WaitKind.RUNTIME, "", cause(facts.runtime_error))
     if facts.name_holder:
         yield Wait(
             WaitKind.STATIC_NAME,
@@ -89,6 +91,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
     if facts.awaits_admission:
         yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
     yield from _volumes(facts)
+    yield from _claims(facts)
     yield from _calls(facts)
     yield from _failed_step(facts)
     if record is None or record.stage is Stage.SYNC:
@@ -103,6 +106,8 @@ def _calls(facts: PodFacts) -> Iterator[Wait]:
     for action in actions(facts):
         if (kind := _CALL_KINDS.get(action.what)) is not None:
             yield _call(kind, action)
+        elif action.what is Step.CLAIMS and facts.claims:
+            continue  # the same, call by call
         elif facts.now - action.since > 1.0:
             yield _call(WaitKind.RUNTIME_CALL, action)
 
@@ -113,17 +118,25 @@ def _call(kind: WaitKind, action: Action) -> Wait:
 
 
 def _volumes(facts: PodFacts) -> Iterator[Wait]:
-    """Volumes of claims, drivers and disks: which call or object each waits for."""
+    """For volumes of claims, drivers and disks: which call or object each waits for."""
     for each in facts.volumes:
         wait, offset = each.wait, facts.wall_offset
         yield Wait(
             WaitKind.VOLUME,
             each.volume,
-            one_line(phrases.volume(each)),
+            cause(phrases.volume(each)),
             None if each.since is None else each.since + offset,
             None if wait.retry_at is None else wait.retry_at + offset,
             wait.call or None,
         )
+
+
+def _claims(facts: PodFacts) -> Iterator[Wait]:
+    """Calls to DRA drivers."""
+    for each in facts.claims:
+        since, until = each.since + facts.wall_offset, each.until + facts.wall_offset
+        why = phrases.claim_call(each.call, each.driver)
+        yield Wait(WaitKind.CLAIM, each.claims, why, since, until, each.call)
 
 
 def _failed_step(facts: PodFacts) -> Iterator[Wait]:
@@ -134,11 +147,11 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
         return
     step = last.outcome.step
     if step in (None, Step.RUNTIME) and facts.start_errors:
-        return  # what failed is reported container by container
+        return  # failures are reported per container
     if step is Step.VOLUMES and facts.volumes:
         return  # the same, volume by volume
-    kind = WaitKind.RETRY if step is None else _STEP_KINDS.get(step, WaitKind.RETRY)
-    yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_sync_at)
+    kind, since = _STEP_KINDS.get(step, WaitKind.RETRY), facts.wrong_since or last.at
+    yield Wait(kind, "", cause(last.outcome.error), since, facts.next_sync_at)
 
 
 def _starts(facts: PodFacts) -> Iterator[Wait]:
@@ -156,12 +169,16 @@ def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
         kind = WaitKind.IMAGE
     else:
         kind = WaitKind.START_ERROR
-    return Wait(kind, name, f"{error.code}: {one_line(error.message)}", None, due)
+    why = f"{error.code}: {cause(error.message)}"
+    return Wait(kind, name, why, None, due)
 
 
 def _init(facts: PodFacts) -> Iterator[Wait]:
     inits = [view for view in containers(facts) if view.kind in (Role.INIT, Role.SIDECAR)]
     for number, view in enumerate(inits, 1):
+        if _starting_up(facts, view) and facts.phase != "Running":
+            yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
+            return
         if view.kind is Role.INIT and view.state is State.RUNNING:
             why = phrases.init_container(number, len(inits))
             yield Wait(WaitKind.INIT_CONTAINER, view.name, why, view.since)
@@ -170,17 +187,35 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
             return
 
 
+def _starting_up(facts: PodFacts, view: ContainerView) -> bool:
+    """Whether a sidecar runs and what comes after it waits for its startup probe."""
+    if view.kind is not Role.SIDECAR or view.state is not State.RUNNING:
+        return False
+    return _unstarted(facts, view, _specs(facts)[view.name])
+
+
+def _specs(facts: PodFacts) -> dict[str, api.Container]:
+    """Containers by name."""
+    found = facts.pod.all_containers() if facts.pod is not None else ()
+    return {container["name"]: container for _, container in found}
+
+
+def _unstarted(facts: PodFacts, view: ContainerView, spec: api.Container) -> bool:
+    """Whether a container has a startup probe that has not succeeded yet."""
+    succeeded = facts.probes.startup.get(view.id) is ProbeOutcome.SUCCESS
+    return spec.get("startupProbe") is not None and not succeeded
+
+
 def _readiness(facts: PodFacts) -> Iterator[Wait]:
     pod = facts.pod
     if pod is None or facts.ready or facts.phase != "Running":
         return
-    specs = {container["name"]: container for _, container in pod.all_containers()}
+    specs = _specs(facts)
     for view in containers(facts):
         if view.state is not State.RUNNING or view.ready:
             continue
         spec = specs[view.name]
-        startup = facts.probes.startup.get(view.id)
-        if spec.get("startupProbe") is not None and startup is not ProbeOutcome.SUCCESS:
+        if _unstarted(facts, view, spec):
             yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
         elif spec.get("readinessProbe") is not None:
             fails = facts.probes.readiness.get(view.id) is ProbeOutcome.FAILURE
@@ -226,7 +261,7 @@ def _resizes(facts: PodFacts) -> Iterator[Wait]:
 def _api(facts: PodFacts) -> Iterator[Wait]:
     problem = facts.write_problem
     if problem is not None:
-        why = phrases.api_write(one_line(problem.message), problem.count)
+        why = phrases.api_write(cause(problem.message), problem.count)
         yield Wait(WaitKind.API_WRITE, "pod status", why, problem.since)
     pod, record = facts.pod, facts.record
     if record is None or not record.finished or problem is not None:
@@ -239,7 +274,7 @@ def _api(facts: PodFacts) -> Iterator[Wait]:
 
 
 def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
-    """Names of the containers that run and are not ready."""
+    """Names of the containers that are running but not ready."""
     return tuple(
         view.name
         for view in views

@@ -1,10 +1,10 @@
-"""Spans of time and names in words. Pure."""
+"""Durations and names in words. Pure."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """A length of time with two figures that matter: ``0.4s``, ``12s``, ``3m12s``, ``5h3m``."""
+    """A duration with two significant figures: ``0.4s``, ``12s``, ``3m12s``, ``5h3m``."""
     seconds = max(seconds, 0.0)
     if seconds < 9.95:
         text = f"{seconds:.1f}".removesuffix(".0")
@@ -22,12 +22,12 @@ def duration(seconds: float) -> str:
 
 
 def ago(at: float, now: float) -> str:
-    """When something was."""
+    """When something happened."""
     return "now" if now - at < 0.05 else f"{duration(now - at)} ago"
 
 
 def until(at: float, now: float) -> str:
-    """When something will be."""
+    """When something will happen."""
     return "now" if at - now < 0.05 else f"in {duration(at - now)}"
 
 
@@ -40,6 +40,6 @@ def milliseconds(seconds: float) -> str:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """Text from outside on one line, without control characters, cut."""
+    """External text on one line, without control characters, truncated."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"

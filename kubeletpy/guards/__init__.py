@@ -1,6 +1,5 @@
-"""What keeps the machine itself well: kernel settings, the agent's own process, cgroups of daemons,
-iptables chains, and news of the kernel's OOM killer.
+"""Keeps the machine itself well: kernel settings, own process, daemons, iptables, OOM reports.
 
-What a machine does not allow is named once in the log, and the agent goes on: but for
-``protectKernelDefaults``, nothing here keeps an agent from starting.
+What a machine does not allow is logged once, and the agent goes on: except for
+``protectKernelDefaults``, nothing here keeps the agent from starting.
 """

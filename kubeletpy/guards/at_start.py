@@ -1,4 +1,4 @@
-"""What is done to machine and process when the agent starts, and what is said about it once.
+"""What the agent does to machine and process at start, and the warnings it logs once.
 
 Source: docs/reference/behaviour-resources.md, rj, rk; docs/reference/events.csv: CgroupV1,
 PossibleMemoryBackedVolumesOnDisk.
@@ -44,8 +44,10 @@ class StartSettings:
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings, *, keep_kernel: bool) -> StartSettings:
-        """``keep_kernel``: somebody else sees to the kernel's settings. With
-        protectKernelDefaults they were right when the agent began to start."""
+        """``keep_kernel``: something else manages the kernel's settings.
+
+        With protectKernelDefaults they were already checked when the agent began to start.
+        """
         return cls(
             settings.oom_score_adj,
             settings.max_open_files,
@@ -54,7 +56,7 @@ class StartSettings:
 
 
 class MachineAtStart:
-    """Sets what the configuration asks for; what the machine does not allow is named once."""
+    """Sets what the configuration asks for; what the machine does not allow is logged once."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class MachineAtStart:
         return tuple(self._refused.values())
 
     async def start(self) -> None:
-        """Never fails for what can't be set."""
+        """Apply the settings; never fails for what can't be set."""
         problems = await asyncio.to_thread(self._set)
         self._refused.update((problem, problem) for problem in problems)
         for problem in self._refused.values():
@@ -94,7 +96,7 @@ class MachineAtStart:
             self._warn(Reason.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK, NOTICE)
 
     async def run(self) -> None:
-        """Keep the agent's own score as it should be, until cancelled."""
+        """Keep the agent's own OOM score as it should be, until cancelled."""
         own = self._host.proc / str(self._host.own_pid)
         keep = partial(set_oom_score, self._settings.oom_score_adj, own)
         while True:

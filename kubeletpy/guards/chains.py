@@ -1,9 +1,9 @@
-"""The iptables chains that others expect of a node, and what the answers of iptables mean. Pure.
+"""The iptables chains that others expect on a node, and what iptables' answers mean. Pure.
 
-Nothing of the agent itself needs them. The hint chain shows other components which of the two
-iptables of a machine is in use; the firewall drops packets to loopback addresses that come from
-elsewhere, which a proxy with route_localnet would let in; the canaries go when somebody flushes
-everything. Source: docs/reference/config.csv: makeIPTablesUtilChains.
+The agent itself does not need them. The hint chain shows other components which of a machine's two
+iptables is in use; the firewall drops packets to loopback addresses that come from elsewhere, which
+a proxy with route_localnet would let in; the canaries disappear when all rules are flushed.
+Source: docs/reference/config.csv: makeIPTablesUtilChains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIREWALL = "KUBE-FIREWALL"
 CANARY = "KUBE-KUBELET-CANARY"
 CANARY_TABLES = ("mangle", "nat", "filter")
 PROGRAMS = {4: "iptables", 6: "ip6tables"}
-"""By version of the Internet Protocol."""
+"""By IP version."""
 LOCK_WAIT_S = 5
 """How long a command waits for another one that changes the tables."""
 
@@ -26,7 +26,7 @@ _FOREIGN_LOOPBACK = (
     *("--dst", "127.0.0.0/8", "!", "--src", "127.0.0.0/8"),
     *("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP"),
 )
-"""kube-proxy makes the very same rule: it must be the same to the letter."""
+"""kube-proxy creates the same rule: they must match to the letter."""
 
 
 class Answer(Enum):
@@ -38,7 +38,7 @@ class Answer(Enum):
 
 
 def answer(code: int) -> Answer:
-    """1 is the answer "no"; others are failures: no right, no kernel module, the lock not got."""
+    """1 means "no"; others are failures: no permission, no kernel module, lock not acquired."""
     return {0: Answer.YES, 1: Answer.NO}.get(code, Answer.FAILED)
 
 
@@ -49,11 +49,11 @@ class Wanted:
     table: str
     make: tuple[str, ...]
     check: tuple[str, ...] = ()
-    """Asks whether it is there before it is made; none: ``make`` says so itself."""
+    """Checks whether it exists before it is created; empty: ``make`` reports that itself."""
 
 
 def wanted(version: int) -> Iterator[Wanted]:
-    """What has to be there, in the order to make it, for IPv4 or IPv6."""
+    """What has to exist for IPv4 or IPv6, in order of creation."""
     yield _chain("mangle", HINT)
     if version == 4:  # IPv6 has one loopback address, and nothing routes it
         yield _chain("filter", FIREWALL)
@@ -63,13 +63,13 @@ def wanted(version: int) -> Iterator[Wanted]:
 
 
 def canaries() -> Iterator[Wanted]:
-    """The chains that nobody uses."""
+    """The canary chains, which nothing uses."""
     for table in CANARY_TABLES:
         yield _chain(table, CANARY)
 
 
 def command(version: int, table: str, arguments: tuple[str, ...]) -> list[str]:
-    """The words of a command."""
+    """The command line of a command."""
     return [PROGRAMS[version], "-w", str(LOCK_WAIT_S), "-t", table, *arguments]
 
 
@@ -79,7 +79,7 @@ def is_usable(version: int) -> list[str]:
 
 
 def is_there(version: int, table: str) -> list[str]:
-    """A command that asks for a table's canary."""
+    """A command that checks for a table's canary."""
     return command(version, table, ("-S", CANARY, "1"))
 
 

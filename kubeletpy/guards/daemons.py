@@ -1,9 +1,9 @@
-"""Moves processes into the cgroups that the configuration gives them: this agent's own into that of
-kubeletCgroups, all that is in no cgroup yet into that of systemCgroups.
+"""Moves processes into their configured cgroups.
 
-Source: docs/reference/behaviour-resources.md, rj: kubelet process. Looked at again each minute,
-since new processes come. Must never touch a process that is in a cgroup of somebody else, nor one
-outside this machine's own process namespace.
+The agent's own process goes into that of kubeletCgroups, all processes that are in no cgroup yet
+into that of systemCgroups. Source: docs/reference/behaviour-resources.md, rj: kubelet process.
+Repeated every minute, since new processes start. Must never touch a process in somebody else's
+cgroup, nor one outside this machine's own process namespace.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 60.0
 ROUNDS = 10
-"""Processes start others while they are moved: looked at so many times."""
+"""How many rounds to look for: processes start others while they are moved."""
 _INIT = 1
 _FIRST_NAMESPACE = "pid:[4026531836]"
-"""The machine's own namespace of processes has the same number with every kernel."""
+"""The machine's own PID namespace has the same number in every kernel."""
 _SHOWN = 3
-"""Errors that a message names."""
+"""How many errors a message names."""
 
 
 class DaemonCgroups:
-    """Make it with the cgroups of this machine.
+    """Moves processes into their cgroups on this machine.
 
     Args:
         kubelet: path of the agent's cgroup; empty: it stays where it is.
-        system: path of the cgroup of all that has none; empty: they stay where they are.
+        system: path of the cgroup for processes that have none; empty: they stay where they are.
         proc: /proc.
         own: pid of this agent.
     """
@@ -53,10 +53,10 @@ class DaemonCgroups:
         self._system = system
         self._proc = proc
         self._own = own
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look each minute until cancelled; an error is said once as long as it lasts."""
+        """Look every minute until cancelled; an error is logged once while it lasts."""
         while True:
             for field, path, move in (
                 ("systemCgroups", self._system, self.move_system),
@@ -67,14 +67,14 @@ class DaemonCgroups:
             await asyncio.sleep(CHECK_EVERY_S)
 
     def move_own(self) -> None:
-        """Raises CgroupError."""
+        """Move the agent's own process. Raises CgroupError."""
         if not self._in_own_namespace():
-            return  # in a container: whoever runs it says where it belongs
+            return  # in a container: what runs the container decides where it belongs
         self._groups.make(self._kubelet)
         self._groups.put(self._own, self._kubelet)
 
     def move_system(self) -> None:
-        """Raises CgroupError."""
+        """Move the processes that are in no cgroup. Raises CgroupError."""
         if not self._in_own_namespace():
             return
         self._groups.make(self._system)
@@ -96,7 +96,7 @@ class DaemonCgroups:
         return pid not in (_INIT, self._own if self._kubelet else 0) and not self._of_kernel(pid)
 
     def _of_kernel(self, pid: int) -> bool:
-        """Threads of the kernel have no program."""
+        """Whether it is a kernel thread: these have no executable."""
         try:
             (self._proc / str(pid) / "exe").readlink()
         except OSError as error:
@@ -107,7 +107,7 @@ class DaemonCgroups:
         try:
             own = str(self._namespace(self._own).readlink())
             if own == _FIRST_NAMESPACE:
-                return True  # init may not be looked at on every machine
+                return True  # not every machine permits looking at init
             return own == str(self._namespace(_INIT).readlink())
         except OSError as error:
             raise CgroupError(f"the namespace of processes is not known: {error}") from error
@@ -116,12 +116,12 @@ class DaemonCgroups:
         return self._proc / str(pid) / "ns" / "pid"
 
     def _tell(self, field: str, path: str, why: str) -> None:
-        if why and why != self._told.get(field):
+        if why and why != self._reported.get(field):
             log.warning(
-                "processes are not in the cgroup that is configured for them; tried again",
+                "processes are not in the cgroup that is configured for them; trying again",
                 extra={"field": field, "cgroup": path, "why": why},
             )
-        self._told[field] = why
+        self._reported[field] = why
 
 
 def _why_not(move: Callable[[], None]) -> str:

@@ -1,4 +1,4 @@
-"""The machine as the guards reach it: what a simulation does without."""
+"""The machine as the guards access it: what a simulation does without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GuardedHost:
     open_kernel_log: Callable[[], int] = open_kernel_log
     run: Run = run_command
     own_pid: int = 0
-    """Of this agent."""
+    """This agent's."""
     groups: ProcessGroups | None = None
     """None: the machine has no cgroups."""
     in_user_namespace: bool = False
@@ -48,7 +48,7 @@ def this_machine() -> GuardedHost:
 
 
 def whole_user_namespace(uid_map: str) -> bool:
-    """Whether all ids are themselves, as in the first namespace (or where there are none)."""
+    """Whether all ids map to themselves, as in the initial namespace (or where there is none)."""
     return not uid_map or uid_map.split() == ["0", "0", "4294967295"]
 
 

@@ -1,15 +1,13 @@
-"""Keeps the chains of chains.py there: makes them, sees when they were flushed, makes them again.
+"""Keeps the chains of chains.py in place: creates them, and again when they were flushed.
 
-Where iptables is not there (nftables only) or may not be used, nobody needs the chains: that is
-said once. Must never remove a rule of somebody else.
+Where iptables is missing (nftables only) or may not be used, nothing needs the chains: that is
+logged once. Must never remove somebody else's rule.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,13 +22,14 @@ from kubeletpy.guards.chains import (
     is_usable,
     wanted,
 )
+from kubeletpy.host.program import Program, ProgramFailed, run_program
 
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 60.0
-"""How often the canary is looked for, and what failed is tried again."""
+"""How often the canary is checked, and what failed is retried."""
 FLUSH_LOOK_S, FLUSH_TAKES_S = 0.1, 5.0
-"""Whoever flushes does it table by table: the chains are made again when all are through."""
+"""Rules are flushed table by table: the chains are created again once all tables are done."""
 COMMAND_S = 30.0
 ANSWER_CHARACTERS = 300
 
@@ -41,19 +40,19 @@ class Ended:
 
     code: int
     text: str
-    """What it said, shortened."""
+    """What it wrote to stderr, shortened."""
 
 
 Run = Callable[[Sequence[str]], Awaitable[Ended]]
-"""Runs a command. Raises OSError: it can't be run, or took too long."""
+"""Runs a command. Raises ProgramFailed: it can't be run, was killed, or took too long."""
 
 
 class IPTablesError(Exception):
-    """iptables did not do what it was asked for; the message says what it said."""
+    """iptables did not do what it was asked to; the message says what it printed."""
 
 
 class IPTablesChains:
-    """The chains of one version of the Internet Protocol."""
+    """The chains of one IP version."""
 
     def __init__(self, version: int, run: Run) -> None:
         self._version = version
@@ -61,12 +60,12 @@ class IPTablesChains:
         self._failing = False
 
     async def run(self) -> None:
-        """Keep the chains there until cancelled; return where iptables can't be used."""
+        """Keep the chains in place until cancelled; return where iptables can't be used."""
         try:
             await self._do(is_usable(self._version))
         except IPTablesError as error:
             log.info(
-                "iptables can't be used: its chains for other components are not made",
+                "iptables can't be used: its chains for other components are not created",
                 extra={"ip": self._version, "why": str(error)},
             )
             return
@@ -78,14 +77,15 @@ class IPTablesChains:
             except IPTablesError as error:
                 if not self._failing:
                     log.warning(
-                        "iptables chains for other components could not be made; tried again",
+                        "iptables chains for other components could not be created; trying again",
                         extra={"ip": self._version, "why": str(error)},
                     )
                 self._failing = True
                 await asyncio.sleep(CHECK_EVERY_S)
             else:
                 log.info(
-                    "iptables were flushed: chains are made again", extra={"ip": self._version}
+                    "iptables rules were flushed: the chains are created again",
+                    extra={"ip": self._version},
                 )
 
     async def _ensure(self, things: Iterable[Wanted]) -> None:
@@ -114,8 +114,8 @@ class IPTablesChains:
         """Whether the answer is yes. Raises IPTablesError."""
         try:
             ended = await self._run(words)
-        except OSError as error:
-            raise IPTablesError(f"{words[0]}: {error.strerror or error}") from error
+        except ProgramFailed as error:
+            raise IPTablesError(f"{words[0]}: {error}") from error
         if (said := answer(ended.code)) is Answer.FAILED:
             text = f": {ended.text}" if ended.text else ""
             raise IPTablesError(f"{' '.join(words)} ended with {ended.code}{text}")
@@ -123,23 +123,13 @@ class IPTablesChains:
 
 
 async def run_command(words: Sequence[str]) -> Ended:
-    """Run a program of the machine. Raises OSError."""
-    return await asyncio.to_thread(_run, words)
-
-
-def _run(words: Sequence[str]) -> Ended:
+    """Run one of the machine's programs. Raises ProgramFailed: it did not end by itself."""
+    program = Program(words[0], words[1:], {"LC_ALL": "C"})
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-            start_new_session=True,
-            timeout=COMMAND_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"no end within {COMMAND_S:g} s") from error
-    text = " ".join(done.stderr.decode(errors="replace").split())
-    return Ended(done.returncode, text[:ANSWER_CHARACTERS])
+        await run_program(program, b"", timeout=COMMAND_S)
+    except ProgramFailed as error:
+        if error.exit_status is None:
+            raise
+        text = " ".join(error.complaint.split())
+        return Ended(error.exit_status, text[:ANSWER_CHARACTERS])
+    return Ended(0, "")

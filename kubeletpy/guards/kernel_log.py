@@ -1,8 +1,8 @@
-"""Records of the kernel's log, and what they say of the OOM killer. Pure.
+"""Records of the kernel's log, and what they say about the OOM killer. Pure.
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel writes several records
-about one kill: the first begins it, and the killed process ends it. Processes choose their names,
-and whoever may write to /dev/kmsg chooses whole texts: such a record is never taken for the
+about one kill: the first begins it, and the one on the killed process ends it. Processes choose
+their names, and a writer to /dev/kmsg chooses whole texts: such a record is never treated as the
 kernel's own.
 """
 
@@ -27,9 +27,9 @@ class Record:
     """One record of /dev/kmsg."""
 
     sequence: int
-    """Its number since the machine was booted."""
+    """Its number since boot."""
     at_us: int
-    """Microseconds since the machine was booted."""
+    """Microseconds since boot."""
     from_kernel: bool
     """Whether the kernel wrote it, not a process."""
     text: str
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process that was killed because the machine had no memory left."""
+    """A process killed because the machine ran out of memory."""
 
     sequence: int
     """Of the record that ended it."""
@@ -46,7 +46,7 @@ class Kill:
 
 
 def parse(data: bytes) -> Record | None:
-    """A record as one read of /dev/kmsg gives it; None for what is none.
+    """A record as one read of /dev/kmsg returns it; None for anything else.
 
     ``PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,…];TEXT`` and then lines of tags, which are not read.
     """
@@ -58,12 +58,12 @@ def parse(data: bytes) -> Record | None:
     if priority is None or sequence is None or at_us is None:
         return None
     text = rest.partition(b"\n")[0].decode("utf-8", errors="replace")
-    # the facility is above the three bits of the level; 0 is the kernel, and nobody else gets it
+    # the facility is above the three bits of the level; 0 is the kernel, and nothing else gets it
     return Record(sequence, at_us, priority >> 3 == 0, text)
 
 
 class Kills:
-    """Puts records together to kills; holds no more than whether one has begun."""
+    """Combines records into kills; keeps no more than whether one has begun."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -71,8 +71,8 @@ class Kills:
     def add(self, record: Record) -> Kill | None:
         """The next record; the kill that it ends, if it ends one.
 
-        A kill in a cgroup at its limit is none: the container's status says so. The kernel says
-        what was at its limit before any name that somebody else has chosen.
+        A kill in a cgroup at its limit does not count: the container's status reports it. The
+        kernel names what was at its limit before any name that a process has chosen.
         """
         if not record.from_kernel:
             return None

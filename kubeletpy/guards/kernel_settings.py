@@ -1,4 +1,4 @@
-"""Which kernel settings a node needs, and what is to be done about those that differ. Pure.
+"""Which kernel settings a node needs, and what to do about those that differ. Pure.
 
 Source: docs/reference/behaviour-resources.md, rj: kernel tunables.
 """
@@ -18,26 +18,26 @@ WANTED: Mapping[str, int] = {
     "kernel.keys.root_maxkeys": 1_000_000,
     "kernel.keys.root_maxbytes": 25_000_000,
 }
-"""Memory is promised beyond what there is, since limits are kept elsewhere; running out of it kills
-a process, not the machine; a kernel that has failed starts again after 10 s; root, and so each
-container, has keys enough."""
+"""Memory is overcommitted, since limits are enforced elsewhere; running out of it kills a process,
+not the machine; a kernel that panicked reboots after 10 s; root, and so every container, has
+enough keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A setting that is not as a node needs it."""
+    """A setting that differs from what a node needs."""
 
     name: str
     wanted: int
     found: str
-    """As the kernel says; empty: it can't be read."""
+    """As the kernel reports it; empty: it can't be read."""
 
     def __str__(self) -> str:
         return f"{self.name} is {self.found or 'not readable'}, must be {self.wanted}"
 
 
 def compare(found: Mapping[str, str]) -> list[Wrong]:
-    """The settings that differ from WANTED; ``found``: what the kernel says, by name."""
+    """The settings that differ from WANTED; ``found``: what the kernel reports, by name."""
     return [
         Wrong(name, wanted, _shown(found.get(name, "")))
         for name, wanted in WANTED.items()

@@ -1,8 +1,8 @@
-"""Follows the kernel's log for kills when the machine has no memory left, and reports them.
+"""Follows the kernel's log for kills due to lack of memory on the machine, and reports them.
 
-Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The log is kept by the kernel from
-the boot on: what was reported is not reported again after a restart of the agent, and what happened
-while there was none is reported late (a kill of the agent itself, say). Must never block.
+Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel keeps the log from boot
+on: what was reported is not reported again after the agent restarts, and what happened while no
+agent ran is reported late (a kill of the agent itself, say). Must never block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 RECORD_BYTES = 16 * 1024
 """More than any record: the kernel refuses a read that is too small for the next one."""
 RECORDS_AT_ONCE = 200
-"""Before anything else has its turn; the whole log of a busy machine is some ten thousand."""
+"""How many before anything else gets a turn; a busy machine's log has some ten thousand."""
 RETRY_S = 60.0
 """Until the log is opened again after an error."""
 MARK = "kernel_log_mark"
@@ -31,12 +31,12 @@ MARK_BYTES = 4096
 
 
 class OOMWatch:
-    """Make it inside a running event loop.
+    """Reports kills in order. Make it inside a running event loop.
 
     Args:
         open_log: opens /dev/kmsg without blocking: each read of the descriptor gives one record.
         mark: file that remembers what was reported, over restarts.
-        boot_id: of this boot; records are numbered since then.
+        boot_id: of this boot; record numbers start with it.
         killed: called with each kill, in order.
     """
 
@@ -47,14 +47,14 @@ class OOMWatch:
         self._mark = mark
         self._boot_id = boot_id
         self._killed = killed
-        self._told: int | None = None
+        self._reported: int | None = None
         """The last record that was reported, or need not be; None: not known yet."""
         self._saved: int | None = None
         self._newest = -1
 
     async def run(self) -> None:
-        """Follow the log until cancelled; where there is none, say so once."""
-        self._told = self._saved = await asyncio.to_thread(self._read_mark)
+        """Follow the log until cancelled; where there is none, log that once."""
+        self._reported = self._saved = await asyncio.to_thread(self._read_mark)
         said = False
         while True:
             try:
@@ -73,7 +73,7 @@ class OOMWatch:
         descriptor = self._open()
         loop, readable, kills = asyncio.get_running_loop(), asyncio.Event(), Kills()
         try:
-            readable.set()  # also of an empty log it is known then where it ends
+            readable.set()  # this way the end of an empty log is known too
             loop.add_reader(descriptor, readable.set)
             try:
                 while True:
@@ -91,8 +91,8 @@ class OOMWatch:
             try:
                 data = os.read(descriptor, RECORD_BYTES)
             except BlockingIOError:
-                if self._told is None:  # the first agent of this boot reports from now on
-                    self._told = self._newest
+                if self._reported is None:  # the first agent since boot reports from now on
+                    self._reported = self._newest
                 return
             except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
                 continue
@@ -101,15 +101,15 @@ class OOMWatch:
                 continue
             self._newest = record.sequence
             kill = kills.add(record)
-            if kill is not None and self._told is not None and kill.sequence > self._told:
-                self._told = kill.sequence
+            if kill is not None and self._reported is not None and kill.sequence > self._reported:
+                self._reported = kill.sequence
                 self._killed(kill)
 
     async def _save(self) -> None:
-        if self._told == self._saved:
+        if self._reported == self._saved:
             return
-        self._saved = self._told
-        text = json.dumps({"bootID": self._boot_id, "sequence": self._told})
+        self._saved = self._reported
+        text = json.dumps({"bootID": self._boot_id, "sequence": self._reported})
         try:
             await asyncio.to_thread(write_private, self._mark, text)
         except OSError as error:

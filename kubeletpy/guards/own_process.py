@@ -1,4 +1,4 @@
-"""The agent's own process: how likely it is killed when memory runs out, how many files it opens.
+"""The agent's own process: its OOM score, and how many files it may open.
 
 Source: docs/reference/behaviour-resources.md, rj: kubelet process; docs/reference/config.csv:
 oomScoreAdj, maxOpenFiles. What it starts inherits both.
@@ -12,11 +12,11 @@ from pathlib import Path
 from kubeletpy.host.kernel_text import number
 
 CHECK_EVERY_S = 300.0
-"""How often the score is looked at again."""
+"""How often the score is checked again."""
 
 
 def set_oom_score(adjust: int, process: Path) -> str:
-    """Set oom_score_adj of a process (its directory in /proc); why not, or "".
+    """Set oom_score_adj of a process (its directory in /proc); why that failed, or "".
 
     Without CAP_SYS_RESOURCE a score can't be lowered.
     """
@@ -30,9 +30,9 @@ def set_oom_score(adjust: int, process: Path) -> str:
 
 
 def set_open_files(limit: int) -> str:
-    """Let this process open so many files (soft and hard); why not, or "".
+    """Let this process open this many files (soft and hard limit); why that failed, or "".
 
-    Where the hard limit can't be raised it is used as it is. 0 leaves everything as it is.
+    Where the hard limit can't be raised it is used unchanged. 0 changes nothing.
     """
     if not limit:
         return ""

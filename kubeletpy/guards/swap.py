@@ -1,7 +1,7 @@
-"""Whether memory that pods write files to may end up in swap, on a disk.
+"""Whether memory-backed volumes may end up in swap, on a disk.
 
 Source: docs/reference/behaviour-resources.md, rk. Such volumes (secrets among them) are mounted
-with ``noswap`` where the kernel knows it.
+with ``noswap`` where the kernel supports it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from kubeletpy.volumes.syscalls import mount, unmount
 
 NOSWAP_SINCE = (6, 4)
-"""The kernel that has the option; distributions have brought it to older ones."""
+"""The kernel that introduced the option; distributions have backported it to older ones."""
 NOTICE = (
     "Swap is on, and the kernel does not know the tmpfs option noswap: memory-backed volumes, "
     "secrets among them, may be written to disk"
@@ -21,7 +21,7 @@ NOTICE = (
 
 
 def knows_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
-    """Whether tmpfs has the option; None: only a trial shows it. Pure."""
+    """Whether tmpfs has the option; None: only trying shows it. Pure."""
     if in_user_namespace:
         return False
     found = re.match(r"(\d{1,4})\.(\d{1,4})", kernel_version)

@@ -1,4 +1,4 @@
-"""Reads and writes kernel settings below a directory such as /proc/sys. Some system calls each."""
+"""Reads and writes kernel settings below a directory such as /proc/sys; a few system calls each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def read(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
-    """Texts by name; what can't be read is not in it."""
+    """Texts by name, without those that can't be read."""
     found = {}
     for name in names:
         try:
@@ -24,10 +24,10 @@ def read(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
 
 
 def settle(directory: Path) -> Sequence[str]:
-    """Set what differs from what a node needs; what could not be set, for people.
+    """Set what differs from a node's needs; return what could not be set, for people.
 
-    An agent in a container, or without the right, says so and goes on: the settings are then the
-    business of whoever runs the machine.
+    An agent in a container, or without permission, reports that and goes on: the settings are then
+    up to the machine's administrator.
     """
     problems = []
     for wrong in compare(read(directory)):
@@ -44,7 +44,7 @@ def settle(directory: Path) -> Sequence[str]:
 
 
 def _set(directory: Path, wrong: Wrong) -> None:
-    # never made: a file that is not there is a setting that this kernel does not have
+    # never created: a missing file is a setting that this kernel does not have
     descriptor = os.open(_file(directory, wrong.name), os.O_WRONLY | os.O_TRUNC)
     try:
         os.write(descriptor, str(wrong.wanted).encode())

@@ -1,4 +1,4 @@
-"""The ways to ask a container something: run a command in it, HTTP, TCP, gRPC.
+"""The ways to query a container: run a command in it, HTTP, TCP, gRPC.
 
-Probes and lifecycle hooks share them. What an answer means is not decided here.
+Probes and lifecycle hooks share them. They do not decide what an answer means.
 """

@@ -12,11 +12,11 @@ from kubeletpy.remote.protocol import RuntimeService
 async def run_command(
     runtime: RuntimeService, container_id: str, command: Sequence[str], timeout: float
 ) -> Reply:
-    """Success when the command exits with 0 within ``timeout`` seconds, 0 for no limit.
+    """Success if the command exits with 0 within ``timeout`` seconds; 0: no limit.
 
     A command that ends otherwise, or does not end, is a Failure: its output says more. The answer
-    may come later than the limit: a runtime waits for all who hold the command's output open, also
-    when the command itself has ended. How long it is waited for is the call's own deadline.
+    may come after the limit: a runtime waits for every process that holds the command's output
+    open, even when the command itself has ended. The call's own deadline bounds the wait.
 
     Raises:
         HandlerError: the runtime could not run the command.

@@ -1,7 +1,7 @@
 """The grpc handler: grpc.health.v1.Health/Check on a connection of its own, in the clear.
 
-The two messages are described here, so that nobody has to install them. Must never be imported
-before it is needed: a node without such probes does without.
+The two messages are defined here, so that no package is needed for them. Must never be imported
+before it is needed: a node without such probes never loads it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_ANSWER = 64 * 1024
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _FIELDS = {
     "HealthCheckRequest": [Field(1, "service", "string")],
-    # int32 reads the enum on the wire as it is, also values of a later version
+    # int32 reads the enum's wire format unchanged, including values of later versions
     "HealthCheckResponse": [Field(1, "status", "int32")],
 }
 _OPTIONS = (
@@ -37,14 +37,14 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.max_receive_message_length", MAX_ANSWER),
     ("grpc.max_metadata_size", MAX_ANSWER),
-    # The probe's own period is the backoff; a connection is tried as long as the probe lasts.
+    # The probe's own period is the backoff; connecting is retried as long as the probe lasts.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
 
 
 async def check(host: str, port: int, service: str, timeout: float) -> Reply:
-    """Success when the service says SERVING; to connect and to ask share ``timeout`` seconds."""
+    """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds."""
     where = host_port(host, port)
     request, response = _messages()
     loop = asyncio.get_running_loop()

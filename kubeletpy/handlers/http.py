@@ -1,9 +1,8 @@
 """The httpGet handler: one GET on a connection of its own, redirects on the same host followed.
 
 No proxy, no keep-alive, no compression, no cookies, no check of certificates
-(docs/reference/behaviour.md, m3). A client of our own and not aiohttp's: at hundreds of probes a
-second it takes a third of the time, the path goes out as it was written, and what is read is
-bounded.
+(docs/reference/behaviour.md, m3). We use our own client instead of aiohttp's: at hundreds of probes
+per second it takes a third of the time, the path is sent as written, and what is read is bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kubeletpy.handlers.ports import host_port, is_address
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
-"""Seconds that a server has to answer the end of a TLS session."""
+"""Seconds that a server has to answer a TLS close."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ANSWERED_PLAINLY = frozenset(
@@ -38,7 +37,7 @@ class NotTLS(ExchangeFailed):
 
 
 async def probe(resolver: Resolver, request: HttpRequest, timeout: float) -> Reply:
-    """Ask, within ``timeout`` seconds in all: 2xx is Success, a redirect not followed Warning."""
+    """Ask, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect Warning."""
     try:
         async with asyncio.timeout(timeout):
             reader = await get(resolver, request)
@@ -47,7 +46,7 @@ async def probe(resolver: Resolver, request: HttpRequest, timeout: float) -> Rep
     except (ExchangeFailed, BadRequest) as error:
         return _failed(request, str(error))
     if not 200 <= reader.status < 400:
-        # The body stays out of it: the text goes into events.
+        # The body is left out: the text goes into events.
         return Reply(Answer.FAILURE, f"HTTP probe failed with statuscode: {reader.status}")
     body = reader.body.decode("utf-8", "replace")
     if reader.status >= 300:
@@ -60,11 +59,11 @@ def _failed(request: HttpRequest, why: str) -> Reply:
 
 
 async def get(resolver: Resolver, request: HttpRequest) -> ResponseReader:
-    """The response, after redirects on the same host. The caller sets a limit to the time.
+    """The response, after redirects on the same host. The caller limits the time.
 
     Raises:
         ExchangeFailed: there was none, or too many redirects.
-        BadRequest: the request, or a redirect, is not one.
+        BadRequest: the request, or a redirect, is invalid.
     """
     for _ in range(MAX_REDIRECTS):
         reader = await exchange(resolver, request)
@@ -104,7 +103,7 @@ async def _connect(resolver: Resolver, request: HttpRequest, protocol: _Exchange
         except BaseException:
             sock.close()
             raise
-        # from here on the loop owns the socket, also when the handshake fails
+        # from here on the loop owns the socket, even when the handshake fails
         await loop.create_connection(lambda: protocol, sock=sock, **_tls(request))
     except ssl.SSLError as error:
         if error.reason in _ANSWERED_PLAINLY:
@@ -127,16 +126,16 @@ def _tls(request: HttpRequest) -> dict[str, Any]:
 
 @functools.cache
 def _unchecked_context() -> ssl.SSLContext:
-    """TLS without a check of who answers: pods have certificates of their own."""
+    """TLS without verifying the server: pods have certificates of their own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # the strength of a key nobody checks is no reason
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # unverified keys may be weak
     return context
 
 
 class _Exchange(asyncio.Protocol):
-    """Sends the request when connected, and reads until there is enough."""
+    """Sends the request once connected, and reads until it has enough."""
 
     def __init__(self, request: bytes, loop: asyncio.AbstractEventLoop) -> None:
         self.reader = ResponseReader(KEPT_OUTPUT)
@@ -170,7 +169,7 @@ class _Exchange(asyncio.Protocol):
         self._end(error)
 
     def close(self) -> None:
-        """Close the connection; what was not answered in time is not waited for."""
+        """Close the connection without waiting for late answers."""
         self.finished.cancel()
         if self._transport is None:
             return

@@ -1,7 +1,7 @@
-"""From an httpGet action to the bytes of its request. Pure.
+"""Turns an httpGet action into the bytes of its request. Pure.
 
-Nothing that a pod's author writes can end a line: every value that would is refused or encoded.
-Source: docs/reference/behaviour.md, m3; docs/reference/names.csv: prober.
+Nothing that a pod's author writes can end a line: such values are refused or encoded. Source:
+docs/reference/behaviour.md, m3; docs/reference/names.csv: prober.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class HttpRequest:
     target: str
     """Path and query, encoded."""
     headers: tuple[tuple[str, str], ...]
-    """All but Host and Connection."""
+    """All except Host and Connection."""
     host_header: str = ""
-    """What the action wants as Host; empty: host and port."""
+    """The action's Host header; empty: host and port."""
 
     @property
     def url(self) -> str:
@@ -49,7 +49,7 @@ class HttpRequest:
         return f"{scheme}://{host_port(self.host, self.port)}{self.target}"
 
     def encoded(self) -> bytes:
-        """The request as it is sent. Raises BadRequest."""
+        """The request as sent. Raises BadRequest."""
         host = self.host_header or host_port(self.host, self.port)
         if _BAD_HOST.search(host):
             raise BadRequest("invalid Host header")
@@ -101,7 +101,7 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
         tls=tls,
         host=request.host,
         port=port or (443 if tls else 80),
-        target=_encode(new.path or "/", new.query),
+        target=_encode(new.path, new.query),
         headers=request.headers,
         host_header="" if absolute else request.host_header,
     )
@@ -110,7 +110,7 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
 def _headers(
     wanted: Iterable[Mapping[str, object]], purpose: str
 ) -> tuple[list[tuple[str, str]], str]:
-    """Headers to send, and the Host header; those with an empty value are left out if ours."""
+    """Headers to send, and the Host header; our own are omitted if empty."""
     given = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in wanted]
     names = {name.lower() for name, _ in given}
     first = {name.lower(): value for name, value in reversed(given)}
@@ -133,7 +133,7 @@ def _target(path: str) -> str:
         parts = urlsplit(path)
     except ValueError:
         return _encode(path, "")
-    return _encode(parts.path or "/", parts.query)
+    return _encode(parts.path, parts.query)
 
 
 def _encode(path: str, query: str) -> str:

@@ -1,8 +1,8 @@
-"""Reads an HTTP/1 response as its bytes come. Pure, and bounded whatever the server sends.
+"""Parses an HTTP/1 response incrementally. Pure, and bounded whatever the server sends.
 
-Only as much is read as handlers need: status, headers, and a body's first bytes. Each byte is
-looked at a fixed number of times, however the server cuts what it sends: a container must not
-make the agent work longer than it worked itself.
+It reads only what handlers need: status, headers, and the body's first bytes. Each byte is examined
+a fixed number of times, however the server splits what it sends: a container must not make the
+agent do more work than the container did itself.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import re
 from enum import Enum, auto
 
 MAX_HEAD = 64 * 1024
-"""Bytes of all heads of a response: the last one, and the interim ones (1xx) ahead of it."""
+"""Maximum bytes of all heads of a response: the final one and interim ones (1xx) before it."""
 MAX_INTERIM = 64
-"""Interim heads ahead of a response."""
+"""Maximum interim heads before a response."""
 MAX_CHUNK_LINE = 256
-"""Bytes of the line with a chunk's size."""
+"""Maximum bytes of the line with a chunk's size."""
 MAX_CHUNK_EXCESS = 16 * 1024
-"""Bytes of lines with sizes beyond 16 for each chunk and two for each byte of the body. As in Go's
-net/http, where such a body is malformed too."""
+"""Maximum bytes of chunk size lines, beyond 16 per chunk and two per byte of the body. As in Go's
+net/http, a body with more is malformed."""
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
-_LONGEST_END = 4
+_UNSEARCHED = 3
+"""Last bytes of a buffer in which an end of a head may have begun: the longest has one more."""
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [^\r\n]*)?\r?\n?")
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 
 
 class MalformedResponse(ValueError):
-    """What came is no HTTP/1 response; the message says why."""
+    """The input is not an HTTP/1 response; the message says why."""
 
 
 class _Body(Enum):
@@ -41,8 +42,8 @@ class ResponseReader:
     """Takes bytes until ``done``.
 
     Attributes:
-        status: 0 until the head has come.
-        headers: by lower-case name; of several of one name the first.
+        status: 0 until the head has arrived.
+        headers: by lower-case name; the first of several with the same name.
         body: at most ``keep`` bytes of it.
         done: nothing more is needed, though the server may send more.
     """
@@ -54,22 +55,22 @@ class ResponseReader:
         self.done = False
         self._keep = keep
         self._buffer = bytearray()
-        """What came and is not taken yet, up to ``_at``: taken, and dropped when feed is over."""
+        """Received bytes; those before ``_at`` are consumed, and dropped at the end of feed."""
         self._at = 0
         self._searched = 0
-        """Where in the buffer no end of a head begins."""
+        """Up to here the buffer contains no end of a head."""
         self._heads = 0
-        """Bytes of interim heads."""
+        """Bytes of interim heads so far."""
         self._interim = 0
         self._kind = _Body.NONE
         self._left = 0
-        """Bytes of the body, or of the chunk, still to come."""
+        """Bytes of the body or chunk still to come."""
         self._after_chunk = False
         """Whether the line break after a chunk is still to come."""
         self._excess = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what came. Raises MalformedResponse."""
+        """Process received bytes. Raises MalformedResponse."""
         if self.done:
             return
         self._buffer += data
@@ -78,28 +79,28 @@ class ResponseReader:
         if self.status:
             self._take_body()
         del self._buffer[: self._at]
-        self._searched = max(self._searched - self._at, 0)
+        self._searched -= self._at
         self._at = 0
 
     def end(self) -> None:
-        """The server closed. Raises MalformedResponse: too early."""
+        """The server closed. Raises MalformedResponse if that was too early."""
         if self.done:
             return
-        if not self.status or self._kind is not _Body.UNTIL_CLOSE:
+        if self._kind is not _Body.UNTIL_CLOSE:
             raise MalformedResponse("unexpected EOF" if self.status else "EOF")
         self.done = True
 
     def _head(self) -> bool:
-        """Take the head if it has all come; whether to look again (an interim one was skipped)."""
+        """Take the next head once complete; whether it was."""
         buffer, at = self._buffer, self._at
         most = MAX_HEAD - self._heads
-        found = _END_OF_HEAD.search(buffer, max(self._searched, at), at + most)
+        found = _END_OF_HEAD.search(buffer, self._searched, at + most)
         if found is None:
             if len(buffer) - at > most:
                 raise MalformedResponse(f"server response headers exceeded {MAX_HEAD} bytes")
             if len(buffer) - at >= 7 and not buffer.startswith(b"HTTP/1.", at):
                 raise _malformed(buffer[at : at + 40])
-            self._searched = max(len(buffer) - _LONGEST_END + 1, at)
+            self._searched = max(len(buffer) - _UNSEARCHED, at)
             return False
         head = bytes(buffer[at : found.start()])
         self._heads += found.end() - at
@@ -109,15 +110,15 @@ class ResponseReader:
         if status is None:
             raise _malformed(line[:40])
         code = int(status[1])
-        if 100 <= code < 200 and code != 101:
+        if code < 200 and code != 101:
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 raise MalformedResponse(f"more than {MAX_INTERIM} interim responses")
-            return True
-        self._read_headers(rest)
-        self.status = code
-        self._kind = self._body_kind()
-        return False
+        else:
+            self._read_headers(rest)
+            self.status = code
+            self._kind = self._body_kind()
+        return True
 
     def _read_headers(self, lines: bytes) -> None:
         for line in lines.split(b"\n"):
@@ -144,7 +145,7 @@ class ResponseReader:
             case _Body.NONE:
                 self.done = True
             case _Body.UNTIL_CLOSE:
-                self._keep_some(len(self._buffer) - self._at)
+                self._keep_some(len(self._buffer))
             case _Body.LENGTH:
                 self._left -= self._keep_some(self._left)
                 self.done = self.done or self._left == 0
@@ -153,7 +154,7 @@ class ResponseReader:
                     pass
 
     def _keep_some(self, most: int) -> int:
-        """Move up to ``most`` bytes to the body; how many. Enough of a body is all of it."""
+        """Move up to ``most`` bytes to the body; how many. Enough of a body counts as all."""
         end = min(self._at + most, len(self._buffer))
         size = end - self._at
         self.body += self._buffer[self._at : min(end, self._at + self._keep - len(self.body))]
@@ -163,7 +164,7 @@ class ResponseReader:
         return size
 
     def _chunk(self) -> bool:
-        """Take what is there of a chunk, its size or its end; whether to go on."""
+        """Take what has arrived of a chunk, its size or its end; returns whether to go on."""
         if self._left:
             self._left -= self._keep_some(self._left)
             self._after_chunk = True
@@ -176,7 +177,7 @@ class ResponseReader:
                 raise MalformedResponse("malformed chunked encoding")
             self._after_chunk = False
             return True
-        size = line.split(b";", 1)[0].strip()
+        size = line.partition(b";")[0].strip()
         if not _SIZE.fullmatch(size):
             raise MalformedResponse("malformed chunked encoding")
         self._left = int(size, 16)
@@ -187,7 +188,7 @@ class ResponseReader:
         return True
 
     def _chunk_line(self) -> bytes | None:
-        """The next line of a chunked body, without its end; None: it has not all come."""
+        """The next line of a chunked body, without its line break; None: incomplete."""
         end = self._buffer.find(b"\n", self._at, self._at + MAX_CHUNK_LINE)
         if end < 0:
             if len(self._buffer) - self._at >= MAX_CHUNK_LINE:

@@ -1,8 +1,8 @@
-"""Names and sockets for handlers: addresses, and the words for what goes wrong with them.
+"""Names and sockets for handlers: addresses, and the wording of their errors.
 
-Names are looked up in threads of their own, so that a name server that does not answer holds up
-nothing but those who ask for names. Must never block the event loop; that is why sockets are not
-made to linger: on Linux the close of a lingering socket blocks, also where the socket does not.
+Names are looked up in dedicated threads, so that an unresponsive name server delays only name
+look-ups. Must never block the event loop; that is why SO_LINGER is not set: on Linux closing a
+lingering socket blocks, even if the socket is non-blocking.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _WORDS = {
 
 
 class Resolver:
-    """Turns hosts into addresses."""
+    """Resolves hosts to addresses."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
 
     async def address(self, host: str) -> str:
-        """An IP address for a host; an address is its own. Raises OSError: there is none."""
+        """An IP address for a host; an address stays the same. Raises OSError if there is none."""
         if is_address(host):
             return host
         if self._threads is None:
@@ -42,7 +42,7 @@ class Resolver:
         return await loop.run_in_executor(self._threads, _look_up, host)
 
     def close(self) -> None:
-        """Let the threads go; a look-up under way ends by itself."""
+        """Release the threads; a look-up under way ends by itself."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
@@ -51,7 +51,7 @@ class Resolver:
 def _look_up(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # a label that no name may have
+    except UnicodeError as error:  # a label that is invalid in names
         raise OSError(f"lookup {host[:253]}: no such host") from error
     except socket.gaierror as error:
         raise OSError(f"lookup {host[:253]}: {error.strerror or 'no such host'}") from error
@@ -59,7 +59,7 @@ def _look_up(host: str) -> str:
 
 
 def in_words(error: OSError) -> str:
-    """What a system call's error says, as the kubelet words it."""
+    """The text of a system call's error, as the kubelet words it."""
     if error.errno in _WORDS:
         return _WORDS[error.errno]
     if error.errno is None:
@@ -68,7 +68,7 @@ def in_words(error: OSError) -> str:
 
 
 def new_socket(address: str) -> socket.socket:
-    """A TCP socket for an address that does not block. Raises OSError."""
+    """A non-blocking TCP socket for an address. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setblocking(False)

@@ -1,4 +1,4 @@
-"""What comes of asking a container. Data only. Pure."""
+"""The outcome of querying a container. Data only. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Source: docs/reference/constants.csv: body kept, exec output kept.
 
 
 class Answer(StrEnum):
-    """The three answers there are; where there is none, HandlerError is raised instead."""
+    """The three possible answers; without an answer, HandlerError is raised instead."""
 
     SUCCESS = "success"
     WARNING = "warning"
-    """Works, but not as one would wish: a redirect to another host."""
+    """Works, but not as intended: a redirect to another host."""
     FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer and its words: at most KEPT_OUTPUT bytes from the container, not to be trusted."""
+    """An answer and its text: at most KEPT_OUTPUT bytes from the container, untrusted."""
 
     answer: Answer
     output: str = ""
@@ -32,7 +32,7 @@ class Reply:
 
 
 class HandlerError(Exception):
-    """The container could not be asked, which says nothing about its health."""
+    """The container could not be queried, which says nothing about its health."""
 
 
 def go_seconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Ports as handlers name them: a number, or the name of a container port. Pure."""
+"""Ports as handlers specify them: a number, or the name of a container port. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeletpy.handlers.outcome import HandlerError
 
 
 def resolve_port(port: object, ports: Iterable[api.ContainerPort]) -> int:
-    """The number of a port; a name that no container port has may still be a number in a string.
+    """The number of a port; a name without a container port may still be a number in a string.
 
     Raises:
         HandlerError: there is no such port.
@@ -29,7 +29,7 @@ def resolve_port(port: object, ports: Iterable[api.ContainerPort]) -> int:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an IP address, perhaps with a zone."""
+    """Whether a host is an IP address, possibly with a zone."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -10,7 +10,7 @@ from kubeletpy.handlers.ports import host_port
 
 
 async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> Reply:
-    """Success when a connection is made within ``timeout`` seconds, else Failure."""
+    """Success if a connection is established within ``timeout`` seconds, else Failure."""
     where = f"dial tcp {host_port(host, port)}"
     loop = asyncio.get_running_loop()
     try:

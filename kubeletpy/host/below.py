@@ -1,13 +1,14 @@
-"""Opens files below a directory of the agent's, although others may write there too.
+"""Opens files below one of the agent's directories, safely although others may write there.
 
-Whoever mounts such a directory from the host can put a link where a directory was. So each part of
-a path is opened in the directory that was opened before it, and no link is followed; only the root
-is taken as it is named. Blocking, for threads.
+A pod that mounts such a directory from the host can replace a directory with a symlink. So each
+part of a path is opened relative to the directory opened before it, and no symlink is followed;
+only the root is opened by its name. Blocking: call it on a thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class NotBelow(OSError):
-    """The path leads out of the directory, or not to a regular file."""
+    """The path leads out of the directory, or to something other than a regular file."""
 
 
 def parts_below(root: str, path: str) -> tuple[str, ...]:
@@ -33,9 +34,9 @@ def parts_below(root: str, path: str) -> tuple[str, ...]:
 
 
 def open_folder(root: str, parts: Sequence[str], make_mode: int | None = None) -> int:
-    """A directory below ``root``, opened; close it.
+    """Open a directory below ``root``; the caller closes it.
 
-    ``make_mode``: those that are missing are made, with that mode less the umask. Raises OSError.
+    ``make_mode``: missing directories are created with that mode less the umask. Raises OSError.
     """
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -53,7 +54,7 @@ def open_folder(root: str, parts: Sequence[str], make_mode: int | None = None) -
 
 
 def open_folder_of(root: str, path: str) -> tuple[int, str]:
-    """The folder of a file below ``root``, opened, and the file's name in it; close the folder.
+    """Open the folder of a file below ``root``: its descriptor (close it) and the file's name.
 
     Raises:
         OSError: NotBelow among them.
@@ -63,7 +64,7 @@ def open_folder_of(root: str, path: str) -> tuple[int, str]:
 
 
 def open_file(root: str, path: str) -> int:
-    """A regular file below ``root``, opened for reading; close it. Raises OSError, NotBelow."""
+    """Open a regular file below ``root`` for reading; close it. Raises OSError, NotBelow."""
     folder, name = open_folder_of(root, path)
     try:
         file = os.open(name, _FILE, dir_fd=folder)
@@ -75,14 +76,30 @@ def open_file(root: str, path: str) -> int:
     raise NotBelow(f"{path} is no regular file")
 
 
-def make_directory(name: str, mode: int, folder: int) -> int:
-    """Make a directory in an open one, whatever the umask, or take what is there; opened: close it.
+def open_container_log(root: str, path: str, container_id: str) -> tuple[int, str]:
+    """Open a container's log for reading (close it); also where it is, empty if at its path.
 
-    Others may put another one in its place before it is opened: the mode is only set of one that
-    is empty still, and never of what was there before.
+    A symlink is followed only to the runtime's own file for that container; without
+    ``container_id`` none is. Raises OSError, NotBelow.
+    """
+    try:
+        return open_file(root, path), ""
+    except OSError as error:
+        if error.errno != errno.ELOOP or not container_id:
+            raise
+    from kubeletpy.host.runtime_log import open_linked_log
+
+    return open_linked_log(root, path, container_id)
+
+
+def make_directory(name: str, mode: int, folder: int) -> int:
+    """Create a directory in an open one, whatever the umask, or take the existing one; close it.
+
+    Others may replace it before it is opened: the mode is only set on a directory that is still
+    empty, and never on one that existed before.
 
     Raises:
-        OSError: there is something else, a link for one.
+        OSError: something else is there, such as a symlink.
     """
     try:
         os.mkdir(name, mode, dir_fd=folder)

@@ -1,7 +1,7 @@
 """A file descriptor that a thread may be reading while its owner closes it.
 
-Closing waits for the readers, so that a number is never closed under a read and then means another
-file. Must never be closed by its number elsewhere.
+Closing waits for the readers, so that a descriptor number is never reused for another file during
+a read. Must never be closed by its number elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class HeldFd:
-    """Owns a descriptor; closed when asked to and unused, at the latest when it is forgotten."""
+    """Owns a descriptor; closed on request once unused, at the latest when garbage-collected."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -35,7 +35,7 @@ class HeldFd:
                 self._close_unused()
 
     def close(self) -> None:
-        """Let go of it, once nobody uses it."""
+        """Close it as soon as nobody uses it."""
         with self._lock:
             self._wanted = False
             self._close_unused()

@@ -1,8 +1,8 @@
 """Notices when something in a directory changes: the kernel's inotify, read by the event loop.
 
-Says *that* something changed, and which names were deleted, for they may be there again when one
-looks: for everything else the listener looks at the files itself. Needs libc, no library; where
-there is no inotify, ``start`` says so and the caller goes on polling.
+Reports *that* something changed, and which names were deleted, since they may exist again by the
+time one looks: for everything else the listener looks at the files itself. Needs libc, no library;
+without inotify, ``start`` returns False and the caller keeps polling.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 _IN_MODIFY = 0x2
 _IN_ATTRIB = 0x4
 _IN_CLOSE_WRITE = 0x8
+_IN_OPEN = 0x20
 _IN_MOVED = 0x40 | 0x80
 _IN_CREATE = 0x100
 _IN_DELETE = 0x200
@@ -47,8 +48,14 @@ class DirectoryWatch:
         path: Path,
         on_change: Callable[[], None],
         on_deleted: Callable[[str], None] | None = None,
+        *,
+        opened: bool = False,
     ) -> None:
-        """``on_deleted`` gets the name of each file that is deleted, before ``on_change``."""
+        """Args:
+        on_deleted: gets the name of each file that is deleted, before ``on_change``.
+        opened: only report that it is opened.
+        """
+        self._mask = _IN_OPEN | _IN_SELF_GONE if opened else _MASK
         self._path = path
         self._on_change = on_change
         self._on_deleted = on_deleted
@@ -56,11 +63,11 @@ class DirectoryWatch:
 
     @property
     def active(self) -> bool:
-        """Whether changes are seen."""
+        """Whether changes are being reported."""
         return self._fd >= 0
 
     def start(self) -> bool:
-        """Begin to watch; False when the path is not there or the kernel can not watch it."""
+        """Start watching; False if the path does not exist or the kernel can't watch it."""
         if self.active:
             return True
         libc = ctypes.CDLL(None, use_errno=True)
@@ -68,7 +75,7 @@ class DirectoryWatch:
             fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if fd < 0:
                 return False
-            if libc.inotify_add_watch(fd, os.fsencode(self._path), _MASK) < 0:
+            if libc.inotify_add_watch(fd, os.fsencode(self._path), self._mask) < 0:
                 os.close(fd)
                 return False
         except AttributeError:
@@ -78,7 +85,7 @@ class DirectoryWatch:
         return True
 
     def close(self) -> None:
-        """Stop watching; may be started again."""
+        """Stop watching; it can be started again."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
@@ -102,9 +109,9 @@ class DirectoryWatch:
 
 
 class DirectoryWatches:
-    """Many directories on one kernel instance (of which a user has few), shared by many watchers.
+    """Many directories on one inotify instance (a user has few), shared by many watchers.
 
-    Make one per event loop and close it.
+    Create one per event loop and close it.
     """
 
     def __init__(self) -> None:
@@ -113,10 +120,10 @@ class DirectoryWatches:
         self._reported: dict[int, dict[object, Callable[[], None]]] = {}
 
     def watch(self, path: Path, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Have ``on_change`` called after changes in a directory; gives what ends that.
+        """Have ``on_change`` called after changes in a directory; returns a function that ends it.
 
         Raises:
-            OSError: the directory is not there, or the kernel can not watch it.
+            OSError: the directory does not exist, or the kernel can't watch it.
         """
         fd = self._open()
         number = self._libc.inotify_add_watch(fd, os.fsencode(path), _MASK)
@@ -140,7 +147,7 @@ class DirectoryWatches:
         return len(self._reported)
 
     def close(self) -> None:
-        """End all."""
+        """Stop all watches."""
         self._reported.clear()
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
@@ -152,7 +159,7 @@ class DirectoryWatches:
             try:
                 fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             except AttributeError:
-                raise OSError(errno.ENOSYS, "there is no inotify here") from None
+                raise OSError(errno.ENOSYS, "inotify is not available") from None
             if fd < 0:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code))

@@ -1,19 +1,19 @@
-"""Lines, words and numbers of the text files of the kernel and of /etc. Pure.
+"""Lines, words and numbers in the text files of the kernel and of /etc. Pure.
 
 Containers choose some of the names in such files (of links, cgroups, processes, directories), and
-the kernel escapes no more in them than what separates fields and lines for itself. So a line ends
-at a newline only and words are cut at blanks and tabs only: ``str.splitlines`` and ``str.split``
-also cut at a vertical tab, a unit separator or U+2028.
+the kernel escapes only its own field and line separators in them. So lines end only at a newline
+and words only at blanks and tabs: ``str.splitlines`` and ``str.split`` also split at a vertical
+tab, a unit separator or U+2028.
 """
 
 from __future__ import annotations
 
 _DIGITS = 20
-"""Of the largest number of 64 bits."""
+"""Digits of the largest 64-bit number."""
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a file, without an empty one behind the last newline."""
+    """The lines of a file, without an empty one after the last newline."""
     found = text.split("\n")
     if not found[-1]:
         found.pop()
@@ -21,7 +21,7 @@ def lines(text: str) -> list[str]:
 
 
 def words(line: str) -> list[str]:
-    """What is between blanks and tabs."""
+    """The words of a line, separated by blanks and tabs."""
     return [word for word in line.replace("\t", " ").split(" ") if word]
 
 

@@ -23,14 +23,14 @@ class KeyPair:
         return cls(directory / f"{name}.crt", directory / f"{name}.key")
 
     def loads(self) -> bool:
-        """Whether both are there and belong together."""
+        """Whether both exist and belong together."""
         with contextlib.suppress(OSError, ssl.SSLError, ValueError):
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
             return True
         return False
 
     def store(self, certificate: bytes, key: bytes) -> None:
-        """Write both (PEM), private and atomically. Raises OSError."""
+        """Write both (PEM) atomically, as private files. Raises OSError."""
         self.certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(self.key, key)
         write_private(self.certificate, certificate)

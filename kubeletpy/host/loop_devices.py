@@ -1,6 +1,6 @@
-"""Loop devices: a block device held open by a loop device of its own cannot become another one.
+"""Loop devices: a block device that its own loop device holds open can't become another one.
 
-Blocking, for threads. Source: docs/reference/behaviour-storage.md, si1; loop(4).
+Blocking: call it on a thread. Source: docs/reference/behaviour-storage.md, si1; loop(4).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 _LOOP_SET_FD, _LOOP_CLR_FD, _LOOP_CTL_GET_FREE = 0x4C00, 0x4C01, 0x4C82
 _CONTROL = "/dev/loop-control"
 _TRIES = 16
-"""Others take free devices, too."""
+"""Other programs take free devices, too."""
 _SYS = Path("/sys/block")
 
 
 def attach(path: str) -> str:
-    """The loop device of a device or file, made when there is none: ``/dev/loop3``.
+    """The loop device of a device or file, created if there is none: ``/dev/loop3``.
 
     Raises OSError.
     """
@@ -56,7 +56,7 @@ def of(path: str) -> str | None:
 
 
 def detach(device: str) -> None:
-    """Let a loop device go; nothing when it is free. Raises OSError."""
+    """Detach a loop device; no-op if it is free. Raises OSError."""
     with contextlib.closing(_Descriptor(device)) as opened:
         try:
             fcntl.ioctl(opened.fd, _LOOP_CLR_FD, 0)

@@ -1,8 +1,8 @@
 """What /proc/PID/mountinfo says. Pure.
 
-Pods choose names in it: of what is mounted (the part of a volume behind a subPath) and, with
-propagation, of where. The kernel escapes blank, tab, newline and backslash in octal and nothing
-else. What is no line of this table is passed over: it never stands for a mount.
+Pods choose names in it: what is mounted (the part of a volume behind a subPath) and, with
+propagation, where. The kernel escapes only blank, tab, newline and backslash, in octal. Anything
+that is not a line of this table is skipped: it never stands for a mount.
 Source: proc_pid_mountinfo(5).
 """
 
@@ -14,7 +14,7 @@ from os import fsdecode
 
 _LINE = re.compile(
     rb"[0-9]+ [0-9]+ (?P<device>[0-9]+:[0-9]+) (?P<root>[^ ]+) (?P<point>/[^ ]*) [^ ]+ "
-    rb"(?P<tags>(?:[^ ]+ )*?)- [^ ]+ [^ ]* (?P<options>.*)",
+    rb"(?P<tags>(?:[^ ]+ )*?)- [^ ]+ (?P<source>[^ ]*) (?P<options>.*)",
     re.DOTALL,
 )
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -25,11 +25,12 @@ class MountPoint:
     """One mount.
 
     Attributes:
-        path: where it is, as the ``os`` module spells names (with surrogate escapes).
-        shared: mounts below it are seen by other mount namespaces.
-        device: number of the file system's device, ``major:minor``.
+        path: mount point, as the ``os`` module spells names (with surrogate escapes).
+        shared: other mount namespaces see mounts below it.
+        device: device number of the file system, ``major:minor``.
         root: the part of the file system that is mounted, ``/`` for all of it.
-        labels: files of it can have SELinux labels of their own.
+        labels: its files can have SELinux labels of their own.
+        source: what is mounted, as the file system calls it: a device, ``server:/path``.
     """
 
     path: str
@@ -37,10 +38,11 @@ class MountPoint:
     device: str = ""
     root: str = ""
     labels: bool = False
+    source: str = ""
 
 
 def parse(mountinfo: bytes) -> list[MountPoint]:
-    """The mounts, the oldest first."""
+    """The mounts, oldest first."""
     return [
         MountPoint(
             fsdecode(_ESCAPED.sub(_byte, match["point"])),
@@ -48,6 +50,7 @@ def parse(mountinfo: bytes) -> list[MountPoint]:
             match["device"].decode(),
             fsdecode(_ESCAPED.sub(_byte, match["root"])),
             b"seclabel" in match["options"].split(b","),
+            fsdecode(_ESCAPED.sub(_byte, match["source"])),
         )
         for line in mountinfo.split(b"\n")
         if (match := _LINE.fullmatch(line)) is not None
@@ -55,13 +58,13 @@ def parse(mountinfo: bytes) -> list[MountPoint]:
 
 
 def mounts_below(table: list[MountPoint], directory: str) -> list[str]:
-    """Mount points at or below a directory, the youngest first (they may lie on each other)."""
+    """Mount points at or below a directory, newest first (they may be stacked)."""
     below = f"{directory.rstrip('/')}/"
     return [m.path for m in reversed(table) if m.path == directory or m.path.startswith(below)]
 
 
 def references(table: list[MountPoint], path: str) -> list[str]:
-    """Other mount points that show what is mounted at a path; nothing when nothing is."""
+    """Other mount points of what is mounted at a path; empty if nothing is mounted there."""
     here = next((mount for mount in reversed(table) if mount.path == path), None)
     if here is None:
         return []

@@ -1,16 +1,18 @@
-"""Threads for calls that may never return: on paths that pods name, as a network disk that is gone.
+"""Threads for calls that may never return: on paths that pods name, such as a lost network disk.
 
-They are apart from those of all other file work, which must go on, and nobody waits for them when
-the process ends.
+They are separate from the threads for all other file work, which must go on, and nothing waits for
+them when the process ends. Also holds the threads for that other file work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,13 +20,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 32
+NO_THREAD = "no thread can be made: too many processes or threads on this machine"
 LINGER_S = 0.5
-"""How long a thread waits for another call before it ends: a log that is read block by block by a
-thread for each left memory behind in the allocator's arena of each."""
+"""How long a thread waits for another call before it ends: a log read block by block, with a new
+thread per block, left memory behind in each thread's allocator arena."""
 
 
 class PatientThreads(Executor):
-    """For ``run_in_executor``; at most ``limit`` calls at once, what is more waits."""
+    """For ``run_in_executor``; runs at most ``limit`` calls at once, others wait."""
 
     def __init__(self, limit: int = AT_ONCE) -> None:
         self._limit = limit
@@ -33,7 +36,10 @@ class PatientThreads(Executor):
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call it on a thread, as soon as there is one."""
+        """Call it on a thread as soon as one is free.
+
+        Raises OSError: there is none, and none can be made.
+        """
         future: Future[T] = Future()
         with self._changed:
             self._waiting.append((future, lambda: fn(*args, **kwargs)))
@@ -43,11 +49,19 @@ class PatientThreads(Executor):
             if self._running >= self._limit:
                 return future
             self._running += 1
-        threading.Thread(target=self._work, name="patient", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="patient", daemon=True).start()
+        except RuntimeError:
+            with self._changed:
+                self._running -= 1
+                mine = next((each for each in self._waiting if each[0] is future), None)
+                if not self._running and mine is not None:
+                    self._waiting.remove(mine)
+                    raise OSError(errno.EAGAIN, NO_THREAD) from None
         return future
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it on a thread and wait for it; a cancellation does not wait."""
+        """Call it on a thread and wait for it; cancellation does not wait."""
         # through the loop, as all calls on threads go: virtual time stands still for them
         return await asyncio.get_running_loop().run_in_executor(self, partial(fn, *args, **kwargs))
 
@@ -69,3 +83,21 @@ class PatientThreads(Executor):
                 future.set_exception(error)
             else:
                 future.set_result(result)
+
+
+class SteadyThreads(ThreadPoolExecutor):
+    """The event loop's own threads, which keep working when the machine can start no more threads.
+
+    An executor of the standard library queues a call, fails to start a thread, raises as if the
+    call had been refused, and runs it later all the same. Here a queued call waits for an existing
+    thread. Raises RuntimeError: not even the first thread can be started.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="asyncio")
+        self.submit(int).result()
+
+    def _adjust_thread_count(self) -> None:
+        # called with the new call in the queue, while there are fewer threads than there may be
+        with contextlib.suppress(RuntimeError) if self._threads else contextlib.nullcontext():
+            super()._adjust_thread_count()

@@ -1,7 +1,7 @@
 """Certificates and their subjects, as plain data. Pure.
 
-Apart from the X.509 library, which is loaded where one is read or made (:mod:`.x509`,
-:mod:`.signing`) and not before.
+Kept apart from the X.509 library, which is only loaded where a certificate is read or made
+(:mod:`.x509`, :mod:`.signing`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class CertificateError(Exception):
 class Names:
     """Whom a certificate is for; addresses in their canonical form.
 
-    ``others``: alternative names of further kinds and parts of the subject that are joined into
-    one, as people read them.
+    ``others``: alternative names of other kinds, and parts of the subject that are joined into
+    one, in readable form.
     """
 
     common_name: str

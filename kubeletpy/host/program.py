@@ -1,6 +1,6 @@
-"""Run a program of this machine once: its input on stdin, its answer on stdout.
+"""Runs a program of this machine once: input on stdin, answer on stdout.
 
-It gets a session of its own, so that all it started can be ended with it; its time and its output
+It gets a session of its own, so that everything it starts can be ended with it; its time and output
 are bounded. Must never log the input or the answer.
 """
 
@@ -18,7 +18,7 @@ from kubeletpy.api.scrub import scrub
 
 TIMEOUT_S = 60.0
 MAX_OUTPUT = 1 << 20
-"""Bytes of stdout, and of stderr."""
+"""Bytes of stdout, and likewise of stderr."""
 MAX_COMPLAINT = 1000
 """Bytes of stderr that an error shows."""
 _STDOUT, _STDERR, _EXIT = 1, 2, -1
@@ -27,26 +27,31 @@ _STDOUT, _STDERR, _EXIT = 1, 2, -1
 class ProgramFailed(Exception):
     """A program gave no answer; the text is fit for a log.
 
-    ``exit_status`` None: it did not exit by itself.
+    Attributes:
+        exit_status: None if it did not exit by itself.
+        complaint: what it wrote to stderr, scrubbed and shortened.
     """
 
-    def __init__(self, message: str, exit_status: int | None = None) -> None:
+    def __init__(
+        self, message: str, exit_status: int | None = None, *, complaint: str = ""
+    ) -> None:
         super().__init__(message)
         self.exit_status = exit_status
+        self.complaint = complaint
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run."""
+    """The program to run."""
 
     path: str
     args: Sequence[str] = ()
     env: Mapping[str, str] | None = None
-    """On top of the agent's own environment."""
+    """Added to the agent's own environment."""
 
 
 class RunProgram(Protocol):
-    """Runs a program; :func:`run_program` does it for real."""
+    """Runs a program; :func:`run_program` is the real implementation."""
 
     async def __call__(
         self, program: Program, request: bytes, *, hidden: Sequence[str] = ()
@@ -62,7 +67,7 @@ async def run_program(
     hidden: Sequence[str] = (),
     timeout: float | None = None,
 ) -> bytes:
-    """Run a program; what it wrote to stdout.
+    """Run a program and return what it wrote to stdout.
 
     Args:
         program: path, arguments, environment.
@@ -96,7 +101,7 @@ async def run_program(
         said = scrub(said, hidden).strip()
         how = f"exit status {code}" if code > 0 else f"signal {-code}"
         status = code if code > 0 else None
-        raise ProgramFailed(f"{how}: {said}" if said else how, status)
+        raise ProgramFailed(f"{how}: {said}" if said else how, status, complaint=said)
     return bytes(conversation.texts[_STDOUT])
 
 
@@ -114,7 +119,7 @@ async def _start(program: Program) -> tuple[asyncio.SubprocessTransport, _Conver
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # half started, nobody could end it: it is a matter of a moment
+        # half started, nobody could end it; this takes but a moment
         with contextlib.suppress(OSError):
             transport, _ = await starting
             _kill(transport)
@@ -131,11 +136,11 @@ def _say(transport: asyncio.SubprocessTransport, request: bytes) -> None:
     stdin = transport.get_pipe_transport(0)
     assert isinstance(stdin, asyncio.WriteTransport), "it was asked for"
     stdin.write(request)
-    stdin.close()  # once it is written; a program need not read it
+    stdin.close()  # after the write; a program need not read its input
 
 
 class _Conversation(asyncio.SubprocessProtocol):
-    """Collects what a program writes; over when it has exited and closed what it wrote to."""
+    """Collects a program's output; ends when it has exited and its output is closed."""
 
     def __init__(self) -> None:
         self.texts = {_STDOUT: bytearray(), _STDERR: bytearray()}

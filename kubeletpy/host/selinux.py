@@ -1,4 +1,4 @@
-"""What this machine's SELinux says of files of containers. Reads files only; blocking, once."""
+"""What this machine's SELinux says about container files. Reads files only; blocking, once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 DEFAULT_LABEL = "system_u:object_r:container_file_t:s0"
-"""Of the policies that come without their own file of contexts."""
+"""Default of policies that ship without their own contexts file."""
 _FILE = re.compile(r'^\s*file\s*=\s*"?([^"\s]+)"?\s*$', re.MULTILINE)
 _TYPE = re.compile(r"^\s*SELINUXTYPE\s*=\s*([\w.-]+)\s*$", re.MULTILINE)
 
 
 def file_label(root: Path = Path("/")) -> str:
-    """The label that files of containers have by default; empty: the kernel labels nothing."""
+    """The default label of container files; empty: the kernel labels nothing."""
     if not (root / "sys/fs/selinux/enforce").exists():
         return ""
     found = _TYPE.search(_text(root / "etc/selinux/config"))

@@ -1,8 +1,8 @@
-"""Authorities and what they sign: pairs of our own, and requests of others.
+"""Certificate authorities and what they sign: our own pairs, and requests from others.
 
 Loads the X.509 library: import this where it is used (see :mod:`.x509`). Blocking: call it on a
-thread. What a certificate says is what the caller names, never what the request claims. Private
-keys are elliptic (P-256). Must never write an authority's key but for a new one.
+thread. A certificate says what the caller specifies, never what the request claims. Private keys
+are elliptic (P-256). Must never write an authority's key except for a new authority.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EXTENDED = {
 
 
 def make_authority(pair: KeyPair, name: str) -> None:
-    """A new authority of that common name. Raises CertificateError, OSError."""
+    """Create an authority with that common name. Raises CertificateError, OSError."""
     key = new_key()
     signer = private_key(key)
     certificate = _begun(Names(name), signer.public_key(), *_from_now())
@@ -56,7 +56,7 @@ def make_authority(pair: KeyPair, name: str) -> None:
 
 
 def make_self_signed(pair: KeyPair, names: Names) -> None:
-    """A server certificate that vouches for itself. Raises CertificateError, OSError."""
+    """Create a self-signed server certificate. Raises CertificateError, OSError."""
     key = new_key()
     signer = private_key(key)
     usages = (_DIGITAL_SIGNATURE, "server auth")
@@ -67,7 +67,7 @@ def make_self_signed(pair: KeyPair, names: Names) -> None:
 
 
 def make_signed(pair: KeyPair, authority: KeyPair, names: Names) -> None:
-    """A new pair of an authority: of a server if it has alternative names, else of a client.
+    """A new pair from an authority: for a server if it has alternative names, else for a client.
 
     Raises:
         CertificateError: the authority's files can't be used, or a name can't stand in a
@@ -95,9 +95,9 @@ def sign_request(
     """A certificate (PEM) for a request's key.
 
     Args:
-        pem: PKCS #10; its signature must be right. Only its key is taken over.
+        pem: PKCS #10; its signature must be valid. Only its key is used.
         names: subject and alternative names that the certificate gets.
-        usages: as CertificateSigningRequests name them.
+        usages: named as in CertificateSigningRequests.
         not_before, not_after: Unix seconds.
 
     Raises:
@@ -112,7 +112,7 @@ def sign_request(
     with refusing("the request's own signature can't be checked"):
         right = request.is_signature_valid
     if not right:
-        raise CertificateError("the request's own signature is not right")
+        raise CertificateError("the request's signature is invalid")
     issuer, signer = _authority(authority)
     certificate = _leaf(names, request.public_key(), given, not_before, not_after)
     aki = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
@@ -121,7 +121,7 @@ def sign_request(
 
 
 def verifies(authority: Path, *certificates: Path) -> bool:
-    """Whether an authority vouches for certificates now. Raises OSError."""
+    """Whether an authority has issued these certificates and they are valid now. Raises OSError."""
     try:
         with refusing("a certificate can't be read"):
             issuer = _load(authority)

@@ -1,4 +1,4 @@
-"""What can be seen of a file without reading it, to notice that it is another one now.
+"""What a file shows without being read, to notice that it has changed.
 
 Must never open a file.
 """
@@ -12,7 +12,7 @@ Stamp = tuple[int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """A file's stamp, through links; None if it can't be seen."""
+    """A file's stamp, following symlinks; None if it can't be read."""
     try:
         found = path.stat()
     except OSError:

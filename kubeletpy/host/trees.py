@@ -1,8 +1,8 @@
-"""Goes through directory trees that a container has made: as deep and as wide as it liked.
+"""Walks directory trees made by a container, which may be arbitrarily deep and wide.
 
-A directory is opened by its name in the one that is open and left by ``..``, only if that is still
-where it came from: no link is followed, and however deep the tree is it takes two descriptors and
-no recursion. Blocking, for threads. Must never leave the tree, nor its file system.
+A directory is opened by name in the open one, and left through ``..`` only if that is still its
+parent: no symlink is followed, and however deep the tree is, the walk takes two descriptors and no
+recursion. Blocking: call it on a thread. Must never leave the tree, nor its file system.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 AT_ONCE = 1000
-"""Entries of a directory that are read before they are dealt with."""
+"""Directory entries that are read before they are processed."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -26,28 +26,28 @@ class _Level:
 
 
 class Tree:
-    """A way down into a tree and up again; ``here`` is the open directory. Close it."""
+    """A walk down into a tree and up again; ``here`` is the open directory. Close it."""
 
     def __init__(self, path: str) -> None:
-        """Open the top. Raises OSError; NotADirectoryError for a link too."""
+        """Open the top. Raises OSError; NotADirectoryError for a symlink too."""
         self.here = os.open(path, _OPEN)
         self._way = [_level("", self.here)]
 
     @property
     def at_top(self) -> bool:
-        """Whether the open directory is the one that it began with."""
+        """Whether the open directory is the top of the tree."""
         return len(self._way) == 1
 
     @property
     def below(self) -> list[str]:
-        """For the caller: names of directories below this one that are still to be entered."""
+        """For the caller's use: names of subdirectories that are still to be entered."""
         return self._way[-1].below
 
     def down(self, name: str) -> None:
-        """Enter a directory of the open one, or stay here.
+        """Enter a subdirectory of the open directory; stay here on an error.
 
         Raises:
-            OSError: it is gone or no directory any more; EXDEV: something is mounted there.
+            OSError: it is gone or no longer a directory; EXDEV: something is mounted there.
         """
         inside = os.open(name, _OPEN, dir_fd=self.here)
         level = _level(name, inside)
@@ -59,7 +59,7 @@ class Tree:
         self._way.append(level)
 
     def up(self) -> str:
-        """Leave the open directory; its name in the one above. Raises OSError: it was moved."""
+        """Leave for the parent; returns the name in it. Raises OSError: the directory was moved."""
         above = os.open("..", _OPEN, dir_fd=self.here)
         os.close(self.here)
         self.here = above
@@ -70,7 +70,7 @@ class Tree:
         return left.name
 
     def close(self) -> None:
-        """Let go."""
+        """Close the open directory."""
         os.close(self.here)
 
 
@@ -83,12 +83,12 @@ def remove_tree(path: str, *, only_directories: bool = False) -> None:
     """Remove a directory and everything in it.
 
     Args:
-        path: of the directory; a link is not followed.
+        path: of the directory; a symlink is not followed.
         only_directories: a file in it ends the removal.
 
     Raises:
-        FileNotFoundError: it is not there.
-        OSError: something could not be removed, or is mounted there; what came before it is gone.
+        FileNotFoundError: it does not exist.
+        OSError: something could not be removed, or is mounted there; what came before is removed.
     """
     tree = Tree(path)
     try:
@@ -108,7 +108,7 @@ def remove_tree(path: str, *, only_directories: bool = False) -> None:
 
 
 def _remove_files(tree: Tree, only_directories: bool) -> bool:
-    """Remove the files of the open directory, note its directories; whether there were any."""
+    """Remove the open directory's files and note its subdirectories; whether it had entries."""
     with os.scandir(tree.here) as entries:
         found = list(islice(entries, AT_ONCE))
     for entry in found:
@@ -122,9 +122,9 @@ def _remove_files(tree: Tree, only_directories: bool) -> bool:
 
 
 def holds_mount(path: str, device: int) -> bool:
-    """Whether another file system than ``device`` is mounted in a tree, at its top or below.
+    """Whether a file system other than ``device`` is mounted in a tree, at its top or below.
 
-    Raises OSError: it can't be looked at.
+    Raises OSError: it can't be inspected.
     """
     tree = Tree(path)
     try:

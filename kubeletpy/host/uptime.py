@@ -1,6 +1,6 @@
-"""When this machine and this process started, by the kernel's own clock.
+"""When this machine and this process started, according to the kernel's own clock.
 
-Must never be asked by a decision: it is read once, at the start.
+Must never be used by a decision: it is read once, at startup.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 _START_TICKS = 22
-"""The field of /proc/PID/stat that says when the process started (proc_pid_stat(5))."""
+"""The field of /proc/PID/stat with the start time of the process (proc_pid_stat(5))."""
 
 
 def booted_at(now: float) -> float:

@@ -1,8 +1,8 @@
-"""What certificates and requests for them say, new keys and requests.
+"""Reads certificates and certificate requests; makes keys and requests.
 
-Loads the X.509 library: 10 MB and 25 ms of a process that may never need it, so import this where
-it is used, on the thread that does the work. All of it blocks. Everything read may come from
-strangers: what can't be read is a CertificateError. Must never write, print or log a key.
+Loads the X.509 library: 10 MB and 25 ms for a process that may never need it, so import this where
+it is used, on the thread that does the work. All of it blocks. All input may be hostile: what can't
+be read raises a CertificateError. Must never write, print or log a key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kubeletpy.host.pki import Certificate, CertificateError, Names
 
 MAX_PEM_BYTES = 256 * 1024
 RSA_BITS = range(2048, 8192 + 1)
-"""Of keys that strangers want certified: with more, checking one signature takes seconds."""
+"""For keys that others want certified: with more, checking one signature takes seconds."""
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(
@@ -45,7 +45,7 @@ _UNREADABLE = (
 )
 """What the library raises for what it can't read or make."""
 
-# X.520 has 64 characters for a name; a node's name alone may have 253, and nobody else minds
+# X.520 allows 64 characters for a name; a node's name alone may have 253, and nobody else minds
 warnings.filterwarnings("ignore", "Attribute's length must be", UserWarning)
 
 
@@ -80,7 +80,7 @@ def private_key(key: bytes) -> CertificateIssuerPrivateKeyTypes:
 
 
 def digest(key: CertificateIssuerPrivateKeyTypes) -> hashes.SHA256 | None:
-    """What a key signs with; None where the key decides."""
+    """The hash that a key signs with; None if the key decides."""
     return None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
 
 
@@ -97,7 +97,7 @@ def new_request(key: bytes, names: Names) -> bytes:
     """A request for a certificate (PKCS #10, PEM).
 
     Raises:
-        CertificateError: the key can't be used, or a name can't stand in a certificate.
+        CertificateError: the key can't be used, or a name can't be part of a certificate.
     """
     signer = private_key(key)
     request = x509.CertificateSigningRequestBuilder().subject_name(subject(names))
@@ -112,7 +112,7 @@ def subject(names: Names) -> x509.Name:
     parts = [(NameOID.ORGANIZATION_NAME, each) for each in names.organizations]
     parts.append((NameOID.COMMON_NAME, names.common_name))
     return x509.Name(
-        # for the names of nodes that are longer than X.520 has them
+        # node names may be longer than X.520 allows
         [x509.NameAttribute(oid, plain(text), _validate=False) for oid, text in parts]
     )
 
@@ -121,20 +121,20 @@ def subject_alternatives(names: Names) -> x509.SubjectAlternativeName | None:
     """The alternative names of a certificate; None: there are none. Raises CertificateError."""
     found: list[x509.GeneralName] = [x509.DNSName(plain(each)) for each in names.dns_names]
     for each in names.ip_addresses:
-        with refusing(f"{each!r} can't stand in a certificate"):
+        with refusing(f"{each!r} can't be part of a certificate"):
             found.append(x509.IPAddress(ipaddress.ip_address(each)))
     return x509.SubjectAlternativeName(found) if found else None
 
 
 def plain(name: str) -> str:
-    """A name that nobody who shows or reads it can take for another. Raises CertificateError."""
+    """A name that can't be mistaken for another when shown or read. Raises CertificateError."""
     if not (name and name.isascii() and name.isprintable()) or set(name) & set("/,=+$#\\\"'"):
-        raise CertificateError(f"{name!r} can't stand in a certificate")
+        raise CertificateError(f"{name!r} can't be part of a certificate")
     return name
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
-    """The certificates in a PEM text, leaf first; anything else in it is left out."""
+    """The certificates in a PEM text, leaf first; anything else in it is ignored."""
     found: list[bytes] = _CERTIFICATE.findall(pem[:MAX_PEM_BYTES].replace(b"\r\n", b"\n"))
     return [each if each.endswith(b"\n") else each + b"\n" for each in found]
 
@@ -154,17 +154,17 @@ def read_certificate(pem: bytes) -> Certificate:
 
 
 def read_request(pem: bytes) -> Names:
-    """Whom a request is for; not whether its signature is right. Raises CertificateError."""
+    """Whom a request is for; does not check its signature. Raises CertificateError."""
     request = load_request(pem)
     with refusing("the request can't be read"):
         return _names(request.subject, request.extensions)
 
 
 def load_request(pem: bytes) -> x509.CertificateSigningRequest:
-    """A request (PKCS #10, PEM) for a key of a kind that gets certified.
+    """Parse a request (PKCS #10, PEM) for a key of a supported kind.
 
     Raises:
-        CertificateError: it is too long or none, or its key is of another kind or size.
+        CertificateError: it is too long or not a request, or its key is of another kind or size.
     """
     if len(pem) > MAX_PEM_BYTES:
         raise CertificateError(f"the request is longer than {MAX_PEM_BYTES} bytes")
@@ -189,7 +189,7 @@ def _why_not_certified(key: CertificatePublicKeyTypes) -> str:
 
 
 def moment(seconds: float) -> datetime.datetime:
-    """Unix seconds as certificates have them. Raises ValueError, OverflowError."""
+    """Unix seconds as a time for certificates. Raises ValueError, OverflowError."""
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
 
 

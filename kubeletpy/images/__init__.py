@@ -1,4 +1,4 @@
-"""Images: see to it that a container's image is on the node, and that unused ones go.
+"""Images: ensures that a container's image is on the node, and removes unused ones.
 
 May know ``remote``, ``pods``, ``events`` and ``api``; must never know the runtime manager.
 """

@@ -1,8 +1,8 @@
-"""Since when images are known and when they were last used, over restarts of the agent.
+"""When images were first detected and last used, kept across restarts of the agent.
 
 One small file below the root directory, ``{"images": {id: [first detected, last used]}}`` in Unix
-seconds, replaced whole. The kubelet forgets at each restart, and then takes every image for a new
-one (docs/reference/behaviour-resources.md, rg). Must never raise for what the file says: without
+seconds, replaced atomically. The kubelet forgets this at each restart and then treats every image
+as new (docs/reference/behaviour-resources.md, rg). Must never raise for what the file says: without
 it all images are new, which removes too little and never too much.
 """
 
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 FILE = "image_ages.json"
 MOST_IMAGES = 10_000
-"""Kept; of more, those that were used last."""
+"""Images kept; if there are more, the most recently used ones."""
 MOST_BYTES = 4 << 20
-"""Longest file read: that many images, and room."""
+"""Longest file read: room for that many images, and some more."""
 LONGEST_ID = 200
 
 Ages = Mapping[str, tuple[float, float]]
@@ -38,7 +38,7 @@ class ImageAges:
         self._path = root / FILE
 
     def load(self, now: float) -> Ages:
-        """What is known; nothing if it can't be read. Nothing is younger than ``now``."""
+        """The known ages; empty if unreadable. No time is later than ``now``."""
         try:
             with self._path.open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
@@ -57,7 +57,7 @@ class ImageAges:
             return {}
 
     def save(self, records: Iterable[ImageRecord]) -> None:
-        """Replace what is known."""
+        """Replace the known ages."""
         try:
             write_private(self._path, written(records))
         except OSError as error:
@@ -65,9 +65,9 @@ class ImageAges:
 
 
 def read_ages(data: bytes, now: float) -> Ages:
-    """What a file says, entries that make no sense left out. Raises ValueError: it is no such file.
+    """Parse a file, omitting nonsensical entries. Raises ValueError: it is not such a file.
 
-    A time to come, as a clock that was put back leaves it, is taken for ``now``.
+    A future time, left by a clock that was set back, is treated as ``now``.
     """
     if len(data) > MOST_BYTES:
         raise ValueError("it is too long")
@@ -85,7 +85,7 @@ def read_ages(data: bytes, now: float) -> Ages:
 
 
 def written(records: Iterable[ImageRecord]) -> str:
-    """A file's text."""
+    """The text of the file."""
     kept = [record for record in records if len(record.id) <= LONGEST_ID]
     if len(kept) > MOST_IMAGES:
         kept.sort(key=lambda record: max(record.last_used, record.first_detected), reverse=True)

@@ -1,4 +1,4 @@
-"""The keyring: which credentials fit an image, most specific registry first, and whose they are.
+"""The keyring: which credentials match an image, most specific registry first, and whose they are.
 
 Pure.
 
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 
 MAX_KEYS = 2_000
-"""Registries looked at per keyring; more is no honest secret."""
+"""Maximum registries per keyring; no legitimate secret has more."""
 MAX_GLOBS = 100
-"""Those of them that are globs: each one that is new costs up to a millisecond per lookup."""
+"""Maximum globs among them: each new one costs up to a millisecond per lookup."""
 _ESCAPES = str.maketrans(
     {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\u2028", "\u2029")}
 )
@@ -46,14 +46,14 @@ class AccountSource:
 
 
 Source = SecretSource | AccountSource | None
-"""Whose credentials they are; None: the node's, which every pod on it may use."""
+"""Owner of the credentials; None: the node, whose credentials every pod on it may use."""
 Config = Mapping[str, object]
 """An "auths" document: registry -> credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One way to log in to a registry. Equal ones log in alike, wherever they come from."""
+    """One login to a registry. Logins are equal regardless of their source."""
 
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
@@ -67,7 +67,7 @@ class Credential:
 
     @property
     def fingerprint(self) -> str:
-        """Hex SHA-256 by which pull records know the login again, as the kubelet computes it."""
+        """Hex SHA-256 by which pull records recognize the login, computed as in the kubelet."""
         named = (
             ("username", self.username),
             ("password", self.password),
@@ -82,12 +82,12 @@ class Keyring:
     """Credentials of one kind of origin (a pod's secrets, the node's files, providers)."""
 
     def __init__(self, configs: Iterable[Config]) -> None:
-        """Index documents of the node's own. Entries that are no credentials are left out."""
+        """Index the node's own documents. Entries that are not credentials are skipped."""
         self._index((config, None) for config in configs)
 
     @classmethod
     def sourced(cls, configs: Iterable[tuple[Config, Source]]) -> Keyring:
-        """A keyring that remembers whose each document is."""
+        """A keyring that remembers the owner of each document."""
         keyring = cls(())
         keyring._index(configs)
         return keyring
@@ -121,12 +121,12 @@ class Keyring:
 
 
 def find_credentials(keyrings: Iterable[Keyring], repository: str) -> list[Credential]:
-    """All that fit, keyring after keyring; the same login may come from several sources."""
+    """All matches, keyring by keyring; the same login may come from several sources."""
     return [credential for keyring in keyrings for credential in keyring.lookup(repository)]
 
 
 def distinct(credentials: Iterable[Credential]) -> Sequence[Credential]:
-    """Each login only once, with the source that comes first."""
+    """Each login once, with its first source."""
     return tuple(dict.fromkeys(credentials))
 
 
@@ -149,7 +149,7 @@ def _parse_entry(entry: object, source: Source) -> Credential | None:
     if not (username or password or token):
         return None
     try:
-        # JSON can hold halves of characters, which no message to the runtime can
+        # JSON can hold lone surrogates, which no message to the runtime can
         (username + password + token).encode()
     except UnicodeEncodeError:
         return None

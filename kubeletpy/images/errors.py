@@ -1,4 +1,4 @@
-"""Why an image is not there for a container, as the codes that kubectl shows. Pure.
+"""Why an image is not available to a container, as the reasons that kubectl shows. Pure.
 
 Must never carry credentials: messages reach pod statuses and events.
 """
@@ -29,7 +29,7 @@ class ImageError(Exception):
     """An image that cannot be used now.
 
     ``code`` is the waiting reason, the text its message. ``retry_at`` is the Unix time in seconds
-    at which trying again makes sense, None when only a change of the world helps.
+    at which a retry makes sense, None when something else must change first.
     """
 
     def __init__(self, code: ImageErrorCode, message: str, retry_at: float | None = None) -> None:
@@ -40,7 +40,7 @@ class ImageError(Exception):
 
 
 def pull_failure(image: str, error_text: str) -> ImageError:
-    """The error of a failed pull: runtimes mark two causes by the first word."""
+    """The error for a failed pull: runtimes mark two causes by the first word."""
     for code, cause in (
         (ImageErrorCode.REGISTRY_UNAVAILABLE, "the registry is unavailable"),
         (ImageErrorCode.SIGNATURE, "the signature validation failed"),
@@ -52,5 +52,5 @@ def pull_failure(image: str, error_text: str) -> ImageError:
 
 
 def runtime_text(error: CRIError) -> str:
-    """What the runtime said, without our own words about which call it was."""
+    """The runtime's message, without our own prefix naming the call."""
     return error.details or str(error.code)

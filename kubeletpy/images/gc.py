@@ -31,21 +31,22 @@ from kubeletpy.images.metrics import ImageMetrics
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)
 
 AGE = "age"
 SPACE = "space"
 MOST_PULLED = 1000
-"""Images that came since the last look; of more, the age begins with the next look."""
+"""Images pulled since the last pass; beyond this, an image's age begins with the next pass."""
 
 
 class ImageGCError(Exception):
-    """Garbage collection could not do its work; the text is fit for an event."""
+    """Garbage collection failed; the text is suitable for an event."""
 
 
 class ImageGarbageCollector:
-    """Carries the selection out, every imageGC period, and remembers when images were used."""
+    """Carries out the selection every imageGC period, and remembers when images were used."""
 
     def __init__(
         self,
@@ -61,13 +62,16 @@ class ImageGarbageCollector:
         on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
         ages: ImageAges | None = None,
         volumes: Callable[[], Iterable[str]] = tuple,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         """Args:
-        on_remaining: (ids, began) is called after a collection with the images that are left, and
-            the Unix time before which they were listed.
-        ages: kept over restarts; None: all images are new to each agent.
-        volumes: references of the images that pods have as volumes.
+        on_remaining: (ids, began) called after a collection with the remaining images, and the Unix
+            time before which they were listed.
+        ages: kept across restarts; None: all images are new to each agent.
+        volumes: references of the images that pods mount as volumes.
+        tracer: where collections are sent as spans.
         """
+        self._tracer = tracer
         self._images = images
         self._runtime = runtime
         self._recorder = recorder
@@ -80,18 +84,18 @@ class ImageGarbageCollector:
         self._records: dict[str, ImageRecord] = {}
         self._ages = ages
         self._known: Ages | None = None if ages is not None else {}
-        """What an earlier agent knew; None: not read yet."""
+        """What a previous agent knew; None: not read yet."""
         self._volumes = volumes
         self._pulled: dict[str, float] = {}
-        """When images came that were not listed yet, by id."""
+        """Arrival times of images not listed yet, by id."""
         self._failed_last_time = False
         self._one_by_one = asyncio.Lock()
 
     async def run(self) -> None:
-        """One round, as the agent's timer calls it. Never raises for what the runtime does.
+        """One round, called by the agent's timer. Never raises for what the runtime does.
 
         A second failure in a row becomes an event ImageGCFailed. With nothing to remove it only
-        looks: a disk that fills up needs to know what has not been used for long.
+        records, so that it is known what has long been unused once the disk fills up.
         """
         if self._policy.off:
             await self.look()
@@ -107,7 +111,7 @@ class ImageGarbageCollector:
             self._failed_last_time = False
 
     async def look(self) -> None:
-        """Note which images there are, and remove none. Never raises for what the runtime does."""
+        """Record which images exist; removes none. Never raises for what the runtime does."""
         try:
             async with self._one_by_one:
                 await self.detect()
@@ -116,12 +120,12 @@ class ImageGarbageCollector:
             logger.debug("images not listed", extra={"error": str(error)})
 
     def pulled(self, image_id: str) -> None:
-        """An image came to the node, now: its age begins. Never blocks."""
+        """An image has just arrived on the node: its age begins. Never blocks."""
         if len(self._pulled) < MOST_PULLED:
             self._pulled.setdefault(image_id, self._clock.now())
 
     async def detect(self) -> frozenset[str]:
-        """Note which images there are and which are used; the ids of the used ones.
+        """Record which images exist and which are used; returns the ids of the used ones.
 
         Raises:
             CRIError: the runtime could not list.
@@ -156,6 +160,10 @@ class ImageGarbageCollector:
             CRIError: the runtime could not be asked.
             ImageGCError: images could not be removed, or too little could be freed.
         """
+        with self._tracer.span("Images/GarbageCollect", {}):
+            return await self._round()
+
+    async def _round(self) -> int:
         async with self._one_by_one:
             began = self._clock.now()
             in_use = await self.detect()
@@ -166,7 +174,7 @@ class ImageGarbageCollector:
                 await self._tell_remaining(began)
 
     async def remove_unused(self) -> int:
-        """Remove all that nothing uses, young images left aside; the bytes freed.
+        """Remove all unused images except young ones; returns the bytes freed.
 
         For a disk that is about to be full. Source: docs/reference/behaviour-resources.md, rg.
 

@@ -1,4 +1,4 @@
-"""Which images to remove so that the disk does not fill: the decision. Pure.
+"""Decides which images to remove so that the disk does not fill up. Pure.
 
 Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never ask
 the runtime or a clock: times are Unix seconds and arguments.
@@ -21,7 +21,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 
 LONGEST_CONFIG = 1 << 20
-"""Characters of a runtime's configuration that are looked at."""
+"""Longest runtime configuration parsed, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ImageGCPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """What is remembered of an image on the node; times are Unix seconds."""
+    """What is remembered about an image on the node; times are Unix seconds."""
 
     id: str
     size: int
@@ -71,7 +71,7 @@ class Disk:
 
     @property
     def used_percent(self) -> int:
-        """Full percents in use, rounded up."""
+        """Whole percent in use, rounded up."""
         return 100 - int(min(self.available, self.capacity) * 100 // self.capacity)
 
 
@@ -81,7 +81,7 @@ def refresh(
     in_use: frozenset[str],
     now: float,
 ) -> dict[str, ImageRecord]:
-    """Bring the records up to what the runtime lists: new, used now, and gone ones."""
+    """Update the records to what the runtime lists: new, used and removed images."""
     fresh: dict[str, ImageRecord] = {}
     for image in images:
         known = records.get(image.id)
@@ -96,7 +96,7 @@ def refresh(
 
 
 def eviction_order(records: Mapping[str, ImageRecord], in_use: frozenset[str]) -> list[ImageRecord]:
-    """What may be removed, longest unused first, then first detected."""
+    """What may be removed, least recently used first, then earliest detected."""
     return sorted(
         (r for r in records.values() if r.id not in in_use and not r.pinned),
         key=lambda r: (r.last_used, r.first_detected),
@@ -108,7 +108,7 @@ def too_old(
 ) -> list[ImageRecord]:
     """Images unused for longer than the maximum age.
 
-    One that was never seen in use is as old as the knowledge of it.
+    One that was never seen in use ages from its detection.
     """
     if policy.max_age <= 0:
         return []
@@ -116,7 +116,7 @@ def too_old(
 
 
 def bytes_to_free(disk: Disk, policy: ImageGCPolicy) -> int:
-    """How much must go to come from above the high threshold to the low one; 0: nothing."""
+    """How much to free to get from above the high threshold to the low one; 0: nothing."""
     if disk.used_percent < policy.high_threshold_percent:
         return 0
     wanted = disk.capacity * (100 - policy.low_threshold_percent) // 100
@@ -124,7 +124,7 @@ def bytes_to_free(disk: Disk, policy: ImageGCPolicy) -> int:
 
 
 def may_free_space(image: ImageRecord, policy: ImageGCPolicy, now: float) -> bool:
-    """Whether an unused image is old enough: a young one was perhaps just pulled for a pod."""
+    """Whether an unused image is old enough: a young one may have just been pulled for a pod."""
     return image.last_used < now and now - image.first_detected >= policy.min_age
 
 
@@ -133,13 +133,13 @@ def used_image_ids(
     images: Iterable[cri.Image],
     named: Iterable[str] = (),
 ) -> frozenset[str]:
-    """Ids of images that are named by id, digest or tag: runtimes differ in which.
+    """Ids of the images in use, referenced by id, digest or tag: runtimes differ.
 
     Args:
         containers: running or not.
         images: all.
-        named: further references, as people wrote them: of images that pods have as volumes, and
-            of the image of sandboxes.
+        named: further references, as users wrote them: of images mounted as volumes, and of the
+            sandbox image.
     """
     names = {
         name
@@ -159,9 +159,9 @@ def used_image_ids(
 
 
 def sandbox_images(info: Mapping[str, str]) -> set[str]:
-    """The image of pod sandboxes, as a runtime's verbose status has it.
+    """The image of pod sandboxes, from a runtime's verbose status.
 
-    containerd 1.6 does not say that it is pinned. Must never raise for what the runtime says.
+    containerd 1.6 does not report it as pinned. Must never raise for what the runtime says.
     """
     text = info.get("config", "")
     if len(text) > LONGEST_CONFIG:
@@ -174,7 +174,7 @@ def sandbox_images(info: Mapping[str, str]) -> set[str]:
 
 
 def image_volumes(pods: Iterable[Pod]) -> set[str]:
-    """References of the images that pods have as volumes: the runtime lists no use of them."""
+    """References of the images that pods mount as volumes: the runtime does not list these uses."""
     return {
         reference
         for pod in pods
@@ -184,13 +184,12 @@ def image_volumes(pods: Iterable[Pod]) -> set[str]:
 
 
 def _full_names(reference: str) -> set[str]:
-    """How a runtime may list what a user calls so."""
+    """How a runtime may list an image that a user refers to this way."""
     try:
         full = parse_reference(reference)
     except InvalidReference:
         return set()
-    short = reference.partition("@")[0]
     if full.digest:
-        return {f"{full.repository}@{full.digest}", f"{short}@{full.digest}"}
+        return {f"{full.repository}@{full.digest}"}
     tag = full.tag or DEFAULT_TAG
     return {f"{full.repository}:{tag}", with_default_tag(reference)}

@@ -1,4 +1,4 @@
-"""An image that is on the node, as containers are made of it. Pure."""
+"""An image on the node, as containers are created from it. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image that is on the node."""
+    """An image on the node."""
 
     ref: str
-    """What CreateContainer names it by: the runtime's image id."""
+    """Its name in CreateContainer: the runtime's image id."""
     uid: int | None = None
     """Numeric user of the image, when it has one."""
     username: str = ""
-    """Named user of the image, when the user is no number."""
+    """Named user of the image, when the user is not a number."""
 
 
 def local_image(answer: cri.ImageStatusResponse) -> LocalImage | None:
-    """The image of an ImageStatus answer; None when the node has none."""
-    if not answer.HasField("image") or not answer.image.id:
+    """The image in an ImageStatus answer; None when it is not on the node."""
+    if not answer.image.id:
         return None
     image = answer.image
     uid = image.uid.value if image.HasField("uid") else None

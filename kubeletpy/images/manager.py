@@ -1,8 +1,8 @@
-"""Make sure that a container's image is on the node and its pod may use it, or say why not.
+"""Ensures that a container's image is on the node and its pod may use it, or says why not.
 
-The decision is :mod:`policy`'s, who may use what :mod:`records`', the pull :mod:`puller`'s; this
-module asks the runtime and reports what was found. Must never put a credential into an event,
-an error or the log.
+:mod:`policy` decides, :mod:`records` knows who may use what, :mod:`puller` pulls; this module asks
+the runtime and reports what it found. Must never put a credential into an event, an error or the
+log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["ImageManager", "LocalImage", "PullSettings"]
 
 
 class ImageManager:
-    """Ensures images, with the node's pull limits and memory of failures."""
+    """Ensures images, within the node's pull limits and with memory of failures."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class ImageManager:
         pull_times: PullTimes | None = None,
         pulled: Callable[[str], None] = lambda image_id: None,
     ) -> None:
-        """``records`` None: who pulled an image does not matter, it may be used if it is there.
-        ``pulled`` is told the id of each image that came."""
+        """``records`` None: any image on the node may be used, no matter who pulled it. ``pulled``
+        is called with the id of each image that arrives."""
         self._service = service
         self._recorder = recorder
         self._metrics = metrics
@@ -78,12 +78,12 @@ class ImageManager:
         secrets: Sequence[PullSecretLike] = (),
         sandbox_config: cri.PodSandboxConfig | None = None,
     ) -> LocalImage:
-        """Have the container's image on the node; records the kubelet's events on the way.
+        """Get the container's image onto the node, recording the kubelet's events.
 
-        Cancelling it gives up a pull, whose layers so far the runtime keeps.
+        Cancelling it abandons a pull; the runtime keeps the layers pulled so far.
 
         Raises:
-            ImageError: with the waiting reason and message of the container.
+            ImageError: with the container's waiting reason and message.
         """
         image = container.get("image") or ""
         wanted_policy = container.get("imagePullPolicy") or default_pull_policy(image)
@@ -109,7 +109,7 @@ class ImageManager:
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
         if action is ImageAction.REFUSE:
-            # the same whether it is absent or not for this pod: who may not use it learns nothing
+            # the same whether absent or not for this pod: a pod that may not use it learns nothing
             message = f'Container image "{image}" is not present with pull policy of Never'
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
@@ -158,7 +158,7 @@ def _pull_required(action: ImageAction, *, present: bool) -> bool | None:
 
 
 def _text_only(annotations: Any) -> dict[str, str]:
-    """Annotations that a message can hold: one wrong value must not stop a pod."""
+    """Annotations that fit into a message: one bad value must not stop a pod."""
     return {
         key: value
         for key, value in annotations.items()

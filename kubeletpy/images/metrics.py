@@ -1,6 +1,6 @@
 """What the image parts count, as an interface. Pure.
 
-Must never import a metrics library: the agent's registry comes in from outside.
+Must never import a metrics library: the agent's registry is passed in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ImageMetrics(Protocol):
 
 
 class PullTimes(Protocol):
-    """Who wants to know how long pods wait for images."""
+    """Observes how long pods wait for images."""
 
     def pull_began(self, uid: str, what: str) -> None:
         """A pull for a pod begins; ``what``: container and image."""
@@ -39,7 +39,7 @@ class PullTimes(Protocol):
 
 
 class NoPullTimes:
-    """Nobody wants to know."""
+    """Observes nothing."""
 
     def pull_began(self, uid: str, what: str) -> None:
         """Do nothing."""

@@ -1,7 +1,7 @@
 """Registry credentials that belong to the node: docker's configuration files.
 
-Looked for in the kubelet's root, the home directory and ``/.docker``, ``config.json`` before the
-legacy ``.dockercfg``; the first that reads wins. Must never log what is inside.
+Searched in the kubelet's root, the home directory and ``/.docker``, ``config.json`` before the
+legacy ``.dockercfg``; the first readable one wins. Must never log their content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class NodeCredentials:
-    """Reads the node's files again whenever a pull needs them: they change without notice."""
+    """Rereads the node's files whenever a pull needs them: they change without notice."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """``paths`` in order of preference; see default_paths."""
@@ -26,7 +26,7 @@ class NodeCredentials:
         self._reported: set[Path] = set()
 
     async def keyring(self) -> Keyring:
-        """What the files hold now; an empty keyring when there is none."""
+        """The current content of the files; an empty keyring when there are none."""
         return await asyncio.to_thread(self._read)
 
     def _read(self) -> Keyring:
@@ -46,7 +46,7 @@ class NodeCredentials:
             if path not in self._reported:
                 self._reported.add(path)
                 logger.warning(
-                    "registry credentials file left out",
+                    "registry credentials file skipped",
                     extra={"path": str(path), "error": str(error)},
                 )
             return None

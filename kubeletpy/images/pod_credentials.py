@@ -1,7 +1,7 @@
-"""What one pod may show a registry: its pull secrets, the node's files, credential providers.
+"""Credentials that a pod may present: its pull secrets, the node's files, credential providers.
 
 In this order (docs/reference/behaviour.md, g3); looked up once per container start, and only when a
-pull or a pull record asks for it. Must never log or keep what it finds.
+pull or a pull record needs it. Must never log or keep what it finds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kubeletpy.pods.pod import Pod
 
 
 class CredentialProviders(Protocol):
-    """Programs that know credentials: :class:`kubeletpy.images.providers.plugins.Plugins`."""
+    """Programs that provide credentials: :class:`kubeletpy.images.providers.plugins.Plugins`."""
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
-        """What they say for images of a repository; a provider that fails says nothing."""
+        """Their credentials for images of a repository; a failing provider contributes none."""
         ...
 
 
@@ -32,13 +32,13 @@ class CredentialSources:
         self._providers = providers
 
     def of(self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]) -> PodCredentials:
-        """Those of a pod for an image; nothing is looked up yet."""
+        """The credentials of a pod for an image; nothing is looked up yet."""
         return PodCredentials(self, pod, image, secrets)
 
     async def find(
         self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]
     ) -> Sequence[Credential]:
-        """All that fit, in the order in which they are tried."""
+        """All matches, in the order in which they are tried."""
         repository = parse_reference(image).repository
         own = Keyring.sourced(
             (secret.docker_config, SecretSource(secret.uid, secret.namespace, secret.name))
@@ -65,7 +65,7 @@ class PodCredentials:
         self._found: Sequence[Credential] | None = None
 
     async def get(self) -> Sequence[Credential]:
-        """All that fit, best first; one login may be in it several times, by source."""
+        """All matches, best first; a login may appear several times, once per source."""
         if self._found is None:
             self._found = await self._sources.find(*self._wanted)
         return self._found

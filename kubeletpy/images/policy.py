@@ -1,4 +1,4 @@
-"""Use, pull or refuse: what a pull policy makes of an image that is, or is not, on the node. Pure.
+"""Use, pull or refuse: applies a pull policy to an image that is, or is not, on the node. Pure.
 
 Source: docs/reference/behaviour.md, g1. Must never ask the runtime anything.
 """
@@ -17,19 +17,19 @@ class ImageAction(StrEnum):
     USE = "use"
     PULL = "pull"
     REFUSE = "refuse"
-    """The policy is Never, and the image is not here for this pod (ErrImageNeverPull)."""
+    """The policy is Never, and the image is not available to this pod (ErrImageNeverPull)."""
 
 
 def needs_lookup(pull_policy: str) -> bool:
-    """Whether the decision depends on what the node has: Always does not look."""
+    """Whether the decision depends on what is on the node: not for Always."""
     return pull_policy != ALWAYS
 
 
 def decide(pull_policy: str, *, present: bool, accessible: bool = True) -> ImageAction:
     """Decide by policy.
 
-    ``accessible``: whether the pod may use the image that is present without showing the registry
-    its credentials. A present image that it may not use is treated like an absent one.
+    ``accessible``: whether the pod may use the present image without presenting its credentials to
+    the registry. A present image that it may not use is treated as absent.
     """
     if pull_policy == ALWAYS:
         return ImageAction.PULL

@@ -1,6 +1,6 @@
 """How many pulls run at once, and how many start per second.
 
-Pulls wait in the order they came. Must never know what is pulled.
+Pulls wait in order of arrival. Must never know what is pulled.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 
 
 class PullRateExceeded(Exception):
-    """registryPullQPS and registryBurst are used up: no pull now."""
+    """registryPullQPS and registryBurst are exhausted: no pull now."""
 
 
 class PullQueue:
-    """A place to pull in: one at a time, a limited number, or all at once.
+    """Grants pulls: one at a time, a limited number, or all at once.
 
     ``parallel``: how many pulls may run together (1: serializeImagePulls), None: no limit.
-    ``qps`` and ``burst``: starts per second and in a row; ``qps`` 0 is no limit.
+    ``qps`` and ``burst``: starts per second and in a burst; ``qps`` 0: no limit.
     """
 
     def __init__(self, *, parallel: int | None, qps: float, burst: int) -> None:
@@ -30,7 +30,7 @@ class PullQueue:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait for a turn and hold it."""
+        """Wait for a slot and hold it."""
         if self._places is None:
             yield
             return

@@ -1,6 +1,6 @@
-"""From a Secret of the API to registry credentials: the two formats of image pull secrets. Pure.
+"""Reads registry credentials from API Secrets: the two formats of image pull secrets. Pure.
 
-Must never log or show what is inside.
+Must never log or show their content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_DOCUMENT = 1 << 20
 
 
 class MalformedPullSecret(ValueError):
-    """A secret that holds no registry credentials; the message never quotes its content."""
+    """A secret without registry credentials; the message never quotes its content."""
 
 
 class PullSecretLike(Protocol):
@@ -51,7 +51,7 @@ def decode_pull_secret(secret: Mapping[str, Any]) -> Mapping[str, object]:
     """The "auths" of a Secret object: registry -> credentials.
 
     Raises:
-        MalformedPullSecret: another type of secret, a missing key, or no JSON object in it.
+        MalformedPullSecret: wrong type of secret, a missing key, or not a JSON object.
     """
     data = secret.get("data") or {}
     if secret.get("type") == DOCKERCFG_TYPE:
@@ -68,7 +68,7 @@ def parse_docker_config(text: str | bytes) -> Mapping[str, object]:
     """The "auths" of a docker config file, or a whole legacy ``.dockercfg``.
 
     Raises:
-        MalformedPullSecret: no JSON object.
+        MalformedPullSecret: not a JSON object.
     """
     document = _parse(text, "docker config")
     return _auths(document.get("auths", document), "docker config")

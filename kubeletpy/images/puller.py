@@ -1,4 +1,4 @@
-"""Pull an image: wait for a turn, try the credentials, record who may use it, report how it went.
+"""Pulls an image: waits for a slot, tries the credentials, records who may use it, and reports.
 
 Must never put a credential into an event, an error or the log.
 """
@@ -25,9 +25,14 @@ from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, PullTimes
 from kubeletpy.images.pod_credentials import PodCredentials
 from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded
-from kubeletpy.images.records.ledger import IntentNotRecorded, PullInProgress, PullRecords
+from kubeletpy.images.records.ledger import (
+    UNCERTAIN,
+    IntentNotRecorded,
+    PullInProgress,
+    PullRecords,
+)
 from kubeletpy.pods.pod import Pod
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
@@ -70,19 +75,19 @@ class WantedImage:
 
     pod: Pod
     image: str
-    """As the spec has it: what messages and events show."""
+    """As in the spec: what messages and events show."""
     spec: cri.ImageSpec
     reference: api.ObjectReference
     policy: str
 
     @property
     def purpose(self) -> str:
-        """Container and image: what is pulled for what."""
+        """The container and the image pulled for it."""
         return f"{self.reference.get('fieldPath', '')} {self.image}"
 
 
 class ImagePuller:
-    """Pulls, with the node's limits and memory of failures."""
+    """Pulls, within the node's limits and with memory of failures."""
 
     def __init__(
         self,
@@ -96,8 +101,8 @@ class ImagePuller:
         pull_times: PullTimes,
         pulled: Callable[[str], None] = lambda image_id: None,
     ) -> None:
-        """``records`` None: nobody asks who pulled what. ``pulled`` is told the id of each image
-        that came."""
+        """``records`` None: who pulled what is not recorded. ``pulled`` is called with the id of
+        each image that arrives."""
         self._service = service
         self._recorder = recorder
         self._clock = clock
@@ -114,10 +119,10 @@ class ImagePuller:
         pod_credentials: PodCredentials,
         sandbox_config: cri.PodSandboxConfig | None,
     ) -> LocalImage:
-        """Pull, unless the last failure was too short a time ago.
+        """Pull, unless the last failure is too recent.
 
         Raises:
-            ImageError: with the waiting reason and message of the container.
+            ImageError: with the container's waiting reason and message.
         """
         key = f"{wanted.pod.uid}_{wanted.image}"
         if (blocked := self._backoff.blocked_until(key, self._clock.now())) is not None:
@@ -134,7 +139,7 @@ class ImagePuller:
         asked_at = loop.time()
         try:
             with span(Call.PULL_IMAGE, wanted.image, milestone=True):
-                async with self._queue.place(), self._recorded(wanted.image) as record:
+                async with self._queue.place(), self._recorded(wanted) as record:
                     started_at = loop.time()
                     ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
                     image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
@@ -158,12 +163,28 @@ class ImagePuller:
         return image
 
     @asynccontextmanager
-    async def _recorded(self, image: str) -> AsyncIterator[PullInProgress | None]:
+    async def _recorded(self, wanted: WantedImage) -> AsyncIterator[PullInProgress | None]:
         if self._records is None:
             yield None
             return
-        async with self._records.pulling(image) as record:
-            yield record
+        before = await self._image_id(wanted.spec)
+        async with self._records.pulling(wanted.image) as record:
+            try:
+                yield record
+            except CRIError:
+                # an error may follow a pull that was done: only a look tells
+                record.changed_nothing = before is not None and before == await self._image_id(
+                    wanted.spec
+                )
+                raise
+
+    async def _image_id(self, spec: cri.ImageSpec) -> str | None:
+        """The id of an image, "" when it is not on the node; None: unknown."""
+        try:
+            found = local_image(await self._service.image_status(spec))
+        except CRIError:
+            return None
+        return found.ref if found is not None else ""
 
     def _failed(self, wanted: WantedImage, key: str, error: Exception) -> ImageError:
         text = runtime_text(error) if isinstance(error, CRIError) else str(error)
@@ -188,10 +209,15 @@ class ImagePuller:
         """Pull with each credential in turn, or anonymously when there is none."""
         failures: list[CRIError] = []
         for credential in credentials or (None,):
-            self._queue.take_token()
             auth = None if credential is None else _auth_config(credential)
             try:
+                self._queue.take_token()
                 return await self._service.pull_image(spec, auth, sandbox_config), credential
+            except PullRateExceeded as error:
+                if not failures:
+                    raise
+                failures.append(ResourceExhausted("PullImage", str(error)))
+                break
             except CRIError as error:
                 failures.append(error)
         if len(failures) == 1 and not credentials:
@@ -199,10 +225,12 @@ class ImagePuller:
         hidden = [text for credential in credentials for text in credential.secrets]
         texts = dict.fromkeys(scrub(runtime_text(error), hidden) for error in failures)
         text = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
-        raise CRIError("PullImage", text, target=spec.image, code=failures[-1].code)
+        # one pull that may go on in the runtime is not ended by another's refusal
+        code = next((f.code for f in failures if f.code in UNCERTAIN), failures[-1].code)
+        raise CRIError("PullImage", text, target=spec.image, code=code)
 
     async def _inspect_pulled(self, spec: cri.ImageSpec, ref: str) -> tuple[LocalImage, str, int]:
-        """What was pulled, its id and size; the pull counts even if these are not known."""
+        """The id and size of what was pulled; the pull counts even if these are unknown."""
         try:
             answer = await self._service.image_status(spec)
         except CRIError as error:
@@ -226,5 +254,5 @@ def _auth_config(credential: Credential) -> cri.AuthConfig:
 
 
 def _shown(seconds: float) -> str:
-    """A length of time, cut to whole milliseconds as the kubelet does."""
+    """A duration, truncated to whole milliseconds as in the kubelet."""
     return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)

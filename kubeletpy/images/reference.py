@@ -1,4 +1,4 @@
-"""Image names: what is one, what it means in full, and which tag it gets when it has none. Pure.
+"""Image names: their syntax, their full form, and their default tag. Pure.
 
 The grammar is that of container image references (distribution/reference), which every runtime
 follows. Input comes from pod specs and is hostile: length is bounded before any matching. Must
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"
 MAX_REFERENCE = 1024
-"""Longest text looked at, in characters; name, tag and digest together never need more."""
+"""Longest text parsed, in characters; name, tag and digest together never need more."""
 MAX_NAME = 255
 
 _DOMAIN_PART = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)"
@@ -28,12 +28,12 @@ _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 class InvalidReference(ValueError):
-    """A text that is no image reference; the message says so in the runtimes' words."""
+    """Not an image reference; the message uses the runtimes' words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image name taken apart and made full."""
+    """A parsed and fully qualified image name."""
 
     domain: str
     """Registry host with port: ``docker.io`` when the name has none."""
@@ -49,12 +49,12 @@ class Reference:
 
 
 def parse_reference(image: str) -> Reference:
-    """Take an image name apart.
+    """Parse an image name.
 
     Raises:
-        InvalidReference: no image name (wrong characters, upper case, bad digest, too long).
+        InvalidReference: not an image name (wrong characters, upper case, bad digest, too long).
     """
-    if not isinstance(image, str) or not image or len(image) > MAX_REFERENCE:
+    if not isinstance(image, str) or len(image) > MAX_REFERENCE:
         raise InvalidReference("invalid reference format")
     if _IDENTIFIER.fullmatch(image):
         raise InvalidReference(
@@ -79,7 +79,7 @@ def parse_reference(image: str) -> Reference:
 
 
 def with_default_tag(image: str) -> str:
-    """The image name as asked for, with ``:latest`` when it has neither tag nor digest.
+    """The image name as given, with ``:latest`` when it has neither tag nor digest.
 
     Raises:
         InvalidReference: see parse_reference; the message names the image.
@@ -92,9 +92,10 @@ def with_default_tag(image: str) -> str:
 
 
 def default_pull_policy(image: str) -> str:
-    """The pull policy of a container that names none: Always for ``:latest``, else IfNotPresent.
+    """The default pull policy of a container: Always for ``:latest``, else IfNotPresent.
 
-    Source: core/v1 defaulting. Not an image name: IfNotPresent, the pull will fail with the reason.
+    Source: core/v1 defaulting. If it is not an image name: IfNotPresent; the pull will fail with
+    the reason.
     """
     try:
         reference = parse_reference(image)

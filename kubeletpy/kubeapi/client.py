@@ -1,22 +1,22 @@
 """The real Kubernetes API over HTTP: plain JSON in and out, errors as types.
 
 The official client loads the credentials (:mod:`kubeletpy.kubeapi.credentials`); requests go
-through aiohttp directly, because building the client's models costs more than the request. Must
-never log a header or a body.
+over our own transports (:mod:`kubeletpy.kubeapi.sessions`) because building the client's models
+costs more than the request. Must never log a header or a body.
 
-Bounds: a client has at most CONCURRENT_REQUESTS under way besides its watches, so that a burst
-opens few connections (each costs a handshake and 0.2 MB); every request has a deadline; an answer
-429 or 503 that names a Retry-After is tried again at most RETRIES times; a 401 reloads the
-credentials at most every RELOAD_SECONDS and is tried once more. All other failures are the
-caller's to retry.
+Bounds: a client has at most CONCURRENT_REQUESTS in flight besides its watches, so that a burst
+opens few connections on HTTP/1.1 (each costs a handshake and 0.2 MB) and is fair to other nodes;
+every request has a deadline; a 429 or
+503 with a Retry-After is retried at most RETRIES times; a 401 reloads the credentials at most every
+RELOAD_SECONDS and is retried once. All other failures are the caller's to retry.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-
-import aiohttp
+from contextlib import asynccontextmanager
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
@@ -29,10 +29,13 @@ from kubeletpy.kubeapi.http_calls import (
     http_call,
     watch_events,
 )
-from kubeletpy.kubeapi.limits import RateLimiter
+from kubeletpy.kubeapi.limits import RateLimiter, spread
 from kubeletpy.kubeapi.observer import RequestObserver
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
-from kubeletpy.kubeapi.sessions import Sessions
+from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
+from kubeletpy.kubeapi.transport import Response, TransportError
+from kubeletpy.kubeapi.usage import Usage, together
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 CONCURRENT_REQUESTS = 10
 RETRIES = 3
@@ -45,8 +48,8 @@ WATCH_SLACK = 30.0
 class KubeClient(KubeApi):
     """A :class:`~kubeletpy.kubeapi.protocol.KubeApi` over HTTP. Close it when done.
 
-    :meth:`limited` gives further clients that share the connections and have their own rate,
-    :meth:`apart` those that share nothing but the credentials.
+    :meth:`limited` returns clients that share the connections but have their own rate limit,
+    :meth:`apart` clients that share only the credentials.
     """
 
     def __init__(
@@ -58,16 +61,25 @@ class KubeClient(KubeApi):
         burst: int = 100,
         timeout: float = REQUEST_TIMEOUT,
         observer: RequestObserver | None = None,
+        tracer: Tracer = NO_TRACER,
+        open_transport: OpenTransport | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         """Args:
-        connection: where and as whom; None: requests wait until ``renew_credentials`` knows.
-        reconnect: gives fresh credentials after a 401, and when asked to renew them.
-        qps: requests a second (0: no limit); ``burst`` at once.
-        timeout: seconds for one try of a request.
-        observer: counts what is asked and answered.
+        connection: where to connect and as whom; None: requests wait for ``renew_credentials``.
+        reconnect: returns fresh credentials after a 401, and when asked to renew them.
+        qps: requests per second (0: no limit); ``burst`` at once.
+        timeout: seconds for one attempt of a request.
+        observer: counts requests and responses.
+        tracer: where requests are sent as spans.
+        open_transport: what carries the requests; None: HTTP/2 or HTTP/1.1 over TCP.
+        rng: for jitter.
         """
-        self._sessions = Sessions(connection, reconnect, observer)
+        self._sessions = Sessions(
+            connection, reconnect, observer, tracer, open_transport=open_transport
+        )
         self._others: list[Sessions] = []
+        self._rng = rng or random.Random()
         self._limiter = RateLimiter(qps, burst)
         self._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._timeout = timeout
@@ -81,6 +93,7 @@ class KubeClient(KubeApi):
         burst: int = 100,
         timeout: float = REQUEST_TIMEOUT,
         observer: RequestObserver | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> KubeClient:
         """A client for a kubeconfig's current context. Raises KubeconfigError."""
         return cls(
@@ -90,17 +103,18 @@ class KubeClient(KubeApi):
             burst=burst,
             timeout=timeout,
             observer=observer,
+            tracer=tracer,
         )
 
     def limited(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
-        """A client on the same connections with its own rate (0: none) and timeout."""
+        """A client on the same connections with its own rate limit (0: none) and timeout."""
         return self._like(self._sessions, qps, burst, timeout)
 
     def apart(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
-        """A client with its own connections, rate and timeout, and this one's credentials.
+        """A client with its own connections, rate limit and timeout, and this one's credentials.
 
-        Heartbeats need one, or a busy node could look dead: whatever else is asked, and however
-        many connections that takes, theirs wait for none of it. Closed with this one.
+        Heartbeats need one, or a busy node could look dead: they never wait for other requests,
+        however many connections those take. Closed with this one.
         """
         sessions = self._sessions.apart()
         self._others.append(sessions)
@@ -112,8 +126,10 @@ class KubeClient(KubeApi):
         client = KubeClient.__new__(KubeClient)
         client._sessions = sessions
         client._others = []
+        client._rng = self._rng
         client._limiter = RateLimiter(qps, burst)
         client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
+        client.streamed_lists = self.streamed_lists
         client._timeout = self._timeout if timeout is None else timeout
         return client
 
@@ -122,11 +138,22 @@ class KubeClient(KubeApi):
         """Base URL of the API server."""
         return self._sessions.host
 
+    @property
+    def usage(self) -> Usage:
+        """What all connections carry now, also those of other clients of this one."""
+        all_of_it = together([each.usage for each in (self._sessions, *self._others)])
+        return self._sessions.losses.added_to(all_of_it)
+
+    @property
+    def watch_capacity(self) -> int:
+        """By the protocol, and by the streams that the server allows."""
+        return self._sessions.watch_capacity
+
     async def renew_credentials(self) -> None:
-        """Use fresh credentials for new connections; requests and watches under way go on.
+        """Use fresh credentials for new connections; requests and watches in flight continue.
 
         Raises:
-            KubeconfigError: there are none; the old ones go on.
+            KubeconfigError: there are none; the old ones stay in use.
         """
         for sessions in (self._sessions, *self._others):
             await sessions.renew()
@@ -136,59 +163,60 @@ class KubeClient(KubeApi):
         for sessions in (self._sessions, *self._others):
             await sessions.close()
 
-    async def _ask(self, call: Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         request = http_call(call)
-        timeout = aiohttp.ClientTimeout(total=self._timeout)
-        async with self._under_way:
-            response = await self._send(request, timeout)
+        async with self._under_way, self._send(request, self._timeout) as response:
             try:
                 body = await response.read()
                 self._answered(request, len(body))
                 answer = decode(body)
-            except (aiohttp.ClientError, TimeoutError, OSError, *UNREADABLE) as error:
+            except (TransportError, *UNREADABLE) as error:
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"
                 ) from error
             finally:
-                response.release()
+                response.close()
         if not isinstance(answer, dict):
             raise errors.Unavailable(
                 f"{request.method} {_path(request)}: the answer is not an object"
             )
         return answer
 
-    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
-        timeout = aiohttp.ClientTimeout(
-            total=call.timeout_seconds + WATCH_SLACK, sock_connect=self._timeout
-        )
-        response = await self._send(http_call(call), timeout)
-        try:
-            yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": call.resource_version}})
-            async for event in watch_events(response.content):
-                yield event
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise errors.Unavailable(f"watch of {call.resource.plural}: {_why(error)}") from error
-        finally:
-            response.close()
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        seconds, version = call.timeout_seconds + WATCH_SLACK, call.resource_version
+        async with self._send(http_call(call), seconds, lasting=True) as response:
+            try:
+                yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": version}})
+                async for event in watch_events(response.chunks()):
+                    yield event
+            except TransportError as error:
+                what = f"watch of {call.resource.plural}"
+                raise errors.Unavailable(f"{what}: {_why(error)}") from error
+            finally:
+                response.close()
 
+    @asynccontextmanager
     async def _send(
-        self, request: HttpCall, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """Send until there is an answer to give: 2xx is returned, the rest raised."""
+        self, request: HttpCall, seconds: float, *, lasting: bool = False
+    ) -> AsyncIterator[Response]:
+        """Send until there is a final response: 2xx is yielded, the rest is raised."""
         reloaded = False
         for attempt in range(RETRIES + 2):
             await self._turn(request)
-            response = await self._sessions.request(
+            async with self._sessions.request(
                 request.method,
                 request.url,
-                timeout=timeout,
+                seconds=seconds,
+                connect_seconds=min(seconds, self._timeout),
+                lasting=lasting,
                 data=request.data,
                 headers=request.headers,
                 again=attempt > 0,
-            )
-            if response.status < 300:
-                return response
-            error = await error_of(response)
+            ) as response:
+                if response.status < 300:
+                    yield response
+                    return
+                error = await error_of(response)
             if response.content_length is not None:
                 self._answered(request, response.content_length)
             if isinstance(error, errors.Unauthorized) and not reloaded:
@@ -198,7 +226,7 @@ class KubeClient(KubeApi):
             wait = error.retry_after
             if error.code not in (429, 503) or wait is None or attempt >= RETRIES:
                 raise error
-            await asyncio.sleep(min(wait, RETRY_AFTER_MAX))
+            await asyncio.sleep(spread(min(wait, RETRY_AFTER_MAX), self._rng.random()))
         raise error
 
     async def _turn(self, request: HttpCall) -> None:

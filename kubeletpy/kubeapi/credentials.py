@@ -1,8 +1,7 @@
 """From a kubeconfig file to what a connection needs, with the official client's own loader.
 
-Certificates, tokens, token files and exec plugins are the loader's business; it runs as a process
-of its own (:mod:`.kubeconfig_loader`), each time credentials are needed again. Must never log
-or show a credential.
+Certificates, tokens, token files and exec plugins are the loader's job; it runs in its own process
+(:mod:`.kubeconfig_loader`) each time credentials are needed. Must never log or show a credential.
 """
 
 from __future__ import annotations
@@ -23,13 +22,15 @@ from kubeletpy.host.key_pair import KeyPair
 
 log = logging.getLogger(__name__)
 
+ALPN = ["h2", "http/1.1"]
+"""What is offered to a server in the TLS handshake, best first."""
 _LOADER = Path(__file__).with_name("kubeconfig_loader.py")
 _MAX_ANSWER = 1024 * 1024
 """Bytes; a token is the longest part."""
 _MALFORMED = (TypeError, ValueError, AttributeError, LookupError)
-"""What values of types that nobody expects lead to."""
+"""What values of unexpected types lead to."""
 _begun: dict[str, subprocess.Popen[bytes]] = {}
-"""Loaders started ahead, by the kubeconfig's path."""
+"""Loaders started in advance, by kubeconfig path."""
 
 
 class KubeconfigError(Exception):
@@ -38,13 +39,13 @@ class KubeconfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach and convince one API server.
+    """How to reach one API server and authenticate to it.
 
     Attributes:
         host: base URL without a trailing slash.
         ssl: for https hosts, with the client certificate if there is one.
         authorization: value of the Authorization header, or empty. Secret.
-        server_hostname: name to expect in the server's certificate instead of the host's, or empty.
+        server_hostname: name expected in the server's certificate instead of the host's, or empty.
         proxy: URL of the proxy to go through, or empty.
     """
 
@@ -58,13 +59,13 @@ class Connection:
 def begin_loading(path: str) -> None:
     """Start the loader now for the :func:`connect_kubeconfig` to come.
 
-    It takes a third of a second, in which a starting agent has its own imports to make.
+    It takes a third of a second, during which a starting agent does its own imports.
     """
     _begun[path] = _start_loader(path)
 
 
 def stop_loading(path: str) -> None:
-    """What :func:`begin_loading` began is not wanted: the file is going to change."""
+    """Drop what :func:`begin_loading` started: the file is going to change."""
     process = _begun.pop(path, None)
     if process is not None:
         process.kill()
@@ -75,7 +76,7 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
     """Read a kubeconfig file's current context.
 
     Args:
-        certificate: to come with, in place of all credentials that the file has.
+        certificate: to authenticate with instead of any credentials in the file.
 
     Raises:
         KubeconfigError: the file is missing or unusable, or its exec plugin gave no credentials.
@@ -93,7 +94,7 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
     except (OSError, *_MALFORMED) as error:
         raise KubeconfigError(f"kubeconfig {path}: {type(error).__name__}: {error}") from None
     except asyncio.CancelledError:
-        process.kill()  # an exec plugin may wait for somebody without end
+        process.kill()  # an exec plugin may wait for somebody forever
         raise
     finally:
         process.stdin.close()
@@ -102,7 +103,7 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
 
 
 def _start_loader(path: str) -> subprocess.Popen[bytes]:
-    # -P: nothing in the working directory may pass for a module of the loader's;
+    # -P: nothing in the working directory may shadow a module of the loader;
     # a session of its own: a Ctrl-C is for the agent
     return subprocess.Popen(
         [sys.executable, "-P", str(_LOADER), path],
@@ -113,7 +114,7 @@ def _start_loader(path: str) -> subprocess.Popen[bytes]:
 
 
 def _connection(path: str, answer: bytes, certificate: KeyPair | None) -> Connection:
-    """What the loader's answer means; while the loader waits, the files it names are there."""
+    """Interpret the loader's answer; the files it names exist only while the loader waits."""
     if not answer:
         raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output says why")
     found: dict[str, Any] = json.loads(answer)
@@ -141,6 +142,7 @@ def _ssl_context(found: dict[str, Any]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=found["ca_file"], cadata=found["ca_data"])
     # Go accepts certificates that lack the key identifiers this flag insists on.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.set_alpn_protocols(ALPN)
     if found["cert_file"]:
         context.load_cert_chain(found["cert_file"], found["key_file"])
     if not found["verify"]:
@@ -150,7 +152,7 @@ def _ssl_context(found: dict[str, Any]) -> ssl.SSLContext:
 
 
 def _environment_proxy(host: str) -> str:
-    """The proxy HTTPS_PROXY and friends name for a host; asked once, not at every request."""
+    """The proxy that HTTPS_PROXY and friends name for a host; looked up once, not per request."""
     parts = urlsplit(host)
     name = parts.hostname or ""
     if name in ("localhost", "127.0.0.1", "::1") or urllib.request.proxy_bypass(name):

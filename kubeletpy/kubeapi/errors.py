@@ -1,6 +1,6 @@
-"""What a Kubernetes API can answer instead of an object, as types. Pure.
+"""What a Kubernetes API can return instead of an object, as types. Pure.
 
-Must never carry request bodies or credentials: messages end up in logs and events.
+Must never carry request bodies or credentials, because messages end up in logs and events.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from kubeletpy.api.types import JSON
 
 
 class ApiError(Exception):
-    """The API refused a request or could not be asked.
+    """The API refused a request or could not be reached.
 
     Attributes:
         code: HTTP status; 0 when there was no answer.
@@ -45,7 +45,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: this identity may not do that (or the authorizer does not know the relation yet)."""
+    """403: this identity may not do that (or the authorizer does not know of the relation yet)."""
 
 
 class NotFound(ApiError):
@@ -89,7 +89,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def from_status(code: int, status: object, *, retry_after: float | None = None) -> ApiError:
-    """Make the error for an answer.
+    """Make the error for a response.
 
     Args:
         code: HTTP status; a Status object's own ``code`` is used when this is 0.

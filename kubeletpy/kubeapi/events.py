@@ -1,7 +1,7 @@
-"""Writes Kubernetes Events: takes them without ever blocking, sends them one after the other.
+"""Writes Kubernetes Events: accepts them without ever blocking, sends them one by one.
 
 Must never hold up or fail its callers: what does not fit into the queue, or cannot be written, is
-counted and dropped. What is written is decided by :mod:`kubeletpy.events.correlate`.
+counted and dropped. :mod:`kubeletpy.events.correlate` decides what is written.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 class EventWriter:
     """An :class:`~kubeletpy.events.recorder.EventRecorder` that writes to the API.
 
-    Give it a client with the rate of events (eventRecordQPS, eventBurst).
+    Give it a client with the rate limit of events (eventRecordQPS, eventBurst).
 
     Attributes:
-        dropped: how many events were not written, by why.
+        dropped: how many events were not written, by reason.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EventWriter:
             return
         for attempt in range(TRIES):
             if attempt:
-                # The first wait is random: many nodes may have lost the same server.
+                # The first delay is random: many nodes may have lost the same server.
                 factor = self._rng.random() if attempt == 1 else 1.0
                 await asyncio.sleep(RETRY_SECONDS * factor)
             try:
@@ -107,7 +107,7 @@ class EventWriter:
                     "object": observation.involved.get("name", ""),
                     "error": error.message,
                 }
-                # A namespace that ends takes no new events, and every pod in it makes some.
+                # A terminating namespace accepts no new events, and every pod in it emits some.
                 level = logging.DEBUG if _namespace_ends(error) else logging.INFO
                 logger.log(level, "event refused", extra=extra)
             return
@@ -126,7 +126,7 @@ class EventWriter:
         try:
             await self._api.create(EVENTS, decision.obj, namespace)
         except AlreadyExists:
-            return  # a try that seemed to fail was written after all
+            return  # an attempt that seemed to fail was written after all
 
 
 def _namespace_ends(error: ApiError) -> bool:

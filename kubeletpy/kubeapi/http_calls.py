@@ -1,4 +1,4 @@
-"""Calls as HTTP requests, and what a server answers read as JSON, events and errors.
+"""Turns calls into HTTP requests, and responses into JSON, events and errors.
 
 Source: the Kubernetes API conventions and ``k8s.io/apimachinery`` (ListOptions, DeleteOptions).
 Must never send anything, and never put a header or a body into an error.
@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
-
 from kubeletpy.api.nulls import drop_nulls, may_have_nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.paths import resource_path
 from kubeletpy.kubeapi.protocol import Call, PatchType, WatchEvent
+from kubeletpy.kubeapi.transport import Response, TransportError
 
 logger = logging.getLogger(__name__)
 
 UNREADABLE = (ValueError, RecursionError)
-"""What the JSON of somebody else may raise."""
+"""What parsing foreign JSON may raise."""
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
 METHODS = {
@@ -52,7 +51,7 @@ class HttpCall:
 
 
 def http_call(call: Call) -> HttpCall:
-    """A call as a request. Raises BadRequest for what cannot be in a path."""
+    """The request for a call. Raises BadRequest for anything that cannot be in a path."""
     collection = call.verb in ("list", "watch", "deletecollection")
     name = None if collection or (call.verb == "create" and not call.name) else call.name
     path = resource_path(call.resource, call.namespace, name, call.subresource)
@@ -84,6 +83,8 @@ def _query(call: Call) -> dict[str, str]:
         "continue": call.continue_,
         "timeoutSeconds": str(call.timeout_seconds) if watch else "",
         "allowWatchBookmarks": "true" if call.allow_bookmarks else "",
+        "sendInitialEvents": "true" if call.send_initial_events else "",
+        "resourceVersionMatch": "NotOlderThan" if call.send_initial_events else "",
     }
 
 
@@ -97,37 +98,37 @@ def _delete_options(call: Call) -> JSON:
 
 
 def decode(text: bytes) -> Any:
-    """An answer or event as plain JSON in which each key that is there has a value."""
+    """A response or event as plain JSON in which every key has a value."""
     value = json.loads(text)
     if may_have_nulls(text):
         drop_nulls(value)
     return value
 
 
-async def error_of(response: aiohttp.ClientResponse) -> errors.ApiError:
-    """What an answer that is not 2xx says; closes it."""
+async def error_of(response: Response) -> errors.ApiError:
+    """The error that a non-2xx response reports; closes the response."""
     body: Any = None
     try:
-        body = json.loads(await response.content.read(MAX_ERROR_BYTES))
-    except (aiohttp.ClientError, TimeoutError, OSError, *UNREADABLE):
+        body = json.loads(await response.read(MAX_ERROR_BYTES))
+    except (TransportError, *UNREADABLE):
         body = None
     finally:
         response.close()
-    header = response.headers.get("Retry-After", "")
+    header = response.header("retry-after")
     seconds = float(header) if header.isdecimal() and header.isascii() else None
     return errors.from_status(response.status, body, retry_after=seconds)
 
 
-async def watch_events(content: aiohttp.StreamReader) -> AsyncIterator[WatchEvent]:
-    """The events of a watch as they come. Raises ApiError for an ERROR event and for nonsense."""
-    async for line in _lines(content):
+async def watch_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    """The events of a watch as they arrive. Raises ApiError for an ERROR event and for garbage."""
+    async for line in _lines(chunks):
         if (event := _read_event(line)) is not None:
             yield event
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = bytearray()
-    async for chunk in content.iter_any():
+    async for chunk in chunks:
         first, newline, after = chunk.partition(b"\n")
         rest += first
         if len(rest) > MAX_EVENT_BYTES:

@@ -1,20 +1,21 @@
 """A program: reads a kubeconfig with the official client's own loader and says what it found.
 
-A process of its own because the loader brings the whole client along: 18 MB that an agent would
-carry for the sake of one file. Answers one line of JSON, then waits until its input ends: files
-that the loader made of inline data are there until then. Must never import kubeletpy, nor write
-anywhere but to its output: it handles credentials.
+It is a separate process because the loader imports the whole client: 18 MB that an agent would
+carry for the sake of one file. Prints one line of JSON, then waits until its input ends: files that
+the loader made from inline data exist until then. Must never import kubeletpy, nor write anywhere
+but to its output: it handles credentials.
 """
 
 import asyncio
 import gc
 import json
 import logging
+import os
 import sys
 from typing import Any
 
 _MALFORMED = (TypeError, ValueError, AttributeError)
-"""What the loader raises when a kubeconfig's parts are not of the types it expects."""
+"""What the loader raises when parts of a kubeconfig have unexpected types."""
 
 
 class Said(logging.Handler):
@@ -41,7 +42,7 @@ async def load(path: str) -> dict[str, Any]:
             config_file=path, client_configuration=configuration, persist_config=False
         )
     except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
-        # Only the error's kind and text of the loader: it names keys and files, not values.
+        # Only the error's type and text from the loader: it names keys and files, not values.
         return {"error": f"{type(error).__name__}: {error}"}
     return {
         "host": configuration.host,
@@ -63,8 +64,11 @@ def main() -> None:
     said = Said()
     logging.getLogger().addHandler(said)
     found = asyncio.run(load(sys.argv[1]))
-    sys.stdout.write(json.dumps({**found, "said": said.lines}) + "\n")
-    sys.stdout.flush()
+    line = json.dumps({**found, "said": said.lines}) + "\n"
+    try:
+        os.write(sys.stdout.fileno(), line.encode())
+    except BrokenPipeError:
+        return  # the agent has ended meanwhile
     sys.stdin.read()
 
 

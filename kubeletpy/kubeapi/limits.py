@@ -1,4 +1,4 @@
-"""How often the API may be asked: a token bucket, and how long to wait after failures.
+"""Client-side rate limiting: a token bucket, and how long to wait after failures.
 
 Decisions take the time as an argument; only :meth:`RateLimiter.wait` waits, on the loop's clock.
 """
@@ -14,7 +14,7 @@ import backoff
 
 
 class RateLimiter:
-    """``qps`` requests a second on average, ``burst`` at once; ``qps`` 0 is no limit.
+    """``qps`` requests per second on average, ``burst`` at once; ``qps`` 0 is no limit.
 
     Source: docs/reference/config.csv: kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst.
     """
@@ -25,13 +25,13 @@ class RateLimiter:
         self._next = float("-inf")
 
     def reserve(self, now: float) -> float:
-        """Take the next turn; gives the seconds to wait for it."""
+        """Reserve the next token; returns the seconds to wait for it."""
         start = max(self._next, now - self._slack)
         self._next = start + self._interval
         return max(start - now, 0.0)
 
     async def wait(self) -> float | None:
-        """Wait for a turn; how many seconds that were, None without a limit."""
+        """Wait for a token; returns the seconds waited, None without a limit."""
         if not self._interval:
             return None
         delay = self.reserve(asyncio.get_running_loop().time())
@@ -40,11 +40,25 @@ class RateLimiter:
         return delay
 
 
-def jittered_waits(first: float, longest: float, rng: random.Random) -> Iterator[float]:
-    """Seconds to wait after each failure in a row: doubling, up to twice as long by chance.
+def spread(wait: float, chance: float) -> float:
+    """Seconds to wait when a server asked for ``wait``: up to twice as long, never less.
+
+    A busy server tells thousands of nodes the same number, and must not meet them all again at
+    once.
 
     Args:
-        first: seconds before chance; ``longest`` bounds them before chance too.
+        chance: a random number from 0 to 1.
+    """
+    return wait * (1 + chance)
+
+
+def jittered_waits(first: float, longest: float, rng: random.Random) -> Iterator[float]:
+    """Seconds to wait after each failure in a row: doubling, with jitter up to twice as long.
+
+    Args:
+        first: seconds before jitter; ``longest`` is their bound, also before jitter.
+
+    Source: docs/reference/constants.csv: reflector backoff.
     """
     for seconds in islice(backoff.expo(factor=first, max_value=longest), 1, None):
         yield seconds * rng.uniform(1.0, 2.0)

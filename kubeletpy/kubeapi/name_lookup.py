@@ -1,7 +1,7 @@
-"""Looks the API server's name up in threads of its own.
+"""Looks up the API server's name in its own threads.
 
-The event loop's look-up shares the threads that all file work is done by: where those are busy, or
-where a name server does not answer and holds them, a heartbeat would wait with everybody else.
+The event loop's lookup shares its threads with all file work: if those are busy, or blocked by a
+name server that does not answer, a heartbeat would wait with everything else.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from kubeletpy.host.patient_threads import PatientThreads
 
 LOOK_UPS = 2
-"""At once, of one set of connections; aiohttp asks for a name only once at a time."""
+"""At once, for one set of connections; aiohttp looks up a name only once at a time."""
 
 
 class NameLookup(AbstractResolver):
-    """For an aiohttp connector. Nobody waits for a look-up when the process ends."""
+    """For an aiohttp connector. Process exit does not wait for a lookup."""
 
     def __init__(self) -> None:
         self._threads = PatientThreads(LOOK_UPS)
@@ -25,7 +25,7 @@ class NameLookup(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Addresses of a name. Raises OSError: it has none."""
+        """Addresses of a name. Raises OSError if it has none."""
         return await self._threads.run(_look_up, host, port, family)
 
     async def close(self) -> None:
@@ -38,9 +38,9 @@ def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Resolve
         found = socket.getaddrinfo(
             host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
-    except UnicodeError as error:  # a label that no name may have
+    except UnicodeError as error:  # a label that is invalid in any name
         raise OSError(None, f"{host[:253]}: no such host") from error
-    # getnameinfo says the scope of a link-local address too
+    # getnameinfo also returns the scope of a link-local address
     return [
         ResolveResult(
             hostname=host,

@@ -14,19 +14,23 @@ class RequestObserver(Protocol):
     def tried(
         self, code: int | None, method: str, host: str, seconds: float, sent: int, *, again: bool
     ) -> None:
-        """A try ended with an HTTP code, or None when there was no answer.
+        """An attempt ended with an HTTP code, or None when there was no response.
 
         rest_client_requests_total, _request_duration_seconds, _request_size_bytes (``sent``), and
-        _request_retries_total if it was not the first try of its request (``again``).
+        _request_retries_total if it was not the first attempt of its request (``again``).
         """
         ...
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
-        """rest_client_rate_limiter_duration_seconds: what a try waited for its turn, 0 too."""
+        """rest_client_rate_limiter_duration_seconds: how long an attempt waited; may be 0."""
         ...
 
     def answered(self, method: str, host: str, received: int) -> None:
-        """rest_client_response_size_bytes: the length of an answer; a watch has none."""
+        """rest_client_response_size_bytes: the length of a response; a watch has none."""
+        ...
+
+    def connection_lost(self) -> None:
+        """kubeletpy_api_connections_lost_total: HTTP/2, broken or ended by the server."""
         ...
 
 
@@ -42,4 +46,7 @@ class NoObserver:
         """Do nothing."""
 
     def answered(self, method: str, host: str, received: int) -> None:
+        """Do nothing."""
+
+    def connection_lost(self) -> None:
         """Do nothing."""

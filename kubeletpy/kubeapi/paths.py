@@ -1,4 +1,4 @@
-"""Paths of the Kubernetes API. Pure. A name that could reach another path is refused."""
+"""Paths of the Kubernetes API. Pure. Names that could escape to another path are refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def resource_path(
     """The path of a collection (``name`` None) or of an object.
 
     Raises:
-        BadRequest: a name or namespace that cannot be part of a path, or a namespace that is
-            missing where there is a name.
+        BadRequest: a name or namespace cannot be part of a path, or a name comes without a
+            namespace.
     """
     parts = ["apis", resource.group] if resource.group else ["api"]
     parts.append(resource.version)

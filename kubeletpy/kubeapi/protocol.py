@@ -1,5 +1,4 @@
-"""What the agent asks of a Kubernetes API, in plain JSON: verbs for those who ask, calls as data
-for those who answer all of them in one place.
+"""A Kubernetes API in plain JSON: verbs for callers, calls as data for implementations.
 
 The real client (:mod:`kubeletpy.kubeapi.client`) and the simulated one answer calls. This module
 must never mention a transport (no aiohttp, no URLs); errors: :mod:`kubeletpy.kubeapi.errors`.
@@ -11,14 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, Literal
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from kubeletpy.kubeapi.usage import Usage
+from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the API: what a path is made of.
+    """One resource of the API: what its paths are built from.
 
     Attributes:
         group: API group; empty for core.
@@ -70,7 +73,7 @@ JSONPatch = list[dict[str, Any]]
 
 
 class PatchType(Enum):
-    """How a patch is to be read; the value is its content type."""
+    """How to interpret a patch; the value is its content type."""
 
     STRATEGIC = "application/strategic-merge-patch+json"
     MERGE = "application/merge-patch+json"
@@ -80,11 +83,11 @@ class PatchType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One thing a watch saw.
+    """One event of a watch.
 
     Attributes:
         type: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
-        object: the object; of a bookmark only ``metadata.resourceVersion`` counts.
+        object: the object; in a bookmark only ``metadata.resourceVersion`` is meaningful.
     """
 
     type: str
@@ -96,14 +99,15 @@ Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "d
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request; fields that its verb does not know are as they are made here.
+    """One request; fields that its verb does not use keep their defaults.
 
     Attributes:
-        name: of the object; empty for a collection and in ``create`` without a subresource.
+        name: the object's name; empty for a collection and in ``create`` without a subresource.
         body: the object or patch that is sent.
-        timeout_seconds: of a watch: when the server is to end it.
-        grace_period_seconds: of a delete; None leaves it to the object.
-        uid: of a delete: the only object that it may delete.
+        timeout_seconds: for a watch: when the server should end it.
+        send_initial_events: for a watch: whether it begins with the objects that exist.
+        grace_period_seconds: for a delete; None leaves it to the object.
+        uid: for a delete: the only object that it may delete.
     """
 
     verb: Verb
@@ -120,6 +124,7 @@ class Call:
     continue_: str = ""
     timeout_seconds: int = 0
     allow_bookmarks: bool = False
+    send_initial_events: bool = False
     grace_period_seconds: int | None = None
     uid: str | None = None
 
@@ -127,22 +132,37 @@ class Call:
 class KubeApi(ABC):
     """A Kubernetes API. Every call may raise :class:`~kubeletpy.kubeapi.errors.ApiError`.
 
-    ``namespace`` is needed where the resource is namespaced, except in ``list`` and ``watch``,
-    where None means all namespaces. Objects that come back are shared: never change one in place.
-    Whoever derives from it answers a :class:`Call`, and need not know the verbs.
+    ``namespace`` is required for namespaced resources, except in ``list`` and ``watch``, where None
+    means all namespaces. Returned objects are shared: never change one in place. Subclasses answer
+    a :class:`Call` and need not know the verbs.
     """
 
+    @cached_property
+    def streamed_lists(self) -> StreamedLists:
+        """Whether this API streams lists."""
+        return StreamedLists()
+
+    @property
+    def usage(self) -> Usage | None:
+        """What its connections carry now; None: it has none."""
+        return None
+
+    @property
+    def watch_capacity(self) -> int:
+        """Watches of pods' objects that it carries at once; it may change."""
+        return MAX_WATCHES
+
     @abstractmethod
-    async def _ask(self, call: Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         """Answer a call of any verb but ``watch``."""
 
     @abstractmethod
-    def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+    def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         """Answer a ``watch``."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
         """Read one object."""
-        return await self._ask(Call("get", resource, namespace, name))
+        return await self.answer(Call("get", resource, namespace, name))
 
     async def list(
         self,
@@ -159,7 +179,7 @@ class KubeApi(ABC):
 
         ``limit`` 0 is no limit.
         """
-        return await self._ask(
+        return await self.answer(
             Call(
                 "list",
                 resource,
@@ -182,14 +202,18 @@ class KubeApi(ABC):
         resource_version: str,
         timeout_seconds: int,
         allow_bookmarks: bool = True,
+        send_initial_events: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Follow changes after ``resource_version``; ends without error after ``timeout_seconds``.
 
-        Begins with a BOOKMARK of ``resource_version`` once the server has accepted the watch.
+        Starts with a BOOKMARK of ``resource_version`` once the server has accepted the watch. With
+        ``send_initial_events`` follow the objects that exist, as of that version or a later one
+        (if it is empty: as of now), and a BOOKMARK that ends them: see
+        :mod:`~kubeletpy.kubeapi.streamed_lists`.
 
-        An ERROR event of the server is raised (410 as ``Gone``), not yielded.
+        An ERROR event from the server is raised (410 as ``Gone``), not yielded.
         """
-        return self._follow(
+        return self.follow(
             Call(
                 "watch",
                 resource,
@@ -199,6 +223,7 @@ class KubeApi(ABC):
                 resource_version=resource_version,
                 timeout_seconds=timeout_seconds,
                 allow_bookmarks=allow_bookmarks,
+                send_initial_events=send_initial_events,
             )
         )
 
@@ -215,7 +240,7 @@ class KubeApi(ABC):
 
         A token: ``create(SERVICEACCOUNTS, request, ns, subresource="token", name="default")``.
         """
-        return await self._ask(Call("create", resource, namespace, name, subresource, obj))
+        return await self.answer(Call("create", resource, namespace, name, subresource, obj))
 
     async def update(
         self,
@@ -228,7 +253,7 @@ class KubeApi(ABC):
     ) -> JSON:
         """Replace an object. ``name`` defaults to ``obj["metadata"]["name"]``."""
         name = name or obj.get("metadata", {}).get("name", "")
-        return await self._ask(Call("update", resource, namespace, name, subresource, obj))
+        return await self.answer(Call("update", resource, namespace, name, subresource, obj))
 
     async def patch(
         self,
@@ -241,7 +266,7 @@ class KubeApi(ABC):
         patch_type: PatchType = PatchType.STRATEGIC,
     ) -> JSON:
         """Change an object. An APPLY patch is forced, with field manager ``kubelet``."""
-        return await self._ask(
+        return await self.answer(
             Call("patch", resource, namespace, name, subresource, patch, patch_type)
         )
 
@@ -254,8 +279,8 @@ class KubeApi(ABC):
         grace_period_seconds: int | None = None,
         uid: str | None = None,
     ) -> JSON:
-        """Delete an object; with ``uid``, only if it is still that one (``Conflict`` otherwise)."""
-        return await self._ask(
+        """Delete an object; with ``uid``, only if it still has that uid (else ``Conflict``)."""
+        return await self.answer(
             Call(
                 "delete",
                 resource,
@@ -269,7 +294,7 @@ class KubeApi(ABC):
     async def delete_collection(
         self, resource: Resource, namespace: str | None = None, *, field_selector: str
     ) -> JSON:
-        """Delete the objects that a selector selects."""
-        return await self._ask(
+        """Delete the objects that match a selector."""
+        return await self.answer(
             Call("deletecollection", resource, namespace, field_selector=field_selector)
         )

@@ -1,7 +1,10 @@
-"""Keeps somebody informed of one collection of the API: list once, then watch forever.
+"""Keeps a receiver informed about one API collection: list once, then watch forever.
 
-Works against any KubeApi and on virtual time. Must never keep the objects itself, and never
-lets one malformed object, one failed request or one failing callback end it.
+The list comes over the watch itself where the server does so (:mod:`.streamed_lists`), else as
+pages. A watch that ends is resumed after the last change or bookmark that it has brought.
+
+Works against any KubeApi and on virtual time. Must never keep the objects itself, nor let one
+malformed object, one failed request or one failing callback end it.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable
-from kubeletpy.kubeapi.limits import jittered_waits
+from kubeletpy.kubeapi.limits import jittered_waits, spread
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
+from kubeletpy.kubeapi.streamed_lists import SILENCE_S, InitialEvents, Unstreamed, list_instead
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +28,17 @@ PAGE_SIZE = 500
 FIRST_WAIT = 0.8
 LONGEST_WAIT = 30.0
 WATCH_SECONDS = (300, 600)
+"""How long a watch lasts, drawn for each."""
 SHORT_WATCH = 1.0
-"""A watch that ends sooner than this without any event counts as a failure."""
+"""A watch that ends earlier than this without any event counts as a failure."""
 
 
 class Reflector:
-    """List and watch of one resource (and selector).
+    """Lists and watches one resource (and selector).
 
     Attributes:
-        synced: set once the first list was handed over.
-        last_error: why the API cannot be followed just now; None while it can.
+        synced: set once the first list was delivered.
+        last_error: why the API cannot be followed right now; None while it can.
     """
 
     def __init__(
@@ -49,15 +54,19 @@ class Reflector:
         forbidden_waits: Sequence[float] = (),
         on_error: Callable[[ApiError], None] | None = None,
         foreseen: tuple[type[ApiError], ...] = (),
+        watch_seconds: tuple[int, int] = WATCH_SECONDS,
+        before_watch: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
-        on_replace: takes all objects there are, after each list.
-        on_event: takes each later ADDED, MODIFIED and DELETED event, in order.
-        forbidden_waits: seconds before each new try while the first list is refused: the
-            authorizer may learn of a new relation some milliseconds after we do.
+        on_replace: receives all objects after each list.
+        on_event: receives each later ADDED, MODIFIED and DELETED event, in order.
+        forbidden_waits: seconds before each retry while the first list is refused: the authorizer
+            may learn of a new relation some milliseconds after we do.
         on_error: called each time the API cannot be followed.
-        foreseen: errors that its user expects and reports.
+        foreseen: errors that the user of this reflector expects and reports.
+        watch_seconds: the shortest and the longest that a watch lasts.
+        before_watch: called before each watch; may refuse it with an ApiError.
         rng: for jitter.
         """
         self._api = api
@@ -70,6 +79,8 @@ class Reflector:
         self._forbidden_waits = iter(forbidden_waits)
         self._on_error = on_error
         self._foreseen: tuple[type[ApiError], ...] = (Gone, *foreseen)
+        self._watch_seconds = watch_seconds
+        self._before_watch = before_watch
         self._rng = rng or random.Random()
         self._version = ""
         self._waits = self._new_waits()
@@ -78,16 +89,29 @@ class Reflector:
 
     @property
     def healthy(self) -> bool:
-        """Whether the API is being followed: listed once, and the last request worked."""
+        """Whether the API is being followed: listed once, and the last request succeeded."""
         return self.synced.is_set() and self.last_error is None
+
+    async def first_answer(self, seconds: float) -> None:
+        """Wait until the collection was listed once.
+
+        Raises:
+            ApiError: it was not; what the last try met, or that there is no answer yet.
+        """
+        if self.synced.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.synced.wait()
+        if not self.synced.is_set():
+            text = f"{self._resource.plural}: no answer from the API yet"
+            raise self.last_error or Unavailable(text)
 
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
             try:
-                if not self._version:
-                    await self._list()
-                await self._watch()
+                await self._list_and_watch()
             except Gone as error:
                 had_version, self._version = self._version, ""
                 self._failed(error)
@@ -103,6 +127,22 @@ class Reflector:
             except ApiError as error:
                 self._failed(error)
                 await self._wait(error)
+
+    async def _list_and_watch(self) -> None:
+        if not self._version:
+            lists, loop = self._api.streamed_lists, asyncio.get_running_loop()
+            if lists.expected(loop.time()):
+                try:
+                    await self._watch(InitialEvents())
+                    return
+                except ApiError as error:
+                    if self._version or not list_instead(error):
+                        raise
+                    if lists.refused(error, loop.time()):
+                        extra = {"resource": self._resource.plural, "error": error.message}
+                        logger.info("the API server does not stream lists: listing", extra=extra)
+            await self._list()
+        await self._watch()
 
     async def _list(self) -> None:
         items: list[JSON] = []
@@ -120,7 +160,7 @@ class Reflector:
             except Gone:
                 if not continue_:
                     raise
-                # The pages took too long: their snapshot is gone. Ask for all of it at once.
+                # The pages took too long: their snapshot is gone. List everything in one request.
                 items, limit, continue_ = [], 0, ""
                 continue
             found, metadata = page.get("items"), page.get("metadata")
@@ -130,31 +170,58 @@ class Reflector:
             continue_ = metadata.get("continue") or ""
             if not continue_:
                 break
-        self._version = str(metadata.get("resourceVersion") or "0")
-        # Items of a list do not say what they are; those of a watch do.
+        self._listed(items, str(metadata.get("resourceVersion") or "0"))
+
+    def _listed(self, objects: list[JSON], version: str) -> None:
+        self._version = version
+        # Items of a list do not carry their kind; those of a watch do.
         stamp = {"apiVersion": self._resource.api_version, "kind": self._resource.kind}
-        self._tell(self._on_replace, [{**stamp, **item} for item in items])
+        self._tell(self._on_replace, [{**stamp, **each} for each in objects])
         self._worked()
         self.synced.set()
 
-    async def _watch(self) -> None:
+    async def _watch(self, initial: InitialEvents | None = None) -> None:
+        """Watch from where we are; ``initial`` takes the objects that exist until all are there."""
+        self._before_watch()
         loop = asyncio.get_running_loop()
-        started, heard = loop.time(), False
+        started, heard, accepted = loop.time(), False, False
         events = self._api.watch(
             self._resource,
             self._namespace,
             resource_version=self._version,
-            timeout_seconds=self._rng.randint(*WATCH_SECONDS),
+            timeout_seconds=self._rng.randint(*self._watch_seconds),
+            send_initial_events=initial is not None,
             field_selector=self._field_selector,
             label_selector=self._label_selector,
         )
-        async with aclosing(cast("Any", events)) as stream:
-            async for event in stream:
-                heard = heard or event.type != "BOOKMARK"
-                self._take(event)
+        try:
+            async with asyncio.timeout(None if initial is None else SILENCE_S) as silence:
+                async with aclosing(cast("Any", events)) as stream:
+                    async for event in stream:
+                        heard = heard or event.type != "BOOKMARK"
+                        if initial is None:
+                            self._take(event)
+                            continue
+                        accepted = True
+                        if self._initial(initial, event):
+                            self._listed(initial.objects, initial.version)
+                            initial, heard = None, True
+                        silence.reschedule(None if initial is None else loop.time() + SILENCE_S)
+        except TimeoutError:
+            what = f"watch of {self._resource.plural}: nothing for {SILENCE_S:.0f} s"
+            if accepted:
+                raise Unstreamed(f"{what}, and no end of the list that it begins with") from None
+            raise Unavailable(what) from None
+        if initial is not None:
+            raise Unavailable(f"watch of {self._resource.plural}: ended before its list was whole")
         if not heard and loop.time() - started < SHORT_WATCH:
             raise Unavailable(f"watch of {self._resource.plural}: ended at once")
         self._worked()
+
+    def _initial(self, initial: InitialEvents, event: WatchEvent) -> bool:
+        if event.type != "BOOKMARK" and not self._sound(event.object):
+            return False
+        return initial.take(event.type, event.object)
 
     def _take(self, event: WatchEvent) -> None:
         self._worked()
@@ -166,7 +233,7 @@ class Reflector:
             self._version = version
 
     def _sound(self, item: object) -> bool:
-        """Whether an object can be distinguished from others; its receiver checks the rest."""
+        """Whether an object can be told apart from others; the receiver checks the rest."""
         metadata = item.get("metadata") if isinstance(item, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if isinstance(name, str) and name:
@@ -198,7 +265,8 @@ class Reflector:
             logger.debug("following the API", extra={"resource": self._resource.plural})
 
     async def _wait(self, error: ApiError) -> None:
-        await asyncio.sleep(max(next(self._waits), min(error.retry_after or 0.0, LONGEST_WAIT)))
+        asked = min(error.retry_after or 0.0, LONGEST_WAIT)
+        await asyncio.sleep(max(next(self._waits), spread(asked, self._rng.random())))
 
     def _new_waits(self) -> Iterator[float]:
         return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)

@@ -1,7 +1,7 @@
 """The services of the cluster, followed with one watch, for the environment of containers.
 
-Keeps only what variables are made of. Must never keep a container from starting because a service
-is malformed.
+Keeps only what the variables need. Must never keep a container from starting because of a malformed
+service.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MASTER = ("default", "kubernetes")
 
 
 class ServiceList:
-    """What services there are."""
+    """The cluster's services."""
 
     def __init__(self, kube_api: KubeApi, *, rng: random.Random | None = None) -> None:
         self._services: dict[str, dict[str, api.Service]] = {}
@@ -34,9 +34,9 @@ class ServiceList:
         await self._reflector.run()
 
     async def of_namespace(self, namespace: str, *, wait: bool = True) -> list[api.Service] | None:
-        """Services of a namespace, and default/kubernetes; None when they were never listed.
+        """The services of a namespace, and default/kubernetes; None when never listed.
 
-        ``wait``: for the first list, a short while.
+        ``wait``: wait a short while for the first list.
         """
         synced = self._reflector.synced
         if not synced.is_set():

@@ -1,6 +1,6 @@
 """The HTTP connections to one API server, and their credentials, renewed when refused.
 
-Must never retry by itself: it makes one try of one request.
+Must never retry by itself: it makes one attempt of one request.
 """
 
 from __future__ import annotations
@@ -8,149 +8,219 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-import socket
 import time
-import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
-import aiohttp
 import yarl
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
-from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
+from kubeletpy.kubeapi.transport import NotHttp2, Response, Transport, TransportError
+from kubeletpy.kubeapi.usage import Losses, Usage, together
+from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
-_MAX_CONNECTIONS = 1024
-"""A watch holds one as long as it lasts; those of pods' objects are bounded well below."""
-_IDLE_SECONDS = 60
-RETIRED_S = 630.0
-"""What is under way with old credentials may last so long: a watch lasts ten minutes at most."""
+_ALWAYS = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "gzip"}
+RETIRED_S = 3630.0
+"""How long requests with old credentials may last: a watch lasts an hour at most."""
 _MAX_RETIRED = 4
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
-)
-"""A server that has vanished is noticed within a minute, also by a silent watch."""
+
+
+OpenTransport = Callable[[Connection], Transport]
+"""Creates what carries requests with one set of credentials; it connects when it is used."""
 
 
 class _Session:
-    """An aiohttp session and what is under way in it."""
+    """The transport for one set of credentials: HTTP/2, or HTTP/1.1 if the server prefers that.
 
-    def __init__(self, connection: Connection) -> None:
-        connector = aiohttp.TCPConnector(
-            ssl=connection.ssl or True,
-            limit=_MAX_CONNECTIONS,
-            keepalive_timeout=_IDLE_SECONDS,
-            socket_factory=_new_socket,
-            resolver=NameLookup(),
-        )
-        self.http = aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        self.asking = 0
-        """Requests whose answer has not begun."""
-        self.answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+    Each is loaded when it is needed.
+    """
+
+    def __init__(self, connection: Connection, losses: Losses | None = None) -> None:
+        self._connection = connection
+        self._losses = losses
+        self._http1: Transport | None = None
+        self._http2: Transport | None = None
+        # a proxy's tunnel is aiohttp's, and without TLS nothing says what a server speaks
+        self._fallen_back = connection.ssl is None or bool(connection.proxy)
+
+    async def request(self, *asked: Any, **options: Any) -> Response:
+        """One attempt of one request, as a transport does it."""
+        if not self._fallen_back:
+            if self._http2 is None:
+                from kubeletpy.kubeapi.http2.pool import Http2Pool
+
+                self._http2 = Http2Pool(self._connection, self._losses)
+            try:
+                return await self._http2.request(*asked, **options)
+            except NotHttp2:
+                # for as long as these credentials: a handshake for each request would cost more
+                self._fallen_back = True
+        if self._http1 is None:
+            from kubeletpy.kubeapi.http1 import Http1Transport
+
+            self._http1 = Http1Transport(self._connection)
+        return await self._http1.request(*asked, **options)
+
+    @property
+    def watch_capacity(self) -> int:
+        """As the transport in use has it; before there is one, as HTTP/2 would."""
+        if self._fallen_back:
+            return MAX_HTTP1_WATCHES
+        return MAX_WATCHES if self._http2 is None else self._http2.watch_capacity
+
+    @property
+    def _transports(self) -> list[Transport]:
+        return [each for each in (self._http2, self._http1) if each is not None]
+
+    @property
+    def usage(self) -> Usage:
+        """Of both protocols."""
+        return together([each.usage for each in self._transports])
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
-        return not self.asking and all(answer.closed for answer in self.answers)
+        """Whether nothing is in flight."""
+        return all(each.idle for each in self._transports)
+
+    def retire(self) -> None:
+        """Take no more requests."""
+        for each in self._transports:
+            each.retire()
 
     async def close(self) -> None:
-        """Drop the connections; whoever still reads an answer gets an error."""
-        # the session's own close leaves a reader waiting until its timeout
-        for answer in list(self.answers):
-            answer.close()
-        await self.http.close()
+        """Drop the connections; whoever still reads a response gets an error."""
+        for each in self._transports:
+            await each.close()
 
 
 class Sessions:
-    """One aiohttp session at a time, made when first needed."""
+    """One session at a time, created when first needed."""
 
     def __init__(
         self,
         connection: Connection | None,
         reconnect: Callable[[], Awaitable[Connection]] | None,
         observer: RequestObserver | None,
+        tracer: Tracer = NO_TRACER,
+        *,
+        open_transport: OpenTransport | None = None,
     ) -> None:
-        """``connection`` None: requests wait until ``renew`` has found credentials."""
+        """``connection`` None: requests wait until ``renew`` has found credentials.
+
+        ``open_transport`` None: HTTP/2 or HTTP/1.1, as the server prefers.
+        """
+        self._tracer = tracer
+        self.observer = observer or NoObserver()
+        self._losses = Losses(self.observer.connection_lost)
+        self._open: OpenTransport = open_transport or partial(_Session, losses=self._losses)
+        self._watches = 0
         self._connection = connection
         self._known = asyncio.Event()
         if connection is not None:
             self._known.set()
-        self._retired: deque[_Session] = deque()
+        self._retired: deque[Transport] = deque()
         self._reconnect = reconnect
-        self.observer = observer or NoObserver()
-        self._session: _Session | None = None
+        self._session: Transport | None = None
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
         self._closed = False
 
     def apart(self) -> Sessions:
-        """Another one to the same server, with the same credentials and connections of its own."""
-        return Sessions(self._connection, self._reconnect, self.observer)
+        """Another one to the same server, with the same credentials and its own connections."""
+        return Sessions(
+            self._connection,
+            self._reconnect,
+            self.observer,
+            self._tracer,
+            open_transport=self._open,
+        )
 
+    @asynccontextmanager
     async def request(
         self,
         method: str,
         path: str,
         *,
-        timeout: aiohttp.ClientTimeout,
+        seconds: float,
+        connect_seconds: float,
         data: bytes | None,
         headers: dict[str, str],
+        lasting: bool = False,
         again: bool = False,
-    ) -> aiohttp.ClientResponse:
-        """One try, not the first one if ``again``; any HTTP answer is returned.
+    ) -> AsyncIterator[Response]:
+        """Make one attempt, not the first one if ``again``; any HTTP response is yielded.
+
+        Its span lasts as long as the ``async with``, in which the caller reads the body.
+
+        Args:
+            seconds: from now to the end of the response.
+            connect_seconds: for a new connection.
+            lasting: a watch.
 
         Raises:
-            Unavailable: no answer.
+            Unavailable: no response.
         """
-        connection = self._connection or await self._credentials(timeout)
+        connection = self._connection or await self._credentials(connect_seconds)
         session = self._current(connection)
-        extra: dict[str, Any] = {}
-        if connection.server_hostname:
-            extra["server_hostname"] = connection.server_hostname
-        if connection.proxy:
-            extra["proxy"] = connection.proxy
+        headers = {**_ALWAYS, **headers}
         if connection.authorization:
-            headers = {**headers, "Authorization": connection.authorization}
-        url = yarl.URL(connection.host + path, encoded=True)
+            headers["Authorization"] = connection.authorization
         started = time.perf_counter()
         code: int | None = None
-        session.asking += 1
-        try:
-            response = await session.http.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                **extra,
-            )
-            code = response.status
-            session.answers.add(response)
-            return response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            where = f"{method} {connection.host}{path.partition('?')[0]}"
-            raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
-        finally:
-            session.asking -= 1
-            seconds, sent = time.perf_counter() - started, len(data or b"")
-            self.observer.tried(code, method, self.authority, seconds, sent, again=again)
+        attributes = _of_span(method, connection.host, path)
+        with self._tracer.span(f"HTTP {method}", attributes, client=True) as span:
+            try:
+                response = await session.request(
+                    method,
+                    path,
+                    {**headers, **span.carrier},
+                    data,
+                    seconds=seconds,
+                    connect_seconds=connect_seconds,
+                    lasting=lasting,
+                )
+                code = response.status
+            except TransportError as error:
+                where = f"{method} {connection.host}{path.partition('?')[0]}"
+                raise errors.Unavailable(f"{where}: {error}") from error
+            finally:
+                took, sent = time.perf_counter() - started, len(data or b"")
+                self.observer.tried(code, method, self.authority, took, sent, again=again)
+            span.set("http.response.status_code", code)
+            if code >= 400:
+                span.failed("")
+            self._watches += lasting
+            try:
+                yield response
+            finally:
+                self._watches -= lasting
+
+    @property
+    def usage(self) -> Usage:
+        """What its connections carry, those for old credentials among them."""
+        sessions = [*self._retired, *([self._session] if self._session is not None else ())]
+        return replace(together([each.usage for each in sessions]), watches=self._watches)
+
+    @property
+    def losses(self) -> Losses:
+        """Connections that were lost; those of :meth:`apart` are counted with these."""
+        return self._losses
+
+    @property
+    def watch_capacity(self) -> int:
+        """Watches of pods' objects that its connections carry at once."""
+        return MAX_WATCHES if self._session is None else self._session.watch_capacity
 
     @property
     def host(self) -> str:
@@ -159,30 +229,30 @@ class Sessions:
 
     @property
     def authority(self) -> str:
-        """Host and port of the API server as its address has them; "none" before it is known."""
+        """Host and port from the API server's address; "none" before it is known."""
         return self.host.partition("://")[2].partition("/")[0].rpartition("@")[2] or "none"
 
-    async def _credentials(self, timeout: aiohttp.ClientTimeout) -> Connection:
+    async def _credentials(self, seconds: float) -> Connection:
         try:
-            async with asyncio.timeout(timeout.sock_connect or timeout.total):
+            async with asyncio.timeout(seconds):
                 await self._known.wait()
         except TimeoutError:
             raise errors.Unavailable("there are no credentials for the API yet") from None
         assert self._connection is not None, "the event says so"
         return self._connection
 
-    def _current(self, connection: Connection) -> _Session:
+    def _current(self, connection: Connection) -> Transport:
         if self._closed:
             raise errors.Unavailable("the client is closed")
         if self._session is None:
-            self._session = _Session(connection)
+            self._session = self._open(connection)
         return self._session
 
     async def reload(self, at_most_every: float) -> bool:
-        """Renew the credentials; says whether another try makes sense.
+        """Renew the credentials; returns whether another attempt makes sense.
 
         Args:
-            at_most_every: seconds; sooner, the current ones are all there is.
+            at_most_every: seconds; within them the current credentials are kept.
         """
         if self._reconnect is None:
             return False
@@ -203,10 +273,10 @@ class Sessions:
             return True
 
     async def renew(self) -> None:
-        """Take new credentials for new connections; what is under way ends where it is.
+        """Use new credentials for new connections; requests in flight end on their old ones.
 
         Raises:
-            KubeconfigError: there are none; the old ones go on.
+            KubeconfigError: there are none; the old ones stay in use.
         """
         if self._reconnect is None:
             return
@@ -215,6 +285,7 @@ class Sessions:
             self._reloaded_at = asyncio.get_running_loop().time()
             session, self._session = self._session, None
             if session is not None:
+                session.retire()
                 self._retired.append(session)
                 asyncio.get_running_loop().call_later(RETIRED_S, self._let_go, session)
             busy = [each for each in self._retired if not each.idle][-_MAX_RETIRED:]
@@ -228,13 +299,13 @@ class Sessions:
         self._connection = await self._reconnect()
         self._known.set()
 
-    def _let_go(self, session: _Session) -> None:
+    def _let_go(self, session: Transport) -> None:
         if session in self._retired:
             self._retired.remove(session)
             asyncio.get_running_loop().create_task(session.close())
 
     async def reset(self) -> None:
-        """Drop the session; requests under way in it fail."""
+        """Drop the session; its requests in flight fail."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -247,9 +318,18 @@ class Sessions:
         await self.reset()
 
 
-def _new_socket(address: Any) -> socket.socket:
-    family, kind, protocol, _name, _address = address
-    new = socket.socket(family=family, type=kind, proto=protocol)
-    for level, option, value in _KEEPALIVE:
-        new.setsockopt(level, option, value)
-    return new
+def _of_span(method: str, host: str, path: str) -> dict[str, str | int]:
+    """Attributes as OpenTelemetry's HTTP client for Go has them."""
+    base, name, port = _server(host)
+    return {
+        "http.request.method": method,
+        "url.full": base + path,
+        "server.address": name,
+        "server.port": port,
+    }
+
+
+@lru_cache(maxsize=4)
+def _server(host: str) -> tuple[str, str, int]:
+    url = yarl.URL(host, encoded=True)
+    return str(url.with_user(None)).rstrip("/"), url.host or "", url.port or 0

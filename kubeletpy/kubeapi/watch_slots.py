@@ -1,6 +1,7 @@
-"""Who may have a watch: so many a pod, so many a node. Pure.
+"""Which objects get a watch: limited per pod and per node. Pure.
 
-A watch costs a connection, so a descriptor, on both sides. What gets none is polled.
+On HTTP/1.1 a watch costs a connection, and so a file descriptor, on both sides; on HTTP/2 a stream,
+of which a server allows 100 or so on a connection. Objects without a watch are polled.
 """
 
 from __future__ import annotations
@@ -10,25 +11,34 @@ from collections.abc import Hashable, Iterable
 
 MAX_POD_WATCHES = 64
 """Watches on behalf of one pod. A pod of an ordinary cluster uses fewer than ten objects."""
-MAX_WATCHES = 512
-"""Watches of a node, half of the 1,024 descriptors that a process has without more ado. 110 pods
-with four objects each of their own, and those they share, are within it."""
+MAX_WATCHES = 1536
+"""Watches of a node over HTTP/2: 500 pods with three objects of their own each, and those they
+share. Each takes 25 kB of memory. A server that allows few streams may lower it."""
+MAX_HTTP1_WATCHES = 512
+"""Watches of a node over HTTP/1.1: half of the 1,024 descriptors that a process has by default."""
 
 
 class WatchSlots:
     """Counts watches; a watch that several pods share counts for one of them."""
 
-    def __init__(self, pod: int = MAX_POD_WATCHES, node: int = MAX_WATCHES) -> None:
+    def __init__(self, pod: int = MAX_POD_WATCHES) -> None:
         self._pod = pod
-        self._node = node
         self._holders: dict[Hashable, str] = {}
         self._counts: Counter[str] = Counter()
 
-    def take(self, watch: Hashable, uids: Iterable[str]) -> bool:
-        """Whether a watch may be, for one of the pods that want it; it may if it has a slot."""
+    def __len__(self) -> int:
+        """How many are taken."""
+        return len(self._holders)
+
+    def take(self, watch: Hashable, uids: Iterable[str], node: int = MAX_WATCHES) -> bool:
+        """Take a slot for a watch, on behalf of one of the pods; returns whether it has one.
+
+        Args:
+            node: how many the node may have now.
+        """
         if watch in self._holders:
             return True
-        if len(self._holders) >= self._node:
+        if len(self._holders) >= node:
             return False
         uid = next((uid for uid in uids if self._counts[uid] < self._pod), None)
         if uid is None:
@@ -37,7 +47,7 @@ class WatchSlots:
         return True
 
     def pass_on(self, watch: Hashable, uid: str, others: Iterable[str]) -> None:
-        """A pod wants a watch no longer; the first of the others has it now, whatever it has."""
+        """A pod no longer wants a watch; the first of the others gets it, whatever else it has."""
         if self._holders.get(watch) == uid:
             self.give_back(watch)
             other = next(iter(others), None)

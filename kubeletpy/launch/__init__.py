@@ -1,6 +1,6 @@
 """From settings to a running agent on this machine: real runtime, real API, real files.
 
-The edge of the composition: reads the machine, connects, and fills in what is outside of the agent
+The edge of the composition: reads the machine, connects, and supplies what is outside the agent
 (:mod:`kubeletpy.agent.outside`); :func:`kubeletpy.agent.build.build` does the rest.
 """
 

@@ -1,6 +1,6 @@
-"""The agent's identity at the API, and how it is kept valid: kubeconfig, bootstrap, rotation.
+"""The agent's API identity, and how it is kept valid: kubeconfig, bootstrap, rotation.
 
-Nothing here waits for the cluster: an agent whose first certificate is not approved yet runs its
+Nothing here waits for the cluster: an agent whose first certificate is not yet approved runs its
 static pods meanwhile, and requests to the API wait for credentials.
 """
 
@@ -31,16 +31,17 @@ from kubeletpy.kubeapi.credentials import (
 )
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 
 CLIENT = "kubelet-client"
-"""What the files of the client certificate are called."""
+"""Name of the client certificate's files."""
 
 
 @dataclass
 class Identity:
-    """The client of the API, and the tasks that keep its credentials true."""
+    """The API client, and the tasks that keep its credentials valid."""
 
     client: KubeClient
     tasks: list[Task] = field(default_factory=list)
@@ -52,16 +53,18 @@ async def join(
     node_name: str,
     metrics: Metrics,
     stack: AsyncExitStack,
+    *,
+    tracer: Tracer = NO_TRACER,
 ) -> Identity | None:
-    """The agent's identity; None without --kubeconfig. What must be closed goes on the stack.
+    """The agent's identity; None without --kubeconfig. Whatever must be closed goes on the stack.
 
     Raises:
-        KubeconfigError: the kubeconfig can't be used, and there is no other way in.
+        KubeconfigError: the kubeconfig is unusable, and there is no other way in.
     """
     if not flags.kubeconfig:
         log.warning("no --kubeconfig: only static pods are run, and nothing is reported")
         return None
-    joining = _Joining(settings, flags, node_name, metrics)
+    joining = _Joining(settings, flags, node_name, metrics, tracer)
     identity = await joining.identity()
     stack.push_async_callback(identity.client.close)
     return identity
@@ -71,8 +74,14 @@ class _Joining:
     """One agent's way into its cluster."""
 
     def __init__(
-        self, settings: KubeletSettings, flags: NodeFlags, node_name: str, metrics: Metrics
+        self,
+        settings: KubeletSettings,
+        flags: NodeFlags,
+        node_name: str,
+        metrics: Metrics,
+        tracer: Tracer,
     ) -> None:
+        self._tracer = tracer
         self._settings = settings
         self._metrics = metrics
         self._node_name = node_name
@@ -84,7 +93,7 @@ class _Joining:
         self._store: CertificateStore
         self._client: KubeClient
         self._unwritten = False
-        """Whether the kubeconfig has to be written when there is a certificate."""
+        """Whether to write the kubeconfig once there is a certificate."""
 
     async def identity(self) -> Identity:
         why = ""
@@ -100,7 +109,7 @@ class _Joining:
             assert self._bootstrap is not None, "asked only with another way in"
             stop_loading(str(self._kubeconfig))
             try:
-                # what is wrong with it must be reported now, not by a request that waits forever
+                # problems with it must be reported now, not by a request that waits forever
                 await asyncio.to_thread(kubeconfig.read, self._bootstrap)
             except KubeconfigError as error:
                 raise KubeconfigError(
@@ -148,7 +157,7 @@ class _Joining:
         return Identity(self._client, [*tasks, self._follow_kubeconfig()])
 
     def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
-        """Take a certificate that stands in the kubeconfig until we have one of our own."""
+        """Use a certificate embedded in the kubeconfig until we have our own."""
         inline = context.inline_certificate()
         if inline is None or any(pair.certificate.exists() for pair in self._store.candidates()):
             return False
@@ -171,13 +180,16 @@ class _Joining:
         return await self._connect()
 
     def _make_client(self, connection: Connection | None) -> KubeClient:
-        return KubeClient(
+        client = KubeClient(
             connection,
             reconnect=self._connect,
             qps=self._settings.kube_api_qps,
             burst=self._settings.kube_api_burst,
             observer=self._metrics.rest_client,
+            tracer=self._tracer,
         )
+        self._metrics.rest_client.show(lambda: client.usage)
+        return client
 
     async def _connect_as_it_is(self) -> Connection:
         return await connect_kubeconfig(str(self._kubeconfig))
@@ -192,7 +204,7 @@ class _Joining:
 
     @asynccontextmanager
     async def _asking(self, valid: bool) -> AsyncIterator[KubeApi]:
-        """Where to ask for a certificate: as ourselves while we can, else as we came."""
+        """The client for certificate requests: our own while valid, else the initial identity's."""
         if valid:
             yield self._client
             return
@@ -210,7 +222,7 @@ class _Joining:
         log.info("credentials have changed", extra={"kubeconfig": str(self._kubeconfig)})
 
     async def _changed(self) -> None:
-        """There is another certificate."""
+        """There is a new certificate."""
         try:
             if self._unwritten:
                 await self._write()
@@ -236,7 +248,7 @@ class _Joining:
         return Task("kubeconfig-files", FileFollower(self._credential_files, self._renewed).run)
 
     def _credential_files(self) -> list[Path]:
-        """The kubeconfig and what it names, but for the pair that we write ourselves."""
+        """The kubeconfig and the files it names, except for the pair that we write ourselves."""
         try:
             found = kubeconfig.read(self._kubeconfig).files()
         except KubeconfigError:

@@ -1,4 +1,4 @@
-"""Reaching the runtime at the start, and what it says that it can do."""
+"""Connecting to the runtime at startup, and what it reports it can do."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import POD_UID
 from kubeletpy.runtime_manager.names.log_paths import pod_uid_of_log_directory
 
 log = logging.getLogger(__name__)
 
 CONNECT_TRY_S = 3.0
-"""Of one try; after the first the log says what is waited for."""
+"""For one attempt; after the first one the log says what is being waited for."""
 
 
 async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
-    """Wait until the runtime answers; says once what it waits for."""
+    """Wait until the runtime answers; logs once what it waits for."""
     said = False
     while True:
         try:
             version = await runtime.connect(CONNECT_TRY_S)
-            handlers, groups_policy = await _runtime_features(runtime)
+            return await _info(runtime, version)
         except IncompatibleRuntime as error:
             raise LaunchError(str(error)) from error
         except CRIError as error:
@@ -34,11 +36,21 @@ async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
                 log.warning("waiting for the container runtime", extra={"why": str(error)})
             said = True
             await asyncio.sleep(1)
-            continue
-        return RuntimeInfo(version.runtime_name, version.runtime_version, handlers, groups_policy)
 
 
-async def _runtime_features(runtime: RemoteRuntime) -> tuple[list[api.NodeRuntimeHandler], bool]:
+async def ask_runtime(runtime: RuntimeService) -> RuntimeInfo:
+    """The current runtime info. Raises CRIError."""
+    return await _info(runtime, await runtime.version())
+
+
+async def _info(runtime: RuntimeService, version: cri.VersionResponse) -> RuntimeInfo:
+    handlers, groups_policy = await _runtime_features(runtime)
+    return RuntimeInfo(version.runtime_name, version.runtime_version, handlers, groups_policy)
+
+
+async def _runtime_features(
+    runtime: RuntimeService,
+) -> tuple[list[api.NodeRuntimeHandler], bool]:
     status = await runtime.status()
     handlers: list[api.NodeRuntimeHandler] = []
     for handler in status.runtime_handlers:
@@ -54,7 +66,7 @@ async def _runtime_features(runtime: RemoteRuntime) -> tuple[list[api.NodeRuntim
 
 
 async def pod_selectors(root: Path, pod_logs_dir: str) -> list[dict[str, str]]:
-    """Labels of the sandboxes of each pod that this node has a directory or logs of."""
+    """Sandbox labels of each pod for which this node has a directory or logs."""
     uids = await asyncio.to_thread(_pod_uids, root / "pods", Path(pod_logs_dir))
     return [{POD_UID: uid} for uid in sorted(uids)]
 

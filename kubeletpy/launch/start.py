@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
@@ -17,18 +19,21 @@ from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
 from kubeletpy.cgroups.setup import set_up
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import SystemClock
-from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
+from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
+from kubeletpy.config.effects import Notice
 from kubeletpy.config.gates import GATES
 from kubeletpy.eviction.machine import MachineSignals
 from kubeletpy.guards.host import this_machine
+from kubeletpy.host.patient_threads import SteadyThreads
 from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
-from kubeletpy.launch.node import find_node_ips
-from kubeletpy.launch.runtime import pod_selectors, wait_for_runtime
+from kubeletpy.launch.node import find_node_ips, follow_addresses
+from kubeletpy.launch.runtime import ask_runtime, pod_selectors, wait_for_runtime
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import KUBELET_VERSION, NodeOptions, node_name, reserved_cpus
@@ -40,13 +45,16 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
-from kubeletpy.server.health import NotLoopback
 from kubeletpy.server.settings import ServerSettings
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.volumes.syscalls import share
 
+if TYPE_CHECKING:
+    from kubeletpy.launch.service import ServiceManager
+
 REVIEW_QPS, REVIEW_BURST = 50, 100
-"""Requests per second to the API on behalf of clients: apart from what pods need."""
+"""Requests per second to the API on behalf of clients, separate from what pods need."""
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +64,53 @@ async def run_agent(loaded: LoadedConfig) -> None:
 
     Raises:
         ConfigError: settings that can't work on this machine.
-        LaunchError: the machine or the runtime is not usable.
+        LaunchError: the machine or the runtime is unusable.
         KubeconfigError: the kubeconfig can't be read.
     """
+    if not loaded.node.lock_file:
+        await _run(loaded)
+        return
+    from kubeletpy.launch.lock import run_locked
+
+    await run_locked(loaded.node, _run(loaded))
+
+
+async def _run(loaded: LoadedConfig) -> None:
     async with AsyncExitStack() as stack:
-        agent = await make_agent(loaded, stack)
+        manager = _service_manager()
+        agent = await make_agent(loaded, stack, manager)
+        if manager is not None:
+            manager.notify("READY=1")
         await agent.run()
 
 
-async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
-    """Connect to everything, build the agent and start it; the stack closes all of it."""
+def _service_manager() -> ServiceManager | None:
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from kubeletpy.launch.service import ServiceManager
+
+    return ServiceManager(os.environ)
+
+
+async def make_agent(
+    loaded: LoadedConfig, stack: AsyncExitStack, manager: ServiceManager | None = None
+) -> Agent:
+    """Connect to everything, build the agent and start it; the stack closes all of it.
+
+    ``manager``: the one whose watchdog to notify; None: there is none.
+    """
+    asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings, flags = loaded.settings, loaded.node
-    metrics, clock, root = _metrics(settings), SystemClock(), Path(flags.root_dir)
-    _make_root(root)
+    metrics, clock, root = new_metrics(settings), SystemClock(), Path(flags.root_dir)
+    make_root(root)
     facts = read_machine_facts(root)
     name = node_name(flags, facts.hostname)
-    runtime = _connect(settings, metrics, root, stack)
-    ports = _bind_ports(settings, flags, stack)
-    identity = await join(settings, flags, name, metrics, stack)
+    tracer, untraced = _tracing(settings, name, stack)
+    runtime = _connect(settings, metrics, root, stack, tracer)
+    ports = bind_ports(settings, flags, stack)
+    identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
     info = await wait_for_runtime(runtime)
-    node_ips = await find_node_ips(flags, facts)
+    node_ips = NodeAddresses(await find_node_ips(flags, facts))
     _share_root(root)
     kernel = read_kernel_facts()
     now = clock.now()
@@ -96,13 +131,20 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         runtime=runtime,
         images=runtime,
         runtime_info=info,
+        read_runtime_info=partial(ask_runtime, runtime),
         clock=clock,
-        api=_api_clients(settings, identity.client) if identity is not None else None,
+        api=api_clients(settings, identity.client) if identity is not None else None,
         metrics=metrics,
-        credentials=identity.tasks if identity is not None else (),
+        credentials=[
+            *(identity.tasks if identity is not None else ()),
+            *follow_addresses(flags, facts, node_ips),
+        ],
         ports=ports,
         on_connection=runtime.add_listener,
         plugins=SocketRegistrations(),
+        watchdog=manager.keep_alive if manager is not None and manager.watchdog_s else None,
+        notices=(*loaded.notices, *untraced),
+        tracer=tracer,
     )
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
         metrics.process.longest_turn.set_function(loop.turns.take_longest)
@@ -111,16 +153,13 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         agent = build(settings, flags, outside)
         stack.push_async_callback(agent.close)
         await agent.start()
-    except NotLoopback as error:
-        problem = Problem("healthzBindAddress", settings.healthz_bind_address, str(error))
-        raise ConfigError([problem]) from error
     except (ServerError, RecordsUnreadable, StateUnusable) as error:
         raise LaunchError(str(error)) from error
     return agent
 
 
 def _topology(settings: KubeletSettings) -> MachineTopology | None:
-    """How the machine is built, if anything is given by place. Raises LaunchError."""
+    """The machine's topology, if any resource is assigned by place. Raises LaunchError."""
     policies = (
         settings.cpu_manager_policy,
         settings.memory_manager_policy.lower(),
@@ -134,7 +173,7 @@ def _topology(settings: KubeletSettings) -> MachineTopology | None:
         raise LaunchError(str(error)) from error
 
 
-def _api_clients(settings: KubeletSettings, client: KubeClient) -> ApiClients:
+def api_clients(settings: KubeletSettings, client: KubeClient) -> ApiClients:
     beat = min(settings.node_status_update_frequency, settings.node_lease_duration_seconds)
     return ApiClients(
         pods=client,
@@ -164,7 +203,7 @@ async def _cgroups(
         raise LaunchError(f"cgroups of pods: {error}") from error
 
 
-def _metrics(settings: KubeletSettings) -> Metrics:
+def new_metrics(settings: KubeletSettings) -> Metrics:
     metrics = Metrics()
     metrics.process.set_build(KUBELET_VERSION)
     metrics.process.set_features(
@@ -173,8 +212,22 @@ def _metrics(settings: KubeletSettings) -> Metrics:
     return metrics
 
 
+def _tracing(
+    settings: KubeletSettings, host_name: str, stack: AsyncExitStack
+) -> tuple[Tracer, tuple[Notice, ...]]:
+    if not settings.tracing.sampling_rate_per_million:
+        return NO_TRACER, ()
+    from kubeletpy.launch.tracing import start_tracing
+
+    return start_tracing(settings.tracing, host_name, stack)
+
+
 def _connect(
-    settings: KubeletSettings, metrics: Metrics, root: Path, stack: AsyncExitStack
+    settings: KubeletSettings,
+    metrics: Metrics,
+    root: Path,
+    stack: AsyncExitStack,
+    tracer: Tracer,
 ) -> RemoteRuntime:
     try:
         runtime = RemoteRuntime(
@@ -183,6 +236,7 @@ def _connect(
             request_timeout=settings.runtime_request_timeout,
             metrics=metrics.runtime,
             pod_selectors=partial(pod_selectors, root, settings.pod_logs_dir),
+            tracer=tracer,
         )
     except EndpointError as error:
         raise LaunchError(str(error)) from error
@@ -190,7 +244,7 @@ def _connect(
     return runtime
 
 
-def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
+def bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
     try:
         if not settings.enable_server:
             return None
@@ -201,23 +255,23 @@ def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitSta
     return ports
 
 
-def _make_root(root: Path) -> None:
+def make_root(root: Path) -> None:
     try:
         for directory in (root, root / "pods"):
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise LaunchError(
-            f"--root-dir {root} can't be made: {error}; the agent has to run as root"
+            f"--root-dir {root} can't be made: {error}; run as root, or where you may write"
         ) from error
 
 
 def _share_root(root: Path) -> None:
-    """Only of an agent that can run: one that gives up leaves no mount behind."""
+    """Only for an agent that can run: one that gives up leaves no mount behind."""
     try:
         share(str(root))
     except OSError as error:
         log.warning(
             "mounts below the root directory reach neither the node nor other pods: "
-            "mountPropagation of hostPath volumes there does nothing",
+            "mountPropagation of hostPath volumes has no effect",
             extra={"directory": str(root), "why": str(error)},
         )

@@ -1,1 +1,1 @@
-"""Metrics: the agent's Prometheus registry and its scrape, under the kubelet's names."""
+"""Metrics: the agent's Prometheus registry and its scrape, using the kubelet's names."""

@@ -1,4 +1,4 @@
-"""Metrics of the node's certificates: how long they are good for, renewals and their failures."""
+"""Metrics of the node's certificates: remaining lifetime, renewals and their failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIFETIMES = (
 
 
 class CertificateMetrics:
-    """Of the client and the serving certificate; without one its TTL is +Inf."""
+    """For the client and the serving certificate; without one its TTL is +Inf."""
 
     def __init__(self, families: Families) -> None:
         self.client_ttl = families.gauge(

@@ -1,4 +1,4 @@
-"""Metrics of the calls to CSI drivers. Source: docs/reference/metrics.csv."""
+"""Metrics of calls to CSI drivers. Source: docs/reference/metrics.csv."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import OPERATION_SECONDS
 
 NO_ANSWER = "unknown-non-grpc"
-_NOT_MIGRATED = "false"
+_MIGRATED = ("false", "true")
 
 
 class CsiMetrics:
-    """How long drivers take."""
+    """How long CSI calls take."""
 
     def __init__(self, families: Families) -> None:
         self.operations = families.histogram(
@@ -23,7 +23,12 @@ class CsiMetrics:
             buckets=OPERATION_SECONDS,
         )
 
-    def called(self, driver: str, method: str, code: str, seconds: float) -> None:
-        """A call ended; ``code`` is gRPC's name of its status."""
+    def called(
+        self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
+    ) -> None:
+        """A call ended; ``code`` is the gRPC name of its status.
+
+        ``migrated``: the volume is of an in-tree kind that this driver has replaced.
+        """
         path = f"/csi.v1.Node/{method}"
-        self.operations.labels(driver, path, code, _NOT_MIGRATED).observe(seconds)
+        self.operations.labels(driver, path, code, _MIGRATED[migrated]).observe(seconds)

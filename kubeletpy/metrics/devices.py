@@ -8,7 +8,7 @@ from kubeletpy.metrics.families import SECONDS, Families
 
 
 class DeviceMetrics:
-    """Device plugins. Resources are bounded by who registers them."""
+    """Device plugins. The number of resources is bounded by registration."""
 
     def __init__(self, families: Families) -> None:
         self.registrations = families.counter(
@@ -25,7 +25,7 @@ class DeviceMetrics:
 
 
 class PodResourcesMetrics:
-    """Calls of the pod resources API, by its version."""
+    """Calls of the pod resources API, by API version."""
 
     def __init__(self, families: Families) -> None:
         prefix = "kubelet_pod_resources_endpoint"

@@ -1,4 +1,4 @@
-"""Metrics of claims and their drivers. Source: docs/reference/metrics.csv."""
+"""Metrics of resource claims and their drivers. Source: docs/reference/metrics.csv."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kubeletpy.metrics.families import Families
 
 SECONDS = tuple(round(0.1 * 400 ** (index / 14), 6) for index in range(15))
-"""15 buckets from 0.1 s to 40 s, each as many times the one before."""
+"""15 buckets from 0.1 s to 40 s, in a geometric series."""
 ANY = "<any>"
 
 
@@ -37,7 +37,7 @@ class DraMetrics:
         )
 
     def called(self, driver: str, method: str, code: str, seconds: float) -> None:
-        """A call ended; ``method`` is its full name, ``code`` gRPC's name of its status."""
+        """A call ended; ``method`` is its full name, ``code`` the gRPC name of its status."""
         self.calls.labels(driver, method, code).observe(seconds)
 
     def operated(self, operation: str, seconds: float, *, failed: bool) -> None:
@@ -45,7 +45,7 @@ class DraMetrics:
         self.operations.labels(operation, str(failed).lower()).observe(seconds)
 
     def show(self, claims: Mapping[str, int], total: int) -> None:
-        """So many claims are in use of each driver, and in all."""
+        """Set how many claims are in use, by driver and in total."""
         self.in_use.clear()
         for driver, count in {ANY: total, **claims}.items():
             self.in_use.labels(driver).set(count)

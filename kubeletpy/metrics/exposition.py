@@ -1,8 +1,7 @@
-"""The scrape: a registry as Prometheus' text format, the way the kubelet writes it.
+"""The scrape: a registry in Prometheus' text format, written as the kubelet writes it.
 
-Ours and not the library's, which writes every counter as ``…_total``, adds ``_created`` series and
-writes buckets as le="1.0" where the kubelet's dashboards look for le="1". Must never change a
-metric.
+Not the library's, which writes every counter as ``…_total``, adds ``_created`` series and writes
+buckets as le="1.0" where the kubelet's dashboards look for le="1". Must never change a metric.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(registry: CollectorRegistry) -> bytes:
-    """All series of ``registry``, by name; families that have none yet are left out."""
+    """All series of ``registry``, by name; families without series are left out."""
     families = sorted(registry.collect(), key=lambda metric: metric.name)
     return "".join(line for metric in families for line in _lines(metric)).encode()
 

@@ -1,8 +1,7 @@
 """The kinds of metrics the agent uses, on one registry of its own.
 
-Names come out as the kubelet's do: some of its counters have no ``_total``, which the client
-library insists on. Must never touch the library's global registry: several agents may live in
-one process.
+Names match the kubelet's: some of its counters lack the ``_total`` that the client library insists
+on. Must never touch the library's global registry: several agents may live in one process.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 
 MAX_SERIES = 500
-"""Series that a counter with labels from outside may have; what comes after counts as "other"."""
+"""Most series of a counter with labels from outside; any further ones count as "other"."""
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 """Prometheus' default buckets."""
@@ -41,7 +40,7 @@ _STABILITY_OF = {name: level for level, names in _STABILITY.items() for name in 
 
 
 def with_stability(name: str, help: str) -> str:
-    """A help text that begins as the kubelet's does: how far one may rely on the metric."""
+    """A help text that begins with the metric's stability level, as the kubelet's does."""
     return f"[{_STABILITY_OF.get(name, 'ALPHA')}] {help}"
 
 
@@ -61,10 +60,10 @@ class PlainCounter(Counter):
 
 
 class BoundedCounter(Counter):
-    """A counter whose label values come from pods or the runtime: it cannot grow without end."""
+    """A counter whose label values come from pods or the runtime: its series are bounded."""
 
     def labels(self, *labelvalues: Any, **labelkwargs: Any) -> Self:
-        """The series of these values, or the one named "other" when there are MAX_SERIES."""
+        """The series of these values, or the one named "other" once there are MAX_SERIES."""
         key = tuple(str(value) for value in labelvalues)
         if len(self._metrics) >= MAX_SERIES and key not in self._metrics:
             return super().labels(*("other" for _ in self._labelnames))

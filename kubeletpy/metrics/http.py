@@ -8,7 +8,7 @@ LABELS = ("method", "path", "server_type", "long_running")
 
 
 class HttpMetrics:
-    """``path``: a route's first part, of metrics two; ``server_type``: readwrite or readonly."""
+    """``path``: a route's first part (metrics: two); ``server_type``: readwrite or readonly."""
 
     def __init__(self, families: Families) -> None:
         self.requests = families.bounded_counter(
@@ -30,6 +30,6 @@ class HttpMetrics:
         )
 
     def metrics_come_from(self, provider: str) -> None:
-        """Say what /metrics/cadvisor is made from: ``cadvisor`` (cgroup files) or ``cri``."""
+        """Set the source of /metrics/cadvisor: ``cadvisor`` (cgroup files) or ``cri``."""
         self._provider.clear()
         self._provider.labels(provider).set(1)

@@ -1,4 +1,4 @@
-"""Metrics of who may use images: pull records and credential provider plugins."""
+"""Metrics of access to images: pull records and credential provider plugins."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class PullRecordMetrics:
         )
 
     def access_checked(self, result: str) -> None:
-        """A pod wanted an image that is on the node."""
+        """A pod's access to an image on the node was checked."""
         self.checks.labels(result).inc()
 
     def records_on_disk(self, intents: int, records: int) -> None:
-        """How many files there are."""
+        """Set the number of files of each kind."""
         self.disk_intents.set(intents)
         self.disk_records.set(records)
 
     def records_in_memory(self, intents: int, records: int) -> None:
-        """How full the memory for them is, in percent."""
+        """Set how full the memory for them is, in percent."""
         self.memory_intents.set(intents)
         self.memory_records.set(records)
 

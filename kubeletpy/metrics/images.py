@@ -51,7 +51,7 @@ class ImageMetrics:
     def image_requested(
         self, pull_policy: str, present: bool | None, pull_required: bool | None
     ) -> None:
-        """An image was asked for; None is unknown."""
+        """An image was requested; None means unknown."""
         labels = (pull_policy.lower(), tristate(present), tristate(pull_required))
         self.ensure_image_requests.labels(*labels).inc()
 
@@ -65,7 +65,7 @@ class ImageMetrics:
 
 
 def size_bucket(size: int) -> str:
-    """Label ``image_size_in_bytes`` of a pulled image."""
+    """The label ``image_size_in_bytes`` of a pulled image."""
     if size <= 0:
         return "N/A"
     for limit, label in _BUCKETS:
@@ -75,5 +75,5 @@ def size_bucket(size: int) -> str:
 
 
 def tristate(value: bool | None) -> str:
-    """Label value of something that may be unknown."""
+    """The label value of something that may be unknown."""
     return "unknown" if value is None else str(value).lower()

@@ -1,4 +1,4 @@
-"""Metrics of the node: its name, its cgroups, the steps of its start."""
+"""Metrics of the node: its name, its cgroups, the steps of its startup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubeletpy.metrics.families import Families
 
 
 class NodeMetrics:
-    """What the node is and how its start went."""
+    """What the node is and how its startup went."""
 
     def __init__(self, families: Families) -> None:
         self.node_name = families.gauge(
@@ -60,18 +60,18 @@ class NodeMetrics:
     def registered(
         self, pre_kubelet: float | None, pre_registration: float, registration: float
     ) -> None:
-        """The API has made the node; None: when the machine was booted is not known."""
+        """The node is registered with the API; None: the boot time of the machine is unknown."""
         if pre_kubelet is not None:
             self.startup_pre_kubelet_duration.set(pre_kubelet)
         self.startup_pre_registration_duration.set(pre_registration)
         self.startup_registration_duration.set(registration)
 
     def ready(self, post_registration: float, whole: float | None) -> None:
-        """The node that the API has made is Ready."""
+        """The registered node is Ready."""
         self.startup_post_registration_duration.set(post_registration)
         if whole is not None:
             self.startup_duration.set(whole)
 
     def shutdown_observed(self, what: str, at: float) -> None:
-        """A graceful shutdown has its "start" or "end", in Unix seconds."""
+        """Set the "start" or "end" of a graceful shutdown, in Unix seconds."""
         (self.shutdown_start if what == "start" else self.shutdown_end).set(at)

@@ -1,4 +1,4 @@
-"""Metrics of what pods are given of the machine: CPUs, memory, NUMA nodes. Numbers only."""
+"""Metrics of what pods get of the machine: CPUs, memory, NUMA nodes. Numbers only."""
 
 from __future__ import annotations
 

@@ -38,24 +38,24 @@ class PlegMetrics:
         )
 
     def relist_done(self, seconds: float, interval: float | None, unix_time: float) -> None:
-        """A full relist took ``seconds``, ``interval`` after the one before, ending now."""
+        """A full relist, ``interval`` after the previous one, took ``seconds`` and ends now."""
         self.relist_duration.observe(seconds)
         if interval is not None:
             self.relist_interval.observe(interval)
         self.last_seen.set(unix_time)
 
     def pod_relist_done(self, seconds: float) -> None:
-        """One pod was read again."""
+        """One pod was relisted."""
         self.pod_relist_duration.observe(seconds)
 
     def stream_connected(self) -> None:
-        """The runtime's event stream is there."""
+        """The runtime's event stream is open."""
         self.evented_connection_successes.inc()
 
     def stream_failed(self) -> None:
-        """The runtime's event stream could not be had, or broke."""
+        """The runtime's event stream could not be opened, or broke."""
         self.evented_connection_errors.inc()
 
     def event_received(self, latency: float) -> None:
-        """An event came ``latency`` seconds after the runtime made it."""
+        """An event arrived ``latency`` seconds after the runtime created it."""
         self.evented_latency.observe(latency)

@@ -1,4 +1,4 @@
-"""Metrics of the sockets of plugins. Source: docs/reference/metrics.csv."""
+"""Metrics of plugin sockets. Source: docs/reference/metrics.csv."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.metrics.volumes import ACTUAL, DESIRED
 
 
 class PluginMetrics:
-    """Which sockets there are; their number is bounded by those who find them."""
+    """Which sockets exist; the code that discovers them bounds their number."""
 
     def __init__(self, families: Families) -> None:
         self.total_plugins = families.gauge(
@@ -20,7 +20,7 @@ class PluginMetrics:
         )
 
     def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
-        """There are these sockets, and these are registered."""
+        """Set which sockets exist, and which are registered."""
         self.total_plugins.clear()
         for state, paths in ((DESIRED, wanted), (ACTUAL, registered)):
             for path in paths:

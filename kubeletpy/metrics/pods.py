@@ -87,7 +87,7 @@ class PodWorkerMetrics:
         )
 
     def pod_taken_on(self, containers: int) -> None:
-        """A pod of so many regular containers has its first sync."""
+        """A pod with that many regular containers has its first sync."""
         self.containers_per_pod_count.observe(containers)
 
     def sync_done(self, operation: str, seconds: float) -> None:
@@ -103,9 +103,9 @@ class PodWorkerMetrics:
         self.pod_start_duration.observe(seconds)
 
     def pod_start_seen(self, whole: float, sli: float | None, *, own_network: bool) -> None:
-        """The watch shows a pod running, ``whole`` seconds after its creation; podworkers' tells.
+        """The watch shows a pod running, ``whole`` seconds after its creation.
 
-        The first pod with a network of its own shows how the network plugin does.
+        The first pod with a network of its own shows how fast the network plugin is.
         """
         self.pod_start_total_duration.observe(whole)
         if sli is None:
@@ -117,7 +117,7 @@ class PodWorkerMetrics:
 
 
 class PodStartMetrics:
-    """Starts and ends, and the errors on the way.
+    """Starts and terminations, and errors on the way.
 
     ``container_type`` is container, init_container or ephemeral_container.
     """
@@ -173,7 +173,7 @@ class PodStartMetrics:
         )
 
     def container_terminated(self, status_field: str, exit_code: int, reason: str) -> None:
-        """A container was seen to end; ``status_field``: the list of the pod status it is in."""
+        """A container has terminated; ``status_field``: the list of the pod status it is in."""
         kind = CONTAINER_TYPES[status_field]
         self.terminated_containers.labels(kind, str(exit_code), reason).inc()
 
@@ -228,20 +228,20 @@ class PodCountMetrics:
         )
 
     def pods(self, desired: Mapping[str, int], active: Mapping[str, int], mirrors: int) -> None:
-        """Set the pods by label ``static``, and the mirrors."""
+        """Set the number of pods by label ``static``, and of mirror pods."""
         for static in ("", "true"):
             self.desired_pods.labels(static).set(desired.get(static, 0))
             self.active_pods.labels(static).set(active.get(static, 0))
         self.mirror_pods.set(mirrors)
 
     def working(self, counts: Mapping[tuple[str, str, str], int]) -> None:
-        """Set the workers by (lifecycle, config, static)."""
+        """Set the number of workers by (lifecycle, config, static)."""
         self.working_pods.clear()
         for labels, count in counts.items():
             self.working_pods.labels(*labels).set(count)
 
     def restarted(self, static: str) -> None:
-        """A pod was created again because its UID came back."""
+        """A pod was recreated because its UID came back."""
         self.restarted_pods.labels(static).inc()
 
     def orphan_found(self) -> None:
@@ -249,16 +249,16 @@ class PodCountMetrics:
         self.orphaned_runtime_pods.inc()
 
     def ephemeral_containers(self, count: int) -> None:
-        """Set the ephemeral containers in the specs of the pods known."""
+        """Set the number of ephemeral containers in the specs of known pods."""
         self.managed_ephemeral_containers.set(count)
 
     def orphan_directories(self, found: int, left: int) -> None:
-        """A sweep found so many directories of pods that are gone, and could not remove some."""
+        """A sweep found ``found`` directories of orphaned pods, of which ``left`` remain."""
         self.orphan_pod_cleaned_volumes.set(found)
         self.orphan_pod_cleaned_volumes_errors.set(left)
 
     def in_runtime(self, pods: int, containers: Mapping[str, int]) -> None:
-        """Set the pods with a ready sandbox, and the containers by state."""
+        """Set the number of pods with a ready sandbox, and of containers by state."""
         self.running_pods.set(pods)
         for state in ("created", "running", "exited", "unknown"):
             self.running_containers.labels(state).set(containers.get(state, 0))

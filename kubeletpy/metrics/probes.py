@@ -13,9 +13,9 @@ RESULTS = ("successful", "failed", "unknown")
 
 
 class ProbeMetrics:
-    """Probe runs by container; a registry of its own, for these are many (``/metrics/probes``).
+    """Probe runs by container; in a registry of their own, as they are many (``/metrics/probes``).
 
-    The series of a probe go with it, so there are never more than the node's probes have.
+    The series of a probe are removed with it, so there are never more than for the node's probes.
     """
 
     def __init__(self, families: Families) -> None:
@@ -50,7 +50,7 @@ class ProbeMetrics:
             self.duration.labels(*target[:4]).observe(seconds)
 
     def gone(self, target: tuple[str, ...]) -> None:
-        """A probe is no more. A pod of the same name that follows it keeps what they share."""
+        """A probe is gone. A later pod of the same name keeps the series that they share."""
         if target not in self._known:
             return
         self._known.discard(target)
@@ -77,6 +77,6 @@ class HookMetrics:
 
 
 def _remove(family: Counter | Histogram, *labels: str) -> None:
-    """Take a series away, if it is there: older versions of the library say so with KeyError."""
+    """Remove a series if it exists: older versions of the library raise KeyError if it doesn't."""
     with suppress(KeyError):
         family.remove(*labels)

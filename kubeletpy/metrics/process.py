@@ -1,4 +1,4 @@
-"""Metrics of the process: which build it is, when it started, what it uses."""
+"""Metrics of the process: its build, its start time, what it uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProcessMetrics:
         ProcessCollector(registry=families.registry)
 
     def set_build(self, git_version: str, git_commit: str = "", build_date: str = "") -> None:
-        """Say which build this is; ``git_version`` is the kubeletVersion the node reports."""
+        """Set the build info; ``git_version`` is the kubeletVersion that the node reports."""
         major, _, rest = git_version.removeprefix("v").partition(".")
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
         labels = {
@@ -54,14 +54,14 @@ class ProcessMetrics:
         self.build_info.labels(**labels).set(1)
 
     def set_features(self, gates: Mapping[str, tuple[str, bool]]) -> None:
-        """Feature gates: name -> (stage: GA, Beta, Alpha or Deprecated; whether on)."""
+        """Set the feature gates: name -> (stage: GA, Beta, Alpha or Deprecated; enabled)."""
         for name, (stage, enabled) in gates.items():
             label = "" if stage == "GA" else stage.upper()
             self.feature_enabled.labels(name, label).set(1 if enabled else 0)
 
 
 def show_start(families: Families) -> None:
-    """Have families with an endpoint of their own say when the process started, too."""
+    """Make families with an endpoint of their own report the process start time, too."""
     started = families.gauge("process_start_time_seconds", "Start of the process, Unix seconds.")
     found = ProcessCollector(registry=None).collect()
     at = next((m.samples[0].value for m in found if m.name == "process_start_time_seconds"), None)

@@ -1,4 +1,4 @@
-"""All metrics of one agent, under the kubelet's names (docs/reference/metrics.csv).
+"""All metrics of one agent, with the kubelet's names (docs/reference/metrics.csv).
 
 Built once per agent and handed to its parts; nothing here is global.
 """
@@ -18,6 +18,7 @@ from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.plugins import PluginMetrics
+from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics, show_start
@@ -30,7 +31,7 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 
 
 class Metrics:
-    """The agent's metrics by subject, on a registry of their own (``registry``)."""
+    """The agent's metrics by subject, in a registry of their own (``registry``)."""
 
     def __init__(self) -> None:
         families = Families()
@@ -42,6 +43,7 @@ class Metrics:
         self.pleg = PlegMetrics(families)
         self.volumes = VolumeMetrics(families)
         self.volume_stats = VolumeStatsMetrics(families)
+        self.pod_certificates = PodCertificateMetrics(families)
         self.csi = CsiMetrics(families)
         self.dra = DraMetrics(families)
         self.plugins = PluginMetrics(families)
@@ -72,10 +74,10 @@ class Metrics:
         return render(self.registry)
 
     def render_probes(self) -> bytes:
-        """A scrape of the metrics of probes, which have an endpoint of their own."""
+        """A scrape of the probe metrics, which have an endpoint of their own."""
         return render(self.probe_registry)
 
     def render_slis(self) -> bytes:
-        """A scrape of the metrics of health checks, which have an endpoint of their own."""
+        """A scrape of the health check metrics, which have an endpoint of their own."""
         self.health.run()
         return render(self.sli_registry)

@@ -1,4 +1,4 @@
-"""Metrics of resizes in place: what is asked for, what waits, what is being done. Numbers only."""
+"""Metrics of in-place resizes: requested, pending and in progress. Numbers only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PENDING_REASONS = ("deferred", "infeasible")
 
 
 class ResizeMetrics:
-    """Resizes as the allocation room sees them."""
+    """Resizes as the allocation package sees them."""
 
     def __init__(self, families: Families) -> None:
         self.requested = families.counter(
@@ -40,7 +40,7 @@ class ResizeMetrics:
         )
 
     def now(self, pending: Mapping[str, int], in_progress: int) -> None:
-        """Set the pods with a resize pending, by reason, and in progress."""
+        """Set the number of pods with a resize pending, by reason, and in progress."""
         for reason in PENDING_REASONS:
             self.pending.labels(reason).set(pending.get(reason, 0))
         self.in_progress.set(in_progress)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from prometheus_client import Histogram
 
@@ -12,9 +15,35 @@ CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES = (*(64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216),)
 
 
+PROTOCOLS = ("HTTP/1.1", "HTTP/2")
+
+
+class Usage(Protocol):
+    """kubeapi.usage.Usage: what is under way."""
+
+    @property
+    def protocols(self) -> Mapping[str, int]:
+        """Open connections by protocol."""
+        ...
+
+    @property
+    def streams(self) -> int:
+        """Requests and watches."""
+        ...
+
+    @property
+    def watches(self) -> int:
+        """Watches alone."""
+        ...
+
+
+def _connections(usage: Callable[[], Usage], protocol: str) -> int:
+    return usage().protocols.get(protocol, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """The histograms of one method at one host: looked up once, for every request has four."""
+    """The histograms of one method and host, looked up once: every request needs all four."""
 
     duration: Histogram
     held_back: Histogram
@@ -26,7 +55,7 @@ class RestClientMetrics:
     """kubeapi.observer.RequestObserver on the registry.
 
     ``code`` is the HTTP status or "<error>", ``method`` and ``verb`` the HTTP method, ``host`` the
-    API server's host and port as its address has them.
+    API server's host and port as in its address.
     """
 
     def __init__(self, families: Families) -> None:
@@ -72,15 +101,41 @@ class RestClientMetrics:
             "verb",
             "host",
         )
-
+        self.connections = families.gauge(
+            "kubeletpy_api_connections",
+            "Open connections to the Kubernetes API; over HTTP/1.1, those with a request.",
+            "protocol",
+        )
+        self.requests_in_flight = families.gauge(
+            "kubeletpy_api_requests_in_flight",
+            "Requests to the Kubernetes API under way: watches, and all others.",
+            "kind",
+        )
+        self.connections_lost = families.counter(
+            "kubeletpy_api_connections_lost_total",
+            "HTTP/2 connections to the Kubernetes API that broke, or that the server ended.",
+        )
         self._series: dict[tuple[str, str], _Series] = {}
+
+    def show(self, usage: Callable[[], Usage]) -> None:
+        """Have connections and requests under way read at each scrape."""
+        for protocol in PROTOCOLS:
+            of_one = partial(_connections, usage, protocol)
+            self.connections.labels(protocol).set_function(of_one)
+        in_flight = self.requests_in_flight
+        in_flight.labels("watch").set_function(lambda: usage().watches)
+        in_flight.labels("request").set_function(lambda: usage().streams - usage().watches)
+
+    def connection_lost(self) -> None:
+        """An HTTP/2 connection broke, or the server ended it."""
+        self.connections_lost.inc()
 
     def tried(
         self, code: int | None, method: str, host: str, seconds: float, sent: int, *, again: bool
     ) -> None:
-        """A try of a request ended with an HTTP status, or None when there was no answer.
+        """An attempt at a request ended with an HTTP status, or None if there was no response.
 
-        ``sent``: bytes of its body; ``again``: it was not the first try of this request.
+        ``sent``: bytes of its body; ``again``: it was not the first attempt at this request.
         """
         status = "<error>" if code is None else str(code)
         self.requests.labels(status, method, host).inc()
@@ -91,11 +146,11 @@ class RestClientMetrics:
         series.sent.observe(sent)
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
-        """A try waited so long, often not at all, for its turn under our own rate limit."""
+        """An attempt waited that long, often not at all, for our client-side rate limit."""
         self._of(method, host).held_back.observe(seconds)
 
     def answered(self, method: str, host: str, received: int) -> None:
-        """An answer has a body of so many bytes, as it is read."""
+        """A response had a body of that many bytes."""
         self._of(method, host).received.observe(received)
 
     def _of(self, method: str, host: str) -> _Series:

@@ -1,4 +1,4 @@
-"""Metrics of the calls to the container runtime. Must never know what a call means."""
+"""Metrics of calls to the container runtime. Must never know what a call means."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from operator import mul
 from kubeletpy.metrics.families import Families
 
 OPERATION_SECONDS = tuple(accumulate(repeat(2.5, 13), mul, initial=0.005))
-"""14 buckets from 5 ms on, each 2.5 times the last, multiplied in the kubelet's order."""
+"""14 buckets from 5 ms up, each 2.5 times the previous, multiplied in the kubelet's order."""
 NEEDS_RUNTIME_CONFIG = "1.37.0"
-"""From that version on a kubelet must get the cgroup driver from the runtime (KEP-4033)."""
+"""From this version on, a kubelet must get the cgroup driver from the runtime (KEP-4033)."""
 
 
 class RuntimeMetrics:
@@ -50,7 +50,7 @@ class RuntimeMetrics:
         )
 
     def losing_support(self) -> None:
-        """The runtime lacks a call that kubelets from NEEDS_RUNTIME_CONFIG on can't do without."""
+        """The runtime lacks a call that kubelets from NEEDS_RUNTIME_CONFIG on depend on."""
         self.cri_losing_support.labels(NEEDS_RUNTIME_CONFIG).set(1)
 
     def call_done(self, operation: str, seconds: float, failed: bool) -> None:

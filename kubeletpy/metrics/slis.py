@@ -10,7 +10,7 @@ TYPE = "healthz"
 
 
 class HealthMetrics:
-    """Counts how often each check ran and how it ended."""
+    """Counts how often each health check ran, and with what result."""
 
     def __init__(self, families: Families) -> None:
         self.healthy = families.gauge(
@@ -22,13 +22,13 @@ class HealthMetrics:
         self._checks: dict[str, Callable[[], str]] = {}
 
     def counted(self, checks: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], str]]:
-        """The same checks (empty text: well), each run of which counts."""
+        """The same checks (empty text: healthy), counting each run."""
         found = {name: self._counted(name, check) for name, check in checks.items()}
         self._checks |= found
         return found
 
     def run(self) -> None:
-        """Run all checks, so that a scrape shows how they are now whoever asked before."""
+        """Run all checks, so that a scrape shows their current state."""
         for check in self._checks.values():
             check()
 

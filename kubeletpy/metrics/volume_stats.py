@@ -1,4 +1,4 @@
-"""How full the volumes of claims are: one series for each claim. Numbers only."""
+"""How full the volumes of claims are: one series per claim. Numbers only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _GAUGES = {
 
 @dataclass(frozen=True, slots=True)
 class ClaimNumbers:
-    """What is known of the volume of one claim; what is missing is not known."""
+    """What is known about the volume of one claim; missing numbers are unknown."""
 
     namespace: str
     name: str
     numbers: Mapping[str, int]
-    """Name of the gauge, without ``kubelet_volume_stats_``."""
+    """By name of the gauge, without ``kubelet_volume_stats_``."""
 
 
 class VolumeStatsMetrics:
@@ -59,7 +59,7 @@ class VolumeStatsMetrics:
         self._seconds.labels(source).observe(seconds)
 
     def show(self, claims: Iterable[ClaimNumbers]) -> None:
-        """This is known now; of two that name one claim the first counts."""
+        """Show what is known now; of two entries for the same claim the first counts."""
         numbers: dict[tuple[str, str, str], int] = {}
         seen = set()
         for claim in claims:

@@ -1,4 +1,4 @@
-"""Metrics of volumes: how many there are, and how long what is done to them takes. Numbers only."""
+"""Metrics of volumes: how many there are, and how long operations on them take. Numbers only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.metrics.families import Families
 OPERATION_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 DESIRED, ACTUAL = "desired_state_of_world", "actual_state_of_world"
 MOUNT, UNMOUNT, OWN = "volume_mount", "volume_unmount", "volume_apply_access_control"
-_NOT_MIGRATED = "false"
+_MIGRATED = ("false", "true")
 
 
 class VolumeMetrics:
@@ -55,16 +55,26 @@ class VolumeMetrics:
             "Volumes of pods that nobody knows any more that could not be taken down.",
         )
 
-    def done(self, operation: str, plugin: str, seconds: float, *, ok: bool = True) -> None:
-        """An operation on a volume ended."""
+    def done(
+        self,
+        operation: str,
+        plugin: str,
+        seconds: float,
+        *,
+        ok: bool = True,
+        migrated: bool = False,
+    ) -> None:
+        """An operation on a volume ended. ``migrated``: an in-tree kind served by a CSI driver."""
         status = "success" if ok else "fail-unknown"
-        self.operation_duration.labels(plugin, operation, status, _NOT_MIGRATED).observe(seconds)
+        self.operation_duration.labels(plugin, operation, status, _MIGRATED[migrated]).observe(
+            seconds
+        )
 
     def first_set_up(self, plugin: str, seconds: float) -> None:
-        """A volume is there, ``seconds`` after it was first asked for."""
+        """A volume is available, ``seconds`` after it was first requested."""
         self.operation_total.labels(plugin, "overall_volume_mount").observe(seconds)
 
     def moved(self, state: str, by: Mapping[str, int]) -> None:
-        """There are more or fewer volumes, by plugin."""
+        """The number of volumes has changed, by plugin."""
         for plugin, number in by.items():
             self.total_volumes.labels(plugin, state).inc(number)

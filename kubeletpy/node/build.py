@@ -1,4 +1,4 @@
-"""The Node object as it is registered, and its status as it is kept. Pure: time is an argument."""
+"""The Node object as registered, and its status as kept up to date. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
 
 MAX_NAMES_PER_IMAGE = 5
+CONTROLLER_ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
+PROVIDED_IPS = "alpha.kubernetes.io/provided-node-ip"
 UNINITIALIZED_TAINT: api.Taint = {
     "key": "node.cloudprovider.kubernetes.io/uninitialized",
     "value": "true",
@@ -24,7 +26,7 @@ UNINITIALIZED_TAINT: api.Taint = {
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the runtime says of itself, for the Node object."""
+    """What the runtime reports about itself, for the Node object."""
 
     name: str = ""
     version: str = ""
@@ -32,7 +34,7 @@ class RuntimeInfo:
     supplemental_groups_policy: bool = False
 
     def handlers_with(self, feature: str) -> frozenset[str]:
-        """Handlers that say that they have a feature; "" is the default one."""
+        """Handlers that report a feature; "" is the default one."""
         return frozenset(
             handler.get("name") or ""
             for handler in self.handlers
@@ -42,7 +44,7 @@ class RuntimeInfo:
 
 @dataclass(frozen=True, slots=True)
 class ImageSummary:
-    """One image of the runtime."""
+    """One image in the runtime."""
 
     names: Sequence[str]
     """Digests first, then tags."""
@@ -50,7 +52,7 @@ class ImageSummary:
 
 
 def default_labels(hostname: str, architecture: str) -> dict[str, str]:
-    """The labels every node has (docs/reference/names.csv: node-label)."""
+    """The labels that every node has (docs/reference/names.csv: node-label)."""
     return {
         "kubernetes.io/hostname": hostname,
         "kubernetes.io/os": "linux",
@@ -61,7 +63,7 @@ def default_labels(hostname: str, architecture: str) -> dict[str, str]:
 
 
 def node_images(images: Iterable[ImageSummary], limit: int) -> list[api.ContainerImage]:
-    """The images a node reports: largest first, at most ``limit`` (-1: all)."""
+    """The images that a node reports: largest first, at most ``limit`` (-1: all)."""
     ordered = sorted(images, key=lambda image: (-image.size_bytes, list(image.names)))
     kept = ordered if limit < 0 else ordered[:limit]
     return [
@@ -70,8 +72,35 @@ def node_images(images: Iterable[ImageSummary], limit: int) -> list[api.Containe
     ]
 
 
+def shown_addresses(
+    options: NodeOptions,
+    node_ips: Sequence[str],
+    hostname: str,
+    shown: Sequence[api.NodeAddress],
+) -> list[api.NodeAddress]:
+    """The addresses of a status; with a cloud controller, those that it has set are kept.
+
+    Until it has set any, the node shows --node-ip, or only its name without that flag.
+    Source: docs/reference/behaviour.md, o1.
+    """
+    if options.external_cloud_provider:
+        if shown:
+            return list(shown)
+        if not options.node_ips:
+            node_ips = ()
+    return node_addresses(node_ips, hostname)
+
+
+def provided_ips(options: NodeOptions) -> str:
+    """The --node-ip annotation for a cloud controller; empty: none."""
+    given = options.node_ips
+    if not options.external_cloud_provider or not given or given[0] in ("0.0.0.0", "::"):
+        return ""
+    return ",".join(given)
+
+
 def node_addresses(node_ips: Sequence[str], hostname: str) -> list[api.NodeAddress]:
-    """InternalIP of each address, then the Hostname."""
+    """An InternalIP for each address, then the Hostname."""
     addresses: list[api.NodeAddress] = [
         {"type": "InternalIP", "address": address} for address in node_ips
     ]
@@ -95,7 +124,7 @@ def node_status(
     """The whole status of the node (docs/reference/behaviour.md, o1)."""
     total = with_foreign(capacity(facts, options), old.get("capacity") or {}, devices)
     status: api.NodeStatus = {
-        "addresses": node_addresses(node_ips, hostname),
+        "addresses": shown_addresses(options, node_ips, hostname, old.get("addresses") or ()),
         "capacity": total,
         "allocatable": allocatable(total, options, devices),
         "conditions": node_conditions(old.get("conditions") or (), health, now),
@@ -140,7 +169,7 @@ def with_volumes_in_use(
 def new_node(
     options: NodeOptions, hostname: str, architecture: str, status: api.NodeStatus
 ) -> api.Node:
-    """The Node object of a node that the API does not know yet."""
+    """The Node object for a node that the API does not know yet."""
     taints = list(options.taints)
     if options.external_cloud_provider:
         taints.append(UNINITIALIZED_TAINT)
@@ -153,8 +182,13 @@ def new_node(
         "name": options.name,
         "labels": {**default_labels(hostname, architecture), **options.labels},
     }
+    notes = {}
     if options.controller_attach_detach:
-        metadata["annotations"] = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+        notes[CONTROLLER_ATTACHES] = "true"
+    if ips := provided_ips(options):
+        notes[PROVIDED_IPS] = ips
+    if notes:
+        metadata["annotations"] = notes
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -198,7 +232,12 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
     }
     notes = existing["metadata"].get("annotations") or {}
     wanted_notes = wanted["metadata"].get("annotations") or {}
-    new_notes = {key: text for key, text in wanted_notes.items() if notes.get(key) != text}
+    new_notes: dict[str, str | None] = {
+        key: text for key, text in wanted_notes.items() if notes.get(key) != text
+    }
+    for key in (CONTROLLER_ATTACHES, PROVIDED_IPS):
+        if key in notes and key not in wanted_notes:
+            new_notes[key] = None
     metadata: dict[str, object] = {}
     if changed:
         metadata["labels"] = changed
@@ -208,7 +247,7 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
 
 
 def machine_labels(node: api.Node, architecture: str) -> JSON | None:
-    """What to change on a node whose labels name another system or architecture than it has."""
+    """What to change on a node whose labels name the wrong operating system or architecture."""
     labels = node["metadata"].get("labels") or {}
     true = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
     wrong = {key: value for key, value in true.items() if labels.get(key) != value}
@@ -216,7 +255,7 @@ def machine_labels(node: api.Node, architecture: str) -> JSON | None:
 
 
 def is_ready(status: api.NodeStatus) -> bool:
-    """Whether a status says that the node is Ready."""
+    """Whether a status shows the node as Ready."""
     return any(
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
@@ -224,9 +263,9 @@ def is_ready(status: api.NodeStatus) -> bool:
 
 
 def is_news(shown: api.NodeStatus, status: api.NodeStatus) -> bool:
-    """Whether a status is worth a write of its own: more has changed than the heartbeat times.
+    """Whether a status is worth a write of its own: more than the heartbeat times has changed.
 
-    ``shown`` is what the API has; fields that only others set there do not matter.
+    ``shown`` is what the API has; fields that only others set are ignored.
     """
     own = {key: value for key, value in shown.items() if key in status}
     return _without_heartbeats(own) != _without_heartbeats(status)

@@ -12,7 +12,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 
 RUNTIME_DOWN_AFTER_S = 30.0
-"""No good answer of the runtime for so long: it is down."""
+"""Without a good answer for this long, the runtime is considered down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class NodeHealth:
     """What decides whether the node is Ready."""
 
     runtime_error: str = ""
-    """Why the runtime is not to be used; empty when it is fine."""
+    """Why the runtime is not usable; empty when it is fine."""
     network_error: str = ""
     pleg_error: str = ""
     storage_error: str = ""
     shutting_down: bool = False
     missing_capacity: Sequence[str] = ()
     pressures: Collection[str] = ()
-    """Conditions of pressure that hold; they do not keep the node from being Ready."""
+    """Pressure conditions that are true; they do not keep the node from being Ready."""
 
     def problems(self) -> list[str]:
         """Everything that keeps the node from being Ready."""
@@ -50,7 +50,7 @@ class NodeHealth:
 
 
 def network_not_ready(message: str) -> str:
-    """How a runtime without a network is spoken of."""
+    """How a runtime without a network is described."""
     return f"container runtime network not ready: {message}"
 
 
@@ -98,10 +98,10 @@ PRESSURES = {
 def node_conditions(
     old: Iterable[api.NodeCondition], health: NodeHealth, now: float
 ) -> list[api.NodeCondition]:
-    """The node's own conditions after those that others set.
+    """The conditions set by others, followed by the node's own.
 
     Args:
-        old: the conditions shown before; foreign ones are kept.
+        old: the conditions shown before; those set by others are kept.
         now: Unix seconds.
     """
     before = {condition["type"]: condition for condition in old}

@@ -1,4 +1,4 @@
-"""What machine this is: the facts a Node object shows.
+"""Facts about this machine, as shown in a Node object.
 
 Pure. A fact that could not be read is empty or 0.
 """
@@ -26,4 +26,4 @@ class MachineFacts:
     root_storage_bytes: int
     """Size of the file system that holds the agent's root directory."""
     huge_pages: Mapping[int, int] = field(default_factory=dict)
-    """Size of a page -> bytes set aside in such pages."""
+    """Page size -> bytes reserved in pages of that size."""

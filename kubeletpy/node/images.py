@@ -1,4 +1,4 @@
-"""The node's images, as its status names them."""
+"""The node's images, as its status lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 async def image_summaries(images: ImageService) -> Sequence[ImageSummary]:
-    """All of them; none when the runtime does not list them."""
+    """All images; none when the runtime does not list them."""
     try:
         found = await images.list_images()
     except CRIError as error:

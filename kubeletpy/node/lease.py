@@ -1,4 +1,4 @@
-"""The node heartbeat: a Lease renewed each quarter of its duration (KEP-589)."""
+"""The node heartbeat: a Lease renewed every quarter of its duration (KEP-589)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ JITTER = 0.04
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 7.0
 
 
+def until_renewal(period: float, chance: float, *, in_step: bool) -> float:
+    """Seconds until the next renewal.
+
+    A jitter of 4 % takes half an hour to spread nodes that began together, so the first period
+    after a start or an outage is cut short at random.
+
+    Args:
+        chance: a random number from 0 to 1.
+        in_step: other nodes have probably renewed at the same time.
+    """
+    return period * chance if in_step else period * (1 + JITTER * chance)
+
+
 class LeaseKeeper:
     """Creates the lease when it is missing and renews it, for as long as :meth:`run` runs."""
 
@@ -34,7 +47,7 @@ class LeaseKeeper:
         node_uid: Callable[[], str],
         rng: random.Random | None = None,
     ) -> None:
-        """``node_uid`` gives the Node's uid, the lease's owner; empty while it is not known."""
+        """``node_uid`` returns the uid of the Node, the lease's owner; empty while unknown."""
         self._api = kube_api
         self._clock = clock
         self._name = node_name
@@ -42,9 +55,19 @@ class LeaseKeeper:
         self._node_uid = node_uid
         self._rng = rng or random.Random()
         self._failing = False
+        self._why = ""
+        self._in_step = True
+        """The next renewal may coincide with those of other nodes: all have just started, or have
+        met the same outage."""
+
+    def problem(self) -> str:
+        """Why the API does not hear from this node; empty when it does."""
+        if not self._failing:
+            return ""
+        return f"the API can't be used: the node's lease is not renewed: {self._why}"
 
     async def run(self) -> None:
-        """Renew until cancelled. A failed renewal is tried again soon; the log says it once."""
+        """Renew until cancelled. A failed renewal is retried soon and logged once."""
         period = self._duration_s * RENEW_SHARE
         retry = FIRST_RETRY_S
         while True:
@@ -56,16 +79,18 @@ class LeaseKeeper:
                         "could not renew the node lease; trying again",
                         extra={"lease": f"{NAMESPACE}/{self._name}", "why": str(error)},
                     )
-                self._failing = True
+                self._failing = self._in_step = True
+                self._why = str(error)
                 await asyncio.sleep(min(retry, period) * (0.75 + self._rng.random() / 2))
                 retry = min(retry * 2, LAST_RETRY_S)
                 continue
-            self._failing = False
+            pause = until_renewal(period, self._rng.random(), in_step=self._in_step)
+            self._failing = self._in_step = False
             retry = FIRST_RETRY_S
-            await asyncio.sleep(period * (1 + JITTER * self._rng.random()))
+            await asyncio.sleep(pause)
 
     async def renew(self) -> None:
-        """One renewal; creates the lease when there is none. Raises ApiError."""
+        """Renew once; creates the lease when there is none. Raises ApiError."""
         spec: JSON = {
             "holderIdentity": self._name,
             "leaseDurationSeconds": self._duration_s,

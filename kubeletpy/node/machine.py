@@ -1,11 +1,12 @@
-"""Read the facts of this machine once, from the kernel's files, and its addresses. Blocking.
+"""Reads facts about this machine from the kernel's files, once, and its addresses. Blocking.
 
-The edge: decides nothing. A fact that cannot be read is empty or 0, never an error: a node with an
+I/O only: decides nothing. A fact that cannot be read is empty or 0, never an error: a node with an
 unknown boot id still runs pods.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import platform
 import socket
@@ -53,7 +54,7 @@ def _storage(directory: Path) -> int:
 
 
 def read_machine_facts(root_dir: Path) -> MachineFacts:
-    """Read the facts; blocks for some file reads, all from the kernel's own file systems."""
+    """Read the facts; blocks for a few file reads, all from kernel file systems."""
     memory = _meminfo()
     machine = platform.machine()
     machine_id = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
@@ -84,12 +85,12 @@ def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
 
 
 def default_route_ip(version: int = 4) -> str:
-    """The address this machine would send from (no packet is sent); empty without a route.
+    """The source address this machine would use (no packet is sent); empty without a route.
 
-    ``version`` is 4 or 6: of IP.
+    ``version`` is the IP version, 4 or 6.
     """
     family = socket.AF_INET if version == 4 else socket.AF_INET6
-    far = "192.0.2.1" if version == 4 else "2001:db8::1"  # for documentation: nobody's
+    far = "192.0.2.1" if version == 4 else "2001:db8::1"  # a documentation address: nobody's
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((far, 9))
@@ -98,8 +99,24 @@ def default_route_ip(version: int = 4) -> str:
         return ""
 
 
+def is_own_address(text: str) -> bool:
+    """Whether an address is this machine's and is reachable by others, not only by itself."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if address.is_loopback or address.is_multicast or address.is_link_local:
+        return False
+    if address.is_unspecified:
+        return False
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
 def resolve(name: str) -> list[str]:
-    """Addresses of a host name, none when it has none; may block on DNS."""
+    """Addresses of a host name, possibly none; may block on DNS."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:

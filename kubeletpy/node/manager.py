@@ -1,7 +1,7 @@
-"""Registers the node and keeps its status true.
+"""Registers the node and keeps its status up to date.
 
-A change of health is written at once (:meth:`NodeManager.poke`); what has not changed is written
-every report period only. Must never decide what is healthy: others report it.
+A change of health is written at once (:meth:`NodeManager.poke`); an unchanged status is written
+only every report period. Must never decide what is healthy: others report it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
 JITTER = 0.04
 IMAGES_FRESH_S = 30.0
 _MERGED = ("capacity", "allocatable")
-"""Maps of a status: a patch takes only those keys away that it names."""
+"""Maps of a status: a patch removes only the keys that it names."""
 IMAGES_WAIT_S = 2.0
-"""Longer than that the status does not wait for the list of images: the last one is shown."""
+"""How long the status waits for the image list; after that it shows the last one."""
 
 
 class NodeManager:
@@ -59,15 +59,17 @@ class NodeManager:
         newest: Callable[[], api.Node | None] | None = None,
         answered: Callable[[], None] = lambda: None,
         volumes_in_use: Callable[[], list[str] | None] = lambda: None,
+        volumes_in_use_written: Callable[[], None] = lambda: None,
         devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda shown: NO_DEVICES,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
-        health: asked at each write, as ``runtime_info`` is.
+        health: called at each write, like ``runtime_info``.
         list_images: may fail.
         newest: the newest of the node that is known, by whatever way; None: as it was shown to us.
         answered: called each time that the API has shown us the node.
         volumes_in_use: attachable volumes of which there is something on the node; None: not known
+        volumes_in_use_written: called when the API has those that were given last
             yet.
         devices: those of device plugins; given the capacity that the API shows.
         """
@@ -86,14 +88,25 @@ class NodeManager:
         self._poked = asyncio.Event()
         self._images: Sequence[ImageSummary] = ()
         self._images_at = float("-inf")
-        self._written_at = float("-inf")
+        self._report_at = float("-inf")
+        """When an unchanged status is due, on the loop's clock."""
         self._boot_id = ""
         self._answered = answered
         self._volumes_in_use = volumes_in_use
+        self._volumes_in_use_written = volumes_in_use_written
+        self._unsure = False
+        """A write has failed and may have been done all the same: what is shown may be outdated."""
         self._devices = devices
         self.newest = newest or (lambda: self._node)
+        self._unregistered = ""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
+
+    def problem(self) -> str:
+        """Why the API does not have the node yet; empty when it has, or nothing has failed."""
+        if self.registered.is_set() or not self._unregistered:
+            return ""
+        return f"the API can't be used: the node is not registered: {self._unregistered}"
 
     @property
     def node(self) -> api.Node | None:
@@ -106,11 +119,11 @@ class NodeManager:
         return "" if self._node is None else self._node["metadata"].get("uid", "")
 
     def poke(self) -> None:
-        """Something that the status shows has changed: write it now."""
+        """Something shown in the status has changed: write it now."""
         self._poked.set()
 
     async def run(self) -> None:
-        """Register, then keep the status until cancelled."""
+        """Register, then keep the status up to date until cancelled."""
         if self._options.register:
             self._startup.registering()
         await self._register()
@@ -132,7 +145,7 @@ class NodeManager:
 
     async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
         self._poked.clear()
-        status = build.node_status(
+        return build.node_status(
             self._facts,
             self._options,
             self._runtime_info(),
@@ -144,7 +157,6 @@ class NodeManager:
             now=self._clock.now(),
             devices=self._devices(old.get("capacity") or {}),
         )
-        return build.with_volumes_in_use(status, self._volumes_in_use(), old)
 
     async def _fresh_images(self) -> Sequence[ImageSummary]:
         now = asyncio.get_running_loop().time()
@@ -165,6 +177,7 @@ class NodeManager:
                     "could not register the node; trying again",
                     extra={"node": self._options.name, "why": str(error)},
                 )
+                self._unregistered = str(error)
                 await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
                 delay = min(delay * 2, LAST_RETRY_S)
                 continue
@@ -180,12 +193,12 @@ class NodeManager:
             self._options,
             self._options.name,
             self._facts.architecture,
-            await self._status({}),
+            build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {}),
         )
         try:
             created = await self._api.create(NODES, cast(JSON, wanted))
         except (AlreadyExists, Forbidden):
-            # Forbidden too: an admission plugin may refuse the creation of what already exists
+            # Forbidden too: an admission plugin may refuse to create what already exists
             existing = await self._api.get(NODES, name)
             patch = build.metadata_patch(cast(api.Node, existing), wanted)
             if patch is not None:
@@ -194,7 +207,7 @@ class NodeManager:
             return
         self._startup.registered()
         self._remember(created)
-        self._written_at = asyncio.get_running_loop().time()
+        self._wrote(asyncio.get_running_loop().time(), in_step=True)
         self._tell({}, wanted["status"])
 
     def _remember(self, node: JSON) -> None:
@@ -206,7 +219,7 @@ class NodeManager:
         self._answered()
 
     async def _keep_labels(self) -> None:
-        """Put right what pods are placed by and nobody else may say: system and architecture."""
+        """Correct the scheduling labels that only we may set: operating system and architecture."""
         node = self.newest()
         patch = None if node is None else build.machine_labels(node, self._facts.architecture)
         if patch is not None:
@@ -214,13 +227,20 @@ class NodeManager:
 
     async def _write_status(self) -> None:
         assert self._node is not None, "status is written after registration"
-        old = self._node.get("status") or {}
+        newest = self.newest() or self._node
+        old = newest.get("status") or {}
         status = await self._status(old)
+        in_use = self._volumes_in_use()
+        status = build.with_volumes_in_use(status, in_use, old)
         now = asyncio.get_running_loop().time()
-        due = now - self._written_at >= self._options.status_report_s
-        if not due and not build.is_news(old, status):
+        news = build.is_news(old, status)
+        if not self._unsure and now < self._report_at and not news:
+            self._volumes_in_use_written()
             return
-        patch: JSON = {"status": _status_changes(old, status)}
+        changes = _status_changes(old, status, whole=self._unsure)
+        if self._unsure and in_use is not None:
+            changes["volumesInUse"] = in_use
+        patch: JSON = {"status": changes}
         if self._boot_id and self._boot_id != self._facts.boot_id:
             self._recorder.event(
                 node_reference(self._options.name, self.uid),
@@ -228,10 +248,18 @@ class NodeManager:
                 Reason.REBOOTED,
                 f"Node {self._options.name} has been rebooted, boot id: {self._facts.boot_id}",
             )
+        in_step = news or self._unsure
+        self._unsure = True
         answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")
+        self._unsure = False
         self._remember(answer)
-        self._written_at = now
+        self._wrote(now, in_step=in_step)
+        self._volumes_in_use_written()
         self._tell(old, status)
+
+    def _wrote(self, now: float, *, in_step: bool) -> None:
+        period = self._options.status_report_s
+        self._report_at = now + until_report(period, self._rng.random(), in_step=in_step)
 
     def _tell(self, old: api.NodeStatus, new: api.NodeStatus) -> None:
         reference = node_reference(self._options.name, self.uid)
@@ -240,12 +268,32 @@ class NodeManager:
             self._recorder.event(reference, NORMAL, reason, message)
 
 
-def _status_changes(old: api.NodeStatus, new: api.NodeStatus) -> JSON:
-    """What a strategic merge patch must say; lists that would be merged are replaced."""
+def until_report(period: float, chance: float, *, in_step: bool) -> float:
+    """Seconds until a status that stays unchanged is written again.
+
+    Up to half a period earlier or later when many nodes may have written at once, so that they do
+    not go on together.
+
+    Args:
+        chance: a random number from 0 to 1.
+        in_step: the last write showed a change, or followed a failed one.
+
+    Source: docs/reference/behaviour.md, o2.
+    """
+    return period * (0.5 + chance) if in_step else period
+
+
+def _status_changes(old: api.NodeStatus, new: api.NodeStatus, *, whole: bool) -> JSON:
+    """The strategic merge patch; lists that would be merged are replaced.
+
+    ``whole``: also what is as it was shown, which the API may not have any more, but for
+    the lists of others.
+    """
+    always = set(new) - {"addresses", "volumesInUse"} if whole else ()
     changed: JSON = {
         name: value
         for name, value in new.items()
-        if name != "conditions" and value != old.get(name)
+        if name != "conditions" and (name in always or value != old.get(name))
     }
     for name in _MERGED:
         if name in changed:

@@ -1,4 +1,4 @@
-"""What the owner of a node decided about it, from the settings.
+"""What the owner of a node has configured for it, from the settings.
 
 Pure.
 """
@@ -9,25 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
-from kubeletpy.version import KUBERNETES, VERSION
+from kubeletpy.version import KUBELET, KUBERNETES
 
 KUBELET_VERSION = f"v{KUBERNETES}"
-"""The kubelet whose behaviour this agent has; the API server's skew rules go by it."""
+"""The kubelet whose behaviour this agent has; the API server's skew rules apply to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """How the Node object is made and kept."""
+    """How the Node object is created and maintained."""
 
     name: str
     register: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[api.Taint] = ()
     node_ips: Sequence[str] = ()
-    """Given by the owner; empty: found out."""
+    """Set by the owner (--node-ip); empty: detected. May be 0.0.0.0 or ::, for any."""
     max_pods: int = 110
     pods_per_core: int = 0
     kube_reserved: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class NodeOptions:
     reserved_cpus: int = 0
     """Number of CPUs in reservedSystemCPUs; replaces the cpu reservations when not 0."""
     local_storage: bool = True
-    """localStorageCapacityIsolation: whether the node has ephemeral-storage to give."""
+    """localStorageCapacityIsolation: whether the node offers ephemeral-storage."""
     provider_id: str = ""
     external_cloud_provider: bool = False
     controller_attach_detach: bool = True
@@ -59,11 +60,12 @@ class NodeOptions:
         port: int = 0,
         declared_features: Sequence[str] = (),
     ) -> NodeOptions:
-        """What the settings say; ``port``: the one that the agent's server has."""
+        """Read the settings; ``port`` is the one that the agent's server uses."""
         return cls(
             name=node_name(flags, hostname),
             register=settings.register_node,
             labels=dict(flags.node_labels),
+            node_ips=[str(each) for each in node_addresses(flags.node_ip)],
             taints=[_taint(taint) for taint in settings.register_with_taints],
             max_pods=settings.max_pods,
             pods_per_core=settings.pods_per_core,
@@ -81,7 +83,7 @@ class NodeOptions:
             status_report_s=settings.node_status_report_frequency,
             max_images=settings.node_status_max_images,
             declared_features=declared_features,
-            version=f"{KUBELET_VERSION}-kubeletpy.{VERSION}",
+            version=KUBELET,
         )
 
 

@@ -1,7 +1,7 @@
-"""The node as the cluster sees it: labels and taints of the API, amounts of our own.
+"""The node as the cluster sees it: labels and taints from the API, our own amounts.
 
-Followed by a watch of this one object, so that what an administrator changes is known at once.
-Must never ask for another node: the Node authorizer would refuse.
+A watch follows this one object, so that an administrator's changes are seen at once. Must never ask
+for another node: the Node authorizer would refuse.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnNode:
-    """What admission asks about the node."""
+    """What admission needs to know about the node."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class OwnNode:
         rng: random.Random | None = None,
     ) -> None:
         """Args:
-        initial: the object as it would be registered; its allocatable and features are always
-            truer than the API's, which may be of an earlier configuration.
-        written: the object as the API answered our last write.
-        shown: called each time that the API has shown the node.
+        initial: the object as it would be registered; its allocatable and features always take
+            precedence over the API's, which may be from an earlier configuration.
+        written: the object that the API returned for our last write.
+        shown: called each time the API has shown the node.
         """
         self.name = name
         self._api = kube_api
@@ -64,7 +64,7 @@ class OwnNode:
             )
 
     def current(self) -> api.Node:
-        """The node as far as it is known; as it will be registered while the API has none."""
+        """The node as far as known; while the API has none, as it will be registered."""
         known = _newer(self._watched, self._written())
         if known is None:
             return self._initial
@@ -73,7 +73,7 @@ class OwnNode:
         return self._made[1]
 
     async def newest(self) -> api.Node | None:
-        """Ask the API; None when it can not say."""
+        """Ask the API; None when it cannot answer."""
         if self._api is None:
             return None
         try:
@@ -90,14 +90,16 @@ class OwnNode:
             await self._reflector.run()
 
     async def known(self, within: float) -> None:
-        """Wait until the API has shown the node, or has none; at most ``within`` seconds."""
+        """Wait at most ``within`` seconds until the API has shown the node, or has none."""
         if self._reflector is None:
             return
         try:
             async with asyncio.timeout(within):
                 await self._reflector.synced.wait()
         except TimeoutError:
-            log.warning("node can not be followed; pods are judged by what is known of it")
+            log.warning(
+                "the Node object can't be watched; pods are admitted by its last known state"
+            )
 
     def _replace(self, objects: list[JSON]) -> None:
         for found in objects:

@@ -16,7 +16,7 @@ from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
 STORAGE = "ephemeral-storage"
 HUGE_PAGES = "hugepages-"
 _COMMON_PAGES = (1 << 30, 2 << 20)
-"""Sizes that every node reports."""
+"""Page sizes that every node reports."""
 
 
 def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
@@ -40,23 +40,23 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
 def with_foreign(
     total: Mapping[str, str], shown: Mapping[str, str], devices: DeviceCounts = NO_DEVICES
 ) -> dict[str, str]:
-    """Capacity with devices, and with what others say that the node has (vendor.example/gpu).
+    """Capacity including devices and what others declare for the node (vendor.example/gpu).
 
     Args:
         total: what the machine has.
-        shown: capacity as the API has it, where extended resources are set by hand.
+        shown: capacity in the API, where extended resources can be set by hand.
     """
     foreign = {name: text for name, text in shown.items() if "/" in name}
     return {**foreign, **{name: str(n) for name, n in devices.capacity.items()}, **total}
 
 
 def _binary(amount: int) -> str:
-    """Bytes as the API will show them: another spelling would be news at each look."""
+    """Bytes as the API will show them: another spelling would look like a change every time."""
     return spelled(amount, binary=True)
 
 
 def hard_threshold(eviction_hard: Mapping[str, str], signal: str, size: int) -> int:
-    """Bytes that a signal's hard threshold keeps free of so many; 0: it has none."""
+    """Bytes that a signal's hard threshold keeps free out of a total; 0: it has none."""
     text = eviction_hard.get(signal)
     return 0 if text is None else _threshold(text, size)
 
@@ -71,7 +71,7 @@ def _threshold(text: str, total: int) -> int:
 def allocatable(
     total: Mapping[str, str], options: NodeOptions, devices: DeviceCounts = NO_DEVICES
 ) -> dict[str, str]:
-    """Capacity less reservations, hard eviction thresholds and devices that are not healthy."""
+    """Capacity minus reservations, hard eviction thresholds and unhealthy devices."""
     left = {**total, **{name: str(n) for name, n in devices.allocatable.items()}}
     cpu = milli_value(total["cpu"])
     reserved_cpu = sum(
@@ -91,7 +91,7 @@ def allocatable(
             for reserved in (options.kube_reserved, options.system_reserved)
         )
         taken += hard_threshold(options.eviction_hard, signal, size)
-        if resource == "memory":  # what is set aside in huge pages is no memory for anything else
+        if resource == "memory":  # what is reserved as huge pages is not available as other memory
             taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
         amount = max(size - taken, 0)
         left[resource] = _binary(amount)

@@ -1,4 +1,4 @@
-"""The runtime handler that a RuntimeClass stands for, asked of the API for each new sandbox."""
+"""Resolves a RuntimeClass to its runtime handler, asking the API for each new sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class RuntimeClassHandlers:
-    """Looks RuntimeClasses up by name."""
+    """Looks up RuntimeClasses by name."""
 
     def __init__(self, kube_api: KubeApi | None) -> None:
         """Without an API (standalone) there are no RuntimeClasses."""

@@ -1,6 +1,6 @@
-"""Asks the runtime how it is, every few seconds and whenever its connection comes or goes.
+"""Checks the runtime's health every few seconds and whenever its connection comes or goes.
 
-Keeps the last answer for all who depend on it. Must never decide what follows from it.
+Keeps the last answer for everything that depends on it. Must never decide what follows from it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 5.0
 ANSWER_WITHIN_S = 10.0
-"""A status call that hangs is given up after this long and made again: the runtime may be well
-again long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
+"""A hanging status call is abandoned after this long and repeated: the runtime may have recovered
+long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
 DOWN = "container runtime is down"
 
 
 class RuntimeMonitor:
-    """The runtime's health as it was last known."""
+    """The runtime's last known health."""
 
     def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
-        """``on_change`` is called when runtime or network become ready or stop being so."""
+        """``on_change`` is called when runtime or network readiness changes."""
         self._runtime = runtime
         self._on_change = on_change
         self._health: RuntimeHealth | None = None
@@ -36,7 +36,7 @@ class RuntimeMonitor:
         self._lost = ""
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         while True:
             self._look.clear()
             if not await self.check():
@@ -48,9 +48,9 @@ class RuntimeMonitor:
                 continue
 
     async def check(self) -> bool:
-        """Ask once; whether there was an answer. Never raises for what the runtime does.
+        """Ask once; returns whether there was an answer. Never raises for what the runtime does.
 
-        A missing answer alone changes nothing: the last one holds for RUNTIME_DOWN_AFTER_S.
+        A missing answer alone changes nothing: the last one is valid for RUNTIME_DOWN_AFTER_S.
         """
         before = (self.runtime_error(), self.network_error())
         health = None
@@ -69,7 +69,7 @@ class RuntimeMonitor:
         return health is not None
 
     def connection_changed(self, connected: bool) -> None:
-        """The runtime's socket was lost or is back."""
+        """The connection to the runtime was lost or is back."""
         before = self.runtime_error()
         self._lost = "" if connected else "its endpoint is not connected"
         self._look.set()

@@ -1,7 +1,7 @@
 """How long the steps of a node's start took, reported once each.
 
-Of a node that the API already had there is nothing to report: it was started before. Times come in
-from outside. Source: the kubelet's node startup latency tracker.
+For a node that the API already had there is nothing to report: it was started before. Times are
+passed in. Source: the kubelet's node startup latency tracker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kubeletpy.clock import Clock
 
 
 class StartupMetrics(Protocol):
-    """Where the steps are shown, in seconds; None: when the machine was booted is not known."""
+    """Where the steps are reported, in seconds; None: the machine's boot time is unknown."""
 
     def registered(
         self, pre_kubelet: float | None, pre_registration: float, registration: float
@@ -51,7 +51,7 @@ class NodeStartup:
             self._first_try = self._clock.now()
 
     def registered(self) -> None:
-        """The API has made the node."""
+        """The API has created the node."""
         if self._first_try is None or self._registered is not None:
             return
         self._registered = now = self._clock.now()

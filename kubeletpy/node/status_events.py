@@ -1,4 +1,4 @@
-"""Which events a change of node conditions is worth. Pure.
+"""Which events to emit for a change of node conditions. Pure.
 
 Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMemory, Rebooted.
 """
@@ -21,7 +21,7 @@ REASONS = {
 
 
 def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
-    """Event reasons for conditions whose status is not what it was."""
+    """Event reasons for conditions whose status has changed."""
     before = {entry["type"]: entry.get("status") for entry in old.get("conditions") or ()}
     reasons = []
     for entry in new.get("conditions") or ():

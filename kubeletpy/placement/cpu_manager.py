@@ -1,7 +1,7 @@
-"""Keeps who has which CPUs, on the disk too, and gives containers theirs.
+"""Keeps track, also on disk, of which container has which CPUs, and assigns them.
 
-What is decided is decided by :class:`~kubeletpy.placement.static_cpus.StaticCpus`. One allocation
-is one write. Must never let a pod be let in whose CPUs are not on the disk.
+:class:`~kubeletpy.placement.static_cpus.StaticCpus` makes the decisions. One allocation is one
+write. Must never let a pod be admitted whose CPUs are not on the disk.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from kubeletpy.placement.cpu_state import CpuState, read_cpu_state, write_cpu_st
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.refusal import AllocationRefused, not_written
-from kubeletpy.placement.state_file import StateFile
-from kubeletpy.placement.state_json import StateError
-from kubeletpy.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
-from kubeletpy.pods.granted import Placement
+from kubeletpy.placement.state_file import Form, StateFile
+from kubeletpy.placement.static_cpus import (
+    CPU,
+    StaticCpus,
+    containers_in_order,
+    exclusive_cpus,
+)
+from kubeletpy.pods.granted import Held, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 
 log = logging.getLogger(__name__)
 
-FILE = "cpu_manager_state"
 NONE = "none"
+_FORM = Form("cpu_manager_state", "cpuManagerPolicy", "CPUs", read_cpu_state, write_cpu_state)
 
 
 class CpuManager:
@@ -46,33 +50,30 @@ class CpuManager:
     ) -> None:
         """Args:
         policy: None: cpuManagerPolicy none.
-        quota_off: who has CPUs of its own has no CFS quota (gate
+        quota_off: a container with CPUs of its own has no CFS quota (gate
             DisableCPUQuotaWithExclusiveCPUs).
         """
         self._policy = policy
-        self._file = StateFile(root_dir / FILE)
+        self._file = StateFile(root_dir, _FORM)
         self._metrics = metrics
         self._subscribers: list[Callable[[], None]] = []
         self._quota_off = quota_off
+        self._unsettled: dict[str, list[str]] = {}
+        """Containers whose CPUs are not yet on the disk, by uid of the pod."""
         self.state = CpuState(NONE) if policy is None else policy.initial()
 
     def subscribe(self, subscriber: Callable[[], None]) -> None:
-        """Call a function when containers that run may have to move; it must not block."""
+        """Call a function when running containers may have to move; it must not block."""
         self._subscribers.append(subscriber)
 
     async def start(self) -> None:
-        """Go on with what the file says. Raises StateUnusable."""
-        text = self._file.read()
-        if text is not None:
-            self.state = self._checked(text)
-        try:
-            await self._file.write(write_cpu_state(self.state))
-        except OSError as error:
-            raise self._file.unusable(error.strerror or str(error)) from error
+        """Continue from what the file says. Raises StateUnusable."""
+        problem = None if self._policy is None else self._policy.problem
+        self.state = await self._file.begin(self.state, problem)
         self._show()
 
     async def close(self) -> None:
-        """Have written what is to be written."""
+        """Finish pending writes."""
         await self._file.close()
 
     # -- ResourceProvider -----------------------------------------------------------------------
@@ -81,28 +82,52 @@ class CpuManager:
         """See ResourceProvider."""
         return {} if self._policy is None else self._policy.hints(self.state, pod, container)
 
-    async def allocate(self, pod: Pod, container: api.Container, hint: Hint) -> None:
+    def wants(self, pod: Pod) -> bool:
         """See ResourceProvider."""
-        policy, name = self._policy, container["name"]
+        return self._policy is not None and any(
+            exclusive_cpus(pod, each) for each in containers_in_order(pod)
+        )
+
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
+        """See ResourceProvider."""
+        policy = self._policy
         if policy is None or not exclusive_cpus(pod, container):
-            return
+            return False
         self._metrics.cpu_requests.inc()
         try:
             before = self.state
             self.state = policy.allocate(before, pod, container, hint)
-            if self.state is not before:
-                await self._write_given(pod, name)
         except AllocationRefused:
-            self._metrics.cpu_errors.inc()
-            self._metrics.allocation_errors.labels(CPU, "node").inc()
-            if policy.options.full_cores:
-                self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+            self._refused()
             raise
         if policy.options.full_cores:
             self._metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+        if self.state is before:
+            return False
+        self._unsettled.setdefault(pod.uid, []).append(container["name"])
+        return True
+
+    async def settle(self, pod: Pod) -> None:
+        """See ResourceProvider."""
+        names = self._unsettled.pop(pod.uid, [])
+        try:
+            await self._file.write(self.state)
+        except OSError as error:
+            for name in names:
+                self.state = self.state.taken_back(pod.uid, name)
+                self._refused()
+            self._file.write_soon(self.state)
+            raise not_written(_FORM.name, error) from error
+        finally:
+            self._changed()
+        for name in names:
+            self._note(pod, name)
+        self._show()
 
     def release(self, uids: Collection[str]) -> None:
         """See ResourceProvider."""
+        for uid in self._unsettled.keys() - set(uids):
+            del self._unsettled[uid]
         before = self.state
         self.state = before.without_all_but(uids)
         if self.state is not before:
@@ -110,7 +135,7 @@ class CpuManager:
             log.info(
                 "CPUs are free again", extra={"pods": gone, "pool": format_ids(self.state.pool)}
             )
-            self._file.write_soon(write_cpu_state(self.state))
+            self._file.write_soon(self.state)
             self._show()
             self._changed()
 
@@ -143,38 +168,44 @@ class CpuManager:
         own = self.state.of(uid, container)
         return self.state.pool if own is None else own
 
+    def own_cpus(self, uid: str, container: str) -> frozenset[int]:
+        """The CPUs that are exclusive to a container."""
+        return self.state.of(uid, container) or frozenset()
+
+    def allocatable(self) -> frozenset[int]:
+        """The CPUs that are, or can be, exclusive to a container."""
+        if self._policy is None:
+            return frozenset()
+        return self._policy.topology.ids - self._policy.reserved
+
+    def held_by(self, pod: Pod) -> list[Held]:
+        """Which CPUs each container runs on; nothing under cpuManagerPolicy none."""
+        if self._policy is None:
+            return []
+        cpus, found = self._policy.topology.cpus, []
+        for container in containers_in_order(pod):
+            own = self.own_cpus(pod.uid, container["name"])
+            nodes = tuple(sorted({cpus[each].numa for each in own if each in cpus}))
+            what = (
+                f"{format_ids(own)}, its own" if own else f"{format_ids(self.state.pool)}, shared"
+            )
+            found.append(Held(container["name"], CPU, what, nodes))
+        return found
+
     def has_exclusive(self, uid: str) -> bool:
         """Whether any container of a pod has CPUs of its own, and the pod therefore no quota."""
         return self._quota_off and bool(self.state.entries.get(uid))
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _checked(self, text: str) -> CpuState:
-        try:
-            found = read_cpu_state(text)
-        except StateError as error:
-            raise self._file.unusable(error) from error
-        if found.policy != self.state.policy:
-            raise self._file.unusable(
-                f'cpuManagerPolicy is "{self.state.policy}", and the CPUs in it were given by '
-                f'"{found.policy}"'
-            )
-        if self._policy is None or (not found.pool and not found.entries):
-            return self.state
-        if why := self._policy.problem(found):
-            raise self._file.unusable(why)
-        return found
+    def _refused(self) -> None:
+        self._metrics.cpu_errors.inc()
+        self._metrics.allocation_errors.labels(CPU, "node").inc()
+        if self._policy is not None and self._policy.options.full_cores:
+            self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
 
-    async def _write_given(self, pod: Pod, container: str) -> None:
+    def _note(self, pod: Pod, container: str) -> None:
         given = self.state.of(pod.uid, container) or frozenset()
-        try:
-            await self._file.write(write_cpu_state(self.state))
-        except OSError as error:
-            self.state = self.state.taken_back(pod.uid, container)
-            self._file.write_soon(write_cpu_state(self.state))
-            raise not_written(FILE, error) from error
-        finally:
-            self._changed()
         log.info(
             "CPUs given",
             extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},
@@ -183,7 +214,6 @@ class CpuManager:
         self._metrics.assignments.labels(CPU, "node_exclusive").inc()
         if self._policy is not None and self._policy.in_one_cache(given):
             self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
-        self._show()
 
     def _changed(self) -> None:
         for subscriber in self._subscribers:

@@ -1,4 +1,4 @@
-"""cpuManagerPolicyOptions: what they mean, and which go together. Pure.
+"""cpuManagerPolicyOptions: what they mean, and which can be combined. Pure.
 
 Source: docs/reference/behaviour-resources.md, rq.
 """
@@ -35,7 +35,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class OptionError(Exception):
-    """Settings of placement that can't be, here or at all.
+    """Placement settings that are impossible, on this machine or anywhere.
 
     ``field`` is the setting, and the text says what would be right.
     """
@@ -57,7 +57,7 @@ class CpuOptions:
     by_uncore: bool = False
 
     def picking(self, topology: CpuTopology) -> PickOptions:
-        """As far as they say which CPUs are picked."""
+        """The options that affect which CPUs are picked."""
         group = 0
         if self.across_numa:
             group = topology.threads_per_core if self.full_cores else 1
@@ -72,7 +72,7 @@ def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -
         enabled: whether a feature gate is on.
 
     Raises:
-        OptionError: a value is none, a gate is off, or two don't go together.
+        OptionError: a value is invalid, a gate is off, or two options exclude each other.
     """
     on = {name for name, text in given.items() if boolean(FIELD, name, text)}
     for name in sorted(given):

@@ -1,7 +1,7 @@
-"""Moves containers that run to the CPUs that they should have.
+"""Moves running containers to the CPUs that they should have.
 
-Containers without CPUs of their own share a pool, which gets smaller and larger while they run.
-After a start nobody knows what they were last given, so each is told once.
+Containers without CPUs of their own share a pool, which shrinks and grows while they run. After a
+start it is not known what they were last given, so each is updated once.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from kubeletpy.remote.protocol import RuntimeService
 log = logging.getLogger(__name__)
 
 TOGETHER_S = 0.02
-"""Changes of this long are seen to at once."""
+"""Changes within this time are handled together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningContainer:
-    """A container that runs, of a pod that uses the node."""
+    """A running container of a pod that uses the node."""
 
     id: str
     name: str
     uid: str
-    """Of its pod."""
+    """Its pod's."""
 
 
 class CpuReconciler:
-    """Tells the runtime."""
+    """Tells the runtime which CPUs containers should have."""
 
     def __init__(
         self,
@@ -44,24 +44,24 @@ class CpuReconciler:
     ) -> None:
         """Args:
         cpus_of: the CPUs of a container, by uid of its pod and its name.
-        period: seconds after which a look is taken without a reason, too.
+        period: seconds after which it reconciles even without a reason.
         """
         self._runtime = runtime
         self._running = running
         self._cpus_of = cpus_of
         self._period = period
         self._look = asyncio.Event()
-        self._told: dict[str, str] = {}
-        """By id of the container, what the runtime was last told."""
+        self._sent: dict[str, str] = {}
+        """The CPUs last sent to the runtime, by id of the container."""
         self._said: set[str] = set()
-        """Containers with a failure that was logged."""
+        """Containers whose failure has been logged."""
 
     def look_soon(self, uid: str = "") -> None:
-        """Something changed: who runs, or who has which CPUs."""
+        """Something changed: which containers run, or which CPUs they have."""
         self._look.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Reconcile until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._period):
@@ -73,14 +73,14 @@ class CpuReconciler:
             await self.reconcile()
 
     async def reconcile(self) -> None:
-        """Tell the runtime of all containers that are not where they should be."""
+        """Update all containers in the runtime that are not where they should be."""
         running = list(self._running())
         ids = {each.id for each in running}
-        self._told = {key: told for key, told in self._told.items() if key in ids}
+        self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
         self._said &= ids
         for each in running:
             cpus = format_ids(self._cpus_of(each.uid, each.name))
-            if cpus and self._told.get(each.id) != cpus:
+            if cpus and self._sent.get(each.id) != cpus:
                 await self._tell(each, cpus)
 
     async def _tell(self, container: RunningContainer, cpus: str) -> None:
@@ -93,7 +93,7 @@ class CpuReconciler:
             if container.id not in self._said:
                 self._said.add(container.id)
                 log.warning(
-                    "a container could not be moved to its CPUs; it is tried again",
+                    "a container could not be moved to its CPUs; trying again",
                     extra={
                         "pod": container.uid,
                         "container": container.name,
@@ -103,4 +103,4 @@ class CpuReconciler:
                 )
             return
         self._said.discard(container.id)
-        self._told[container.id] = cpus
+        self._sent[container.id] = cpus

@@ -1,4 +1,4 @@
-"""``cpu_manager_state``: which CPUs are whose, in the kubelet's form. Pure.
+"""``cpu_manager_state``: which container has which CPUs, in the kubelet's form. Pure.
 
 Source: docs/reference/behaviour-resources.md, rx.
 """
@@ -20,29 +20,34 @@ Entries = Mapping[str, Mapping[str, frozenset[int]]]
 
 @dataclass(frozen=True, slots=True)
 class CpuState:
-    """Who has which CPUs.
+    """Which container has which CPUs.
 
     Attributes:
-        policy: cpuManagerPolicy, by which they were given.
-        pool: CPUs of all containers that have none of their own.
-        entries: CPUs of a container's own.
+        policy: the cpuManagerPolicy by which they were assigned.
+        pool: the CPUs of all containers that have none of their own.
+        entries: a container's own CPUs.
     """
 
     policy: str
     pool: frozenset[int] = frozenset()
     entries: Entries = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing."""
+        return not self.pool and not self.entries
+
     def of(self, uid: str, container: str) -> frozenset[int] | None:
         """A container's own; None: it has none."""
         return self.entries.get(uid, {}).get(container)
 
     def given(self, uid: str, container: str, cpus: frozenset[int]) -> CpuState:
-        """The state after a container was given CPUs, and the pool has them no more."""
+        """The state after CPUs move from the pool to a container."""
         mine = {**self.entries.get(uid, {}), container: cpus}
         return CpuState(self.policy, self.pool - cpus, {**self.entries, uid: mine})
 
     def taken_back(self, uid: str, container: str) -> CpuState:
-        """The state without a container: what no other of its pod has is in the pool again."""
+        """The state without a container: CPUs that no other of its pod has return to the pool."""
         others = {k: v for k, v in self.entries.get(uid, {}).items() if k != container}
         held = {cpu for cpus in others.values() for cpu in cpus}
         pool = self.pool | ((self.of(uid, container) or frozenset()) - held)
@@ -50,7 +55,7 @@ class CpuState:
         return CpuState(self.policy, pool, {**rest, uid: others} if others else rest)
 
     def without_all_but(self, uids: Collection[str]) -> CpuState:
-        """The state after all other pods gave back what they had; itself, if they had nothing."""
+        """The state after all other pods give back what they had; itself if they had nothing."""
         gone = self.entries.keys() - set(uids)
         if not gone:
             return self
@@ -61,14 +66,14 @@ class CpuState:
 
     @property
     def exclusive(self) -> frozenset[int]:
-        """All CPUs that are a container's own."""
+        """All CPUs that are exclusive to a container."""
         return frozenset(
             cpu for of_pod in self.entries.values() for cpus in of_pod.values() for cpu in cpus
         )
 
 
 def write_cpu_state(state: CpuState) -> str:
-    """The text of the file."""
+    """The file's text."""
     entries = {
         uid: {name: format_ids(cpus) for name, cpus in of_pod.items()}
         for uid, of_pod in state.entries.items()
@@ -114,7 +119,7 @@ def read_cpu_state(text: str) -> CpuState:
 
 
 def cpu_checksum(policy: str, pool: str, entries: Mapping[str, Mapping[str, str]]) -> int:
-    """The sum of a file with these texts in it."""
+    """The checksum of a file with these texts in it."""
     return go_dump.checksum(
         TYPE,
         (

@@ -1,7 +1,7 @@
-"""Text of a Go value as the kubelet's state files have it summed. Pure.
+"""The text of a Go value from which the kubelet computes the checksum of a state file. Pure.
 
-The sums of the CPU, memory and device managers' files are FNV-1a of such a text, so who reads or
-writes them has to have it to the letter. Grammar and vectors:
+The checksums of the CPU, memory and device managers' files are FNV-1a of such a text, so a reader
+or writer has to reproduce it to the letter. Grammar and vectors:
 docs/reference/behaviour-resources.md, rx. Types are written as the file's owner names them.
 """
 
@@ -17,32 +17,32 @@ Field = tuple[str, str, object]
 
 
 def checksum(type_name: str, fields: Iterable[Field]) -> int:
-    """The sum of a whole file, its own sum taken as 0."""
+    """The checksum of a whole file, with the checksum field set to 0."""
     return fnv1a_32(f"({type_name}){struct(fields)}".encode("utf-8", "surrogateescape"))
 
 
 def struct(fields: Iterable[Field]) -> str:
-    """A struct inside of a map or a list, or behind the name of its type."""
+    """A struct inside a map or a list, or after the name of its type."""
     return "{" + " ".join(f"{name}:({type_}){value}" for name, type_, value in fields) + "}"
 
 
 def pointer(value: str) -> str:
-    """What a pointer inside of a map points to."""
+    """What a pointer inside a map points to."""
     return f"<*>{value}"
 
 
 def text_map(values: Mapping[str, object]) -> str:
-    """A map with keys of text."""
+    """A map with text keys."""
     return _map((key, values[key]) for key in sorted(values, key=_bytes))
 
 
 def number_map(values: Mapping[int, object]) -> str:
-    """A map with numbers for keys."""
+    """A map with numeric keys."""
     return _map((key, values[key]) for key in sorted(values))
 
 
 def items(values: Iterable[object] | None) -> str:
-    """A list; None: the nil one, which is not the empty one."""
+    """A list; None is the nil list, which differs from the empty one."""
     return NIL if values is None else "[" + " ".join(str(value) for value in values) + "]"
 
 

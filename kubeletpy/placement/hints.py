@@ -1,8 +1,8 @@
 """Which NUMA nodes suit all providers of a container at once. Pure.
 
 Source: docs/reference/behaviour-resources.md, rt. The merged hint is that of the best combination
-of one hint of each resource, but combinations are never enumerated: with eight nodes and three
-resources there are sixteen millions of them.
+of one hint per resource, but combinations are never enumerated: with eight nodes and three
+resources there are sixteen million of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import reduce
 
 MAX_NODES = 8
-"""With more the kubelet does not start, unless max-allowable-numa-nodes says otherwise."""
+"""With more nodes the kubelet does not start, unless max-allowable-numa-nodes allows it."""
 
 
 class Policy(StrEnum):
@@ -27,11 +27,11 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """NUMA nodes from which a resource can be had.
+    """NUMA nodes from which a resource can be allocated.
 
     Attributes:
-        mask: a bit for each node id; None: any nodes do.
-        preferred: no smaller set of nodes could ever do.
+        mask: a bit for each node id; None: any nodes will do.
+        preferred: no smaller set of nodes could ever satisfy the request.
     """
 
     mask: int | None
@@ -47,11 +47,11 @@ NOT_TO_BE_HAD = Hint(None, False)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What comes of all hints.
+    """The result of merging all hints.
 
     Attributes:
-        hint: what providers are asked to allocate by.
-        admitted: whether the policy lets the pod in.
+        hint: the hint by which providers are asked to allocate.
+        admitted: whether the policy admits the pod.
         against: resources that kept the hint from being preferred, for people.
     """
 
@@ -85,8 +85,8 @@ def merge(
     Args:
         provided: what each provider says.
         nodes: ids of all NUMA nodes of the machine.
-        policy: not NONE, for which nobody is asked.
-        closest: with the option prefer-closest-numa-nodes.
+        policy: not NONE, under which no provider is asked.
+        closest: set with the option prefer-closest-numa-nodes.
     """
     every = mask_of(nodes)
     resources = _resources(provided)
@@ -107,7 +107,7 @@ def merge(
 
 
 def _resources(provided: Sequence[Hints]) -> dict[str, Sequence[Hint]]:
-    """Hints of each resource; who says nothing of one has none of them."""
+    """The hints of each resource, with no preference and impossible made explicit."""
     found: dict[str, Sequence[Hint]] = {}
     for hints in provided:
         for resource, given in hints.items():
@@ -119,11 +119,7 @@ def _resources(provided: Sequence[Hints]) -> dict[str, Sequence[Hint]]:
 
 
 def _single(hints: Sequence[Hint]) -> Sequence[Hint]:
-    return [
-        hint
-        for hint in hints
-        if hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
-    ]
+    return [hint for hint in hints if hint.mask is None or hint.mask.bit_count() == 1]
 
 
 def _preferred_masks(resources: Sequence[Sequence[Hint]], every: int) -> set[int]:
@@ -139,7 +135,7 @@ def _preferred_masks(resources: Sequence[Sequence[Hint]], every: int) -> set[int
 
 
 def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int:
-    """Of what is left when masks are intersected: as wide as the neediest resource, or nearly."""
+    """Of all mask intersections, the one as wide as the neediest resource needs, or nearly."""
     reached = {every}
     for hints in resources:
         masks = {every if hint.mask is None else hint.mask & every for hint in hints}
@@ -149,7 +145,7 @@ def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int
         for hints in resources
         if (widths := [h.mask.bit_count() for h in hints if h.mask is not None])
     ]
-    wanted = max(smallest, default=0)
+    wanted = max(smallest, default=every.bit_count())
 
     def key(mask: int) -> tuple[bool, int, tuple[float, ...]]:
         width = mask.bit_count()
@@ -159,7 +155,7 @@ def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int
 
 
 def _against(resources: Mapping[str, Sequence[Hint]], every: int) -> tuple[str, ...]:
-    """Resources without which the rest would have a preferred hint; all, if it is no single one."""
+    """Resources without which the rest would have a preferred hint; all, if no single one is."""
     found = tuple(
         name
         for name in resources
@@ -172,18 +168,18 @@ Rank = Callable[[int], tuple[float, ...]]
 
 
 def _rank(closest: Distances | None) -> Rank:
-    """Narrower is better; then nearer to each other, if that is asked for; then lower ids."""
+    """Narrower is better; then closer together, if asked for; then lower ids."""
 
     def rank(mask: int) -> tuple[float, ...]:
         if closest is None:
             return mask.bit_count(), mask
-        return mask.bit_count(), _mean_distance(mask, closest), mask
+        return mask.bit_count(), _distance(mask, closest), mask
 
     return rank
 
 
-def _mean_distance(mask: int, closest: Distances) -> float:
+def _distance(mask: int, closest: Distances) -> int:
+    """Of every node to every node: of as many nodes, the mean gives the same order."""
     nodes = nodes_of(mask)
     order = sorted(closest)
-    apart = [closest[a][order.index(b)] for a in nodes for b in nodes]
-    return sum(apart) / len(apart)
+    return sum(closest[a][order.index(b)] for a in nodes for b in nodes)

@@ -19,8 +19,8 @@ def format_ids(ids: Iterable[int]) -> str:
 
 
 def parse_ids(text: str) -> frozenset[int]:
-    """All that a list names. Raises ValueError."""
+    """All ids in a list. Raises ValueError."""
     found = parse_cpuset(text.strip())
     if found is None:
-        raise ValueError(f"{text[:80]!r} is no list such as 0-1,4")
+        raise ValueError(f"{text[:80]!r} is not a list such as 0-1,4")
     return found

@@ -1,6 +1,6 @@
 """The machine's CPUs, NUMA nodes and their memory, read from sysfs.
 
-The root is an argument: a tree of files that looks like another machine's is one.
+The root is an argument, so that a tree of files can stand in for another machine.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ L3 = "3"
 
 
 class TopologyUnknown(Exception):
-    """The kernel does not say how the machine is built; the message says what is missing."""
+    """The kernel does not describe the machine's topology; the message says what is missing."""
 
 
 @dataclass(frozen=True)
 class MachineTopology:
-    """How the machine is built."""
+    """The machine's topology."""
 
     cpus: CpuTopology
     nodes: Mapping[int, NumaNode]
@@ -34,7 +34,7 @@ def read_machine(sys: Path = SYS) -> MachineTopology:
     """The machine whose sysfs this is.
 
     Raises:
-        TopologyUnknown: a file is missing, or has something else in it.
+        TopologyUnknown: a file is missing or malformed.
     """
     try:
         return _read(sys / "devices/system")
@@ -60,7 +60,7 @@ def _read(system: Path) -> MachineTopology:
 
 
 def _cpu(directory: Path, each: int, node: int) -> Cpu:
-    # some machines (ARM, virtual ones) know no sockets: -1
+    # some machines (ARM, virtual ones) report no sockets: -1
     socket = max(int(_text(directory / "topology/physical_package_id")), 0)
     siblings = parse_ids(_text(directory / "topology/thread_siblings_list"))
     return Cpu(each, min(siblings | {each}), socket, node, _cache(directory, socket))

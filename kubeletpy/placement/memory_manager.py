@@ -1,32 +1,45 @@
-"""Keeps whose memory is of which NUMA node, on the disk too, and tells containers theirs.
+"""Keeps track, also on disk, of which NUMA nodes containers have memory on, and assigns it.
 
-What is decided is decided by :class:`~kubeletpy.placement.static_memory.StaticMemory`. One
-allocation is one write. Must never let a pod be let in whose memory is not booked on the disk.
+:class:`~kubeletpy.placement.static_memory.StaticMemory` makes the decisions. One allocation is one
+write. Must never let a pod be admitted whose memory is not booked on the disk.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy.api import types as api
+from kubeletpy.api.quantity import spelled
 from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.id_lists import format_ids
-from kubeletpy.placement.memory_state import MemoryState, read_memory_state, write_memory_state
+from kubeletpy.placement.memory_state import (
+    Block,
+    MemoryState,
+    read_memory_state,
+    write_memory_state,
+)
 from kubeletpy.placement.refusal import AllocationRefused, not_written
-from kubeletpy.placement.state_file import StateFile
-from kubeletpy.placement.state_json import StateError
+from kubeletpy.placement.state_file import Form, StateFile
+from kubeletpy.placement.static_cpus import containers_in_order
 from kubeletpy.placement.static_memory import MEMORY, StaticMemory, wanted
+from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 
 log = logging.getLogger(__name__)
 
-FILE = "memory_manager_state"
 NONE = "None"
+_FORM = Form(
+    "memory_manager_state",
+    "memoryManagerPolicy",
+    "blocks of memory",
+    read_memory_state,
+    write_memory_state,
+)
 
 
 class MemoryManager:
@@ -39,22 +52,19 @@ class MemoryManager:
     ) -> None:
         """``policy`` None: memoryManagerPolicy None."""
         self._policy = policy
-        self._file = StateFile(root_dir / FILE)
+        self._file = StateFile(root_dir, _FORM)
         self._metrics = metrics
+        self._unsettled: dict[str, list[str]] = {}
+        """Containers whose memory is not booked on the disk, by uid of the pod."""
         self.state = MemoryState(NONE) if policy is None else policy.initial()
 
     async def start(self) -> None:
-        """Go on with what the file says. Raises StateUnusable."""
-        text = self._file.read()
-        if text is not None:
-            self.state = self._checked(text)
-        try:
-            await self._file.write(write_memory_state(self.state))
-        except OSError as error:
-            raise self._file.unusable(error.strerror or str(error)) from error
+        """Continue from what the file says. Raises StateUnusable."""
+        problem = None if self._policy is None else self._policy.problem
+        self.state = await self._file.begin(self.state, problem)
 
     async def close(self) -> None:
-        """Have written what is to be written."""
+        """Finish pending writes."""
         await self._file.close()
 
     # -- ResourceProvider -----------------------------------------------------------------------
@@ -63,31 +73,56 @@ class MemoryManager:
         """See ResourceProvider."""
         return {} if self._policy is None else self._policy.hints(self.state, pod, container)
 
-    async def allocate(self, pod: Pod, container: api.Container, hint: Hint) -> None:
+    def wants(self, pod: Pod) -> bool:
+        """See ResourceProvider."""
+        return self._policy is not None and any(
+            wanted(pod, each) for each in containers_in_order(pod)
+        )
+
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
         if self._policy is None or not wanted(pod, container):
-            return
+            return False
         self._metrics.memory_requests.inc()
         before = self.state
         try:
             self.state = self._policy.allocate(before, pod, container, hint)
-            if self.state is not before:
-                await self._write_given(pod, container["name"], before)
         except AllocationRefused:
-            self._metrics.memory_errors.inc()
-            self._metrics.allocation_errors.labels(MEMORY, "node").inc()
+            self._refused()
             raise
+        if self.state is before:
+            return False
+        self._unsettled.setdefault(pod.uid, []).append(container["name"])
+        return True
+
+    async def settle(self, pod: Pod) -> None:
+        """See ResourceProvider."""
+        names = self._unsettled.pop(pod.uid, [])
+        try:
+            await self._file.write(self.state)
+        except OSError as error:
+            self._refused()
+            # blocks of init containers have shrunk for later ones: release the whole pod
+            if self._policy is not None:
+                others = self.state.entries.keys() - {pod.uid}
+                self.state = self._policy.without_all_but(self.state, others)
+            self._file.write_soon(self.state)
+            raise not_written(_FORM.name, error) from error
+        for name in names:
+            self._note(pod, name)
 
     def release(self, uids: Collection[str]) -> None:
         """See ResourceProvider."""
         if self._policy is None:
             return
+        for uid in self._unsettled.keys() - set(uids):
+            del self._unsettled[uid]
         before = self.state
         self.state = self._policy.without_all_but(before, uids)
         if self.state is not before:
             gone = sorted(before.entries.keys() - self.state.entries.keys())
             log.info("memory is free again", extra={"pods": gone})
-            self._file.write_soon(write_memory_state(self.state))
+            self._file.write_soon(self.state)
 
     # -- what containers get --------------------------------------------------------------------
 
@@ -98,7 +133,7 @@ class MemoryManager:
         pod_ips: tuple[str, ...],
         given: ContainerAdditions,
     ) -> ContainerAdditions:
-        """The NUMA nodes that a container's memory is of, for its config."""
+        """The NUMA nodes that a container's memory comes from, for its config."""
         nodes = self.nodes_of(pod.uid, container["name"])
         if not nodes:
             return given
@@ -109,31 +144,39 @@ class MemoryManager:
         blocks = self.state.of(uid, container) or ()
         return frozenset(node for block in blocks for node in block.nodes or ())
 
+    def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
+        """The memory that is booked for a container."""
+        return self.state.of(uid, container) or ()
+
+    def allocatable(self) -> list[Block]:
+        """The memory that can be, or is, booked: by node and type."""
+        return [
+            Block((node,), kind, table.allocatable)
+            for node, memory in sorted(self.state.nodes.items())
+            for kind, table in sorted(memory.tables.items())
+            if table.allocatable
+        ]
+
+    def held_by(self, pod: Pod) -> list[Held]:
+        """What is booked for each container of a pod."""
+        return [
+            Held(
+                container["name"],
+                block.type,
+                f"{spelled(block.size, binary=True)} booked",
+                block.nodes or (),
+            )
+            for container in containers_in_order(pod)
+            for block in self.blocks_of(pod.uid, container["name"])
+        ]
+
     # -- inside ---------------------------------------------------------------------------------
 
-    def _checked(self, text: str) -> MemoryState:
-        try:
-            found = read_memory_state(text)
-        except StateError as error:
-            raise self._file.unusable(error) from error
-        if found.policy != self.state.policy:
-            raise self._file.unusable(
-                f'memoryManagerPolicy is "{self.state.policy}", and the memory in it was given by '
-                f'"{found.policy}"'
-            )
-        if self._policy is None or (not found.nodes and not found.entries):
-            return self.state
-        if why := self._policy.problem(found):
-            raise self._file.unusable(why)
-        return found
+    def _refused(self) -> None:
+        self._metrics.memory_errors.inc()
+        self._metrics.allocation_errors.labels(MEMORY, "node").inc()
 
-    async def _write_given(self, pod: Pod, container: str, before: MemoryState) -> None:
-        try:
-            await self._file.write(write_memory_state(self.state))
-        except OSError as error:
-            self.state = before
-            self._file.write_soon(write_memory_state(before))
-            raise not_written(FILE, error) from error
+    def _note(self, pod: Pod, container: str) -> None:
         nodes = format_ids(self.nodes_of(pod.uid, container))
         log.info(
             "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}

@@ -1,6 +1,6 @@
-"""``memory_manager_state``: whose memory is of which NUMA node, in the kubelet's form. Pure.
+"""``memory_manager_state``: which NUMA nodes containers have memory on, in the kubelet's form.
 
-Source: docs/reference/behaviour-resources.md, rs, rx.
+Pure. Source: docs/reference/behaviour-resources.md, rs, rx.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Table:
     free: int = 0
 
     def numbers(self) -> tuple[int, ...]:
-        """All of them, as the file has them."""
+        """All numbers, as in the file."""
         return self.total, self.system_reserved, self.allocatable, self.reserved, self.free
 
 
@@ -43,9 +43,9 @@ class NodeMemory:
     """One NUMA node.
 
     Attributes:
-        assignments: how many blocks lie in it.
+        assignments: how many blocks are on it.
         tables: by type: ``memory``, ``hugepages-2Mi``.
-        cells: the nodes over which blocks in it go, in the order of ids.
+        cells: the nodes that its blocks span, in the order of ids.
     """
 
     assignments: int
@@ -68,11 +68,16 @@ Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """Who has which memory."""
+    """Which container has which memory."""
 
     policy: str
     nodes: Mapping[int, NodeMemory] = field(default_factory=lambda: MappingProxyType({}))
     entries: Blocks = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing."""
+        return not self.nodes and not self.entries
 
     def of(self, uid: str, container: str) -> Sequence[Block] | None:
         """A container's blocks; None: it has none."""
@@ -80,7 +85,7 @@ class MemoryState:
 
 
 def write_memory_state(state: MemoryState) -> str:
-    """The text of the file."""
+    """The file's text."""
     entries = {
         uid: {
             name: [
@@ -141,7 +146,7 @@ def read_memory_state(text: str) -> MemoryState:
 
 
 def memory_checksum(state: MemoryState) -> int:
-    """The sum of a file that says this."""
+    """The checksum of a file that says this."""
     nodes = {
         node: go_dump.pointer(
             go_dump.struct(

@@ -1,6 +1,6 @@
 """Which CPUs a container gets for itself. Pure.
 
-Source: docs/reference/behaviour-resources.md, rr. Fullest units are broken first, so that what
+Source: docs/reference/behaviour-resources.md, rr. The fullest units are split first, so that what
 stays free stays whole.
 """
 
@@ -24,7 +24,7 @@ from kubeletpy.placement.topology import (
 
 
 class NotEnoughCpus(Exception):
-    """Fewer CPUs are free than are asked for."""
+    """Fewer CPUs are free than requested."""
 
     def __init__(self, requested: int, available: int) -> None:
         super().__init__(
@@ -35,12 +35,12 @@ class NotEnoughCpus(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PickOptions:
-    """cpuManagerPolicyOptions, as far as they say which CPUs are picked.
+    """The cpuManagerPolicyOptions that affect which CPUs are picked.
 
     Attributes:
-        group: CPUs that are spread over NUMA nodes together; 0: they are not spread.
+        group: how many CPUs stay together when spread over NUMA nodes; 0: they are not spread.
         across_cores: distribute-cpus-across-cores.
-        align_uncore: prefer-align-cpus-by-uncorecache.
+        align_uncore: prefer-align-cpus-by-uncorecache, which excludes the others.
     """
 
     group: int = 0
@@ -54,10 +54,10 @@ PACKED = PickOptions()
 def pick(
     topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions = PACKED
 ) -> frozenset[int]:
-    """``count`` of the ``free`` CPUs.
+    """Pick ``count`` of the ``free`` CPUs.
 
     Raises:
-        NotEnoughCpus: so many are not free.
+        NotEnoughCpus: not that many are free.
     """
     if count > len(free):
         raise NotEnoughCpus(count, len(free))
@@ -65,25 +65,17 @@ def pick(
         spread = _over_nodes(topology, free, count, options)
         if spread is not None:
             return spread
-    # L3 caches count only where CPUs are packed: the kubelet has no rule for both options
-    return _packed(
-        topology, free, count, options, caches=options.align_uncore and not options.group
-    )
+    return _packed(topology, free, count, options)
 
 
 def _packed(
-    topology: CpuTopology,
-    free: frozenset[int],
-    count: int,
-    options: PickOptions,
-    *,
-    caches: bool = False,
+    topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions
 ) -> frozenset[int]:
     picking = _Picking(topology, set(free), count)
-    big = (by_numa, by_socket) if topology.numa_first else (by_socket, by_numa)
+    big = picking.big
     for unit in big:
         picking.take_whole(unit)
-    if caches:
+    if options.align_uncore:
         picking.take_caches()
     if not options.across_cores:
         picking.take_whole(by_core)
@@ -94,19 +86,19 @@ def _packed(
 
 
 class _Picking:
-    """CPUs that are free, those taken, and how many are still wanted."""
+    """The free CPUs, those taken, and how many are still wanted."""
 
     def __init__(self, topology: CpuTopology, free: set[int], wanted: int) -> None:
         self._topology = topology
         self._free = free
         self.wanted = wanted
         self.taken: set[int] = set()
-        self._big: tuple[Unit, ...] = (
+        self.big: tuple[Unit, ...] = (
             (by_numa, by_socket) if topology.numa_first else (by_socket, by_numa)
         )
 
     def take(self, ids: Iterable[int]) -> None:
-        """The first of these, as many as are wanted."""
+        """Take the first of these, as many as are wanted."""
         for each in ids:
             if self.wanted <= 0:
                 return
@@ -115,7 +107,7 @@ class _Picking:
             self.wanted -= 1
 
     def in_order(self, units: Sequence[Unit]) -> list[int]:
-        """All free CPUs: those in units with the fewest free ones first, the outermost deciding."""
+        """All free CPUs: those in units with the fewest free first; outer units decide first."""
         cpus = self._topology.cpus
         counts = [Counter(unit(cpus[each]) for each in self._free) for unit in units]
 
@@ -128,7 +120,7 @@ class _Picking:
         return sorted(self._free, key=key)
 
     def take_whole(self, unit: Unit) -> None:
-        """Units of which every CPU is free, as long as one fits into what is wanted."""
+        """Take entirely free units, as long as one fits into what is wanted."""
         for members in self._whole(unit):
             if len(members) <= self.wanted:
                 self.take(members)
@@ -137,15 +129,13 @@ class _Picking:
         """Whole L3 caches, then the rest from the first one into which it fits."""
         for cache in self._caches():
             self.take_whole(by_uncore)
-            if self.wanted <= 0:
-                return
             fits = self._part_of(cache)
             if len(fits) == self.wanted:
                 self.take(fits)
                 return
 
     def _part_of(self, cache: int) -> list[int]:
-        """CPUs of the lowest cores of a cache that have one free, enough of them if there are."""
+        """Free CPUs of a cache's lowest cores that have any: enough of them, if there are."""
         per_core = self._topology.threads_per_core
         free = self._topology.within(self._free, by_uncore, cache)
         cores = sorted(self._topology.grouped(free, by_core))[: ceil(self.wanted / per_core)]
@@ -165,26 +155,24 @@ class _Picking:
         return [everything[key] for key in order if everything[key] <= self._free]
 
     def _order_of(self, unit: Unit) -> tuple[Unit, ...]:
-        """The units outside of one, outermost first."""
+        """The units that enclose one, outermost first."""
         if unit is by_core:
-            return self._big
+            return self.big
         if unit is by_uncore:
             return (*self._order_of(by_numa), by_numa)
-        return self._big[: self._big.index(unit)]
+        return self.big[: self.big.index(unit)]
 
 
 def _over_nodes(
     topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions
 ) -> frozenset[int] | None:
-    """An even share of as few NUMA nodes as can give it; None: there are none such."""
+    """An even share from as few NUMA nodes as can give it; None: there are none."""
     group = options.group
     rows = _Picking(topology, set(free), count)
     order = rows.in_order((by_numa,) if topology.numa_first else (by_socket, by_numa))
     nodes = list(dict.fromkeys(topology.cpus[each].numa for each in order))
     have = {node: len(topology.within(free, by_numa, node)) for node in nodes}
-    groups = count // group
-    per_node = ceil(ceil(len(topology.cpus) / group) / len(topology.nodes))
-    for width in range(ceil(groups / per_node), min(groups, len(nodes)) + 1):
+    for width in range(1, min(count // group, len(nodes)) + 1):
         best = _most_even(nodes, have, count, group, width)
         if best is not None:
             return _shares(topology, free, best, options)
@@ -194,14 +182,10 @@ def _over_nodes(
 def _most_even(
     nodes: Sequence[int], have: dict[int, int], count: int, group: int, width: int
 ) -> dict[int, int] | None:
-    """How many CPUs each node of the combination gives that leaves the rest most even."""
+    """How many CPUs each node gives, in the combination that leaves the rest most even."""
     found: tuple[float, dict[int, int]] | None = None
     for combination in combinations(nodes, width):
-        if found is not None and found[0] == 0:
-            break
         share = count // width // group * group
-        if sum(have[node] // group for node in combination) * group < count:
-            continue
         if any(have[node] < share for node in combination):
             continue
         given = dict.fromkeys(combination, share)
@@ -220,9 +204,8 @@ def _with_rest(
     if left == 0:
         yield given
         return
-    able = [node for node in given if have[node] - given[node] >= group]
-    for width in range(len(able), 0, -1):
-        for some in combinations(able, width):
+    for width in range(len(given), 0, -1):
+        for some in combinations(given, width):
             more, rest = dict(given), left
             while rest:
                 before = rest
@@ -231,7 +214,7 @@ def _with_rest(
                         more[node] += group
                         rest -= group
                 if rest == before:
-                    break  # these have not enough
+                    break  # these do not have enough
             if not rest:
                 yield more
 

@@ -1,8 +1,10 @@
-"""What placement asks of who has a resource to give: devices, CPUs, memory.
+"""What placement asks of a provider of resources: devices, CPUs, memory.
 
-The topology manager asks each provider where it could give (``hints``), merges the answers, and has
-each book what it gives (``allocate``). What a container then gets reaches the runtime by
-:class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider is as well.
+The topology manager asks each provider where it could allocate (``hints``), merges the answers, and
+has each ``book`` what it gives: all in one go, so that two pods are never promised the same. What
+takes a while follows in ``settle``: files, and device plugins. What a container then gets reaches
+the runtime through :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider
+implements as well.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class ResourceProvider(Protocol):
-    """Has something to give that is in a certain place of the machine.
+    """Has something to allocate that is in a certain place on the machine.
 
     ``name`` is what people call it: ``devices``, ``cpu``, ``memory``.
     """
@@ -27,7 +29,7 @@ class ResourceProvider(Protocol):
         ...
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """Where it could give what a container asks for, by resource; nothing is booked.
+        """Where it could allocate what a container asks for, by resource; books nothing.
 
         Args:
             pod: as it is allocated.
@@ -35,15 +37,27 @@ class ResourceProvider(Protocol):
         """
         ...
 
-    async def allocate(self, pod: Pod, container: api.Container, hint: Hint) -> None:
-        """Book what a container asks for, near to ``hint``, and have it on the disk in one write.
+    def wants(self, pod: Pod) -> bool:
+        """Whether a pod asks for anything it provides. Raises ValueError: an invalid quantity."""
+        ...
 
-        Of what a container has already nothing changes: after a restart of the agent all pods are
-        admitted again. One container at a time; containers of a pod come in the order in which they
-        start, init containers first.
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
+        """Reserve what a container asks for, near ``hint``; whether there is anything to settle.
+
+        What a container already has stays unchanged: after a restart of the agent all pods are
+        admitted again. Containers of a pod come in the order in which they start, init containers
+        first. Must not block.
 
         Raises:
-            AllocationRefused: it cannot be given; nothing was booked for this container.
+            AllocationRefused: it cannot be allocated; nothing was booked for this container.
+        """
+        ...
+
+    async def settle(self, pod: Pod) -> None:
+        """Put all that was booked for a pod on the disk in one write; ask device plugins.
+
+        Raises:
+            AllocationRefused: that failed; none of it is booked any more.
         """
         ...
 
@@ -51,6 +65,6 @@ class ResourceProvider(Protocol):
         """Take back what all other pods hold. Must not block.
 
         Args:
-            uids: the pods that use the node, and those of which it is not known yet.
+            uids: the pods that use the node, and those that may.
         """
         ...

@@ -1,4 +1,4 @@
-"""reservedMemory: memory of each NUMA node that is no container's. Pure.
+"""reservedMemory: memory of each NUMA node that is kept from containers. Pure.
 
 Source: docs/reference/behaviour-resources.md, rs.
 """
@@ -26,11 +26,11 @@ def empty_nodes(
     """Every NUMA node of a machine, nothing booked in it.
 
     Args:
-        total: what is reserved on the whole, by type, in bytes: kubeReserved, systemReserved and
-            the hard threshold of memory; over all nodes reservedMemory has to be just that.
+        total: what is reserved in total, by type, in bytes: kubeReserved, systemReserved and the
+            hard memory threshold; reservedMemory summed over all nodes has to equal it.
 
     Raises:
-        OptionError: the reservations are not, or name what is not there.
+        OptionError: the reservations do not, or name what does not exist.
     """
     reserved: dict[int, dict[str, int]] = {node: {} for node in machine}
     for reservation in reservations:
@@ -43,7 +43,7 @@ def empty_nodes(
 
 
 def huge_name(size: int) -> str:
-    """The resource of pages of so many bytes: ``hugepages-2Mi``."""
+    """The resource name for pages of this many bytes: ``hugepages-2Mi``."""
     for unit, one in UNITS:
         if size % one == 0:
             return f"{HUGE}{size // one}{unit}"

@@ -1,11 +1,15 @@
-"""A state file of placement: read at the start, written as a whole, one write after another."""
+"""A state file of placement: read and checked at the start, then written as a whole, one write
+after another."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from kubeletpy.host.private_files import write_private
 from kubeletpy.placement.state_json import StateError
@@ -16,45 +20,142 @@ MAX_BYTES = 64 << 20
 """More than any node's pods need; a bigger file is not read."""
 
 
+_OF_DISK = "Mend its file system, then start again; the file itself may be sound."
+
+
 class StateUnusable(Exception):
-    """The agent can't start with a state file as it is; the message says what to do."""
+    """The agent can't start with this state file; the message says what to do."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(
-            f"{path} can't be used: {why}. Drain this node and delete the file, then start again."
-        )
+    def __init__(self, path: Path, why: str, advice: str = "") -> None:
+        advice = advice or "Drain this node and delete the file, then start again."
+        super().__init__(f"{path} can't be used: {why}. {advice}")
 
 
-class StateFile:
+class State(Protocol):
+    """What a manager keeps: which container has what, and by which policy."""
+
+    @property
+    def policy(self) -> str:
+        """The policy by which it was given."""
+
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """What containers have, by uid of their pod."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing: no container has anything, and it describes no machine."""
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[S]):
+    """How a state is kept.
+
+    Attributes:
+        name: the file's.
+        setting: the agent's setting that names the policy.
+        held: what the entries are, for messages: ``CPUs``.
+        read: parses a text to a state; raises StateError.
+        write: gives the text of a state.
+    """
+
+    name: str
+    setting: str
+    held: str
+    read: Callable[[str], S]
+    write: Callable[[S], str]
+
+
+class StateFile(Generic[S]):
     """One file. Use it inside the event loop only."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, root_dir: Path, form: Form[S]) -> None:
+        self.path = root_dir / form.name
+        self._form = form
         self._turn = asyncio.Lock()
         self._newest: str | None = None
-        """What is to be in the file."""
+        """What the file should say."""
         self._written: str | None = None
         self._later: asyncio.Task[None] | None = None
 
-    def read(self) -> str | None:
-        """What the file says; None: there is none. Blocking. Raises StateUnusable."""
+    async def begin(self, fresh: S, problem: Callable[[S], str] | None) -> S:
+        """The state to continue from, which the file then says: what was in it, or a fresh one.
+
+        Args:
+            fresh: the state of a node on which no container has anything yet.
+            problem: why a state can't be used, or an empty text; None: only the fresh one can
+                (policy none).
+
+        Raises:
+            StateUnusable: the file can't be read, is damaged, belongs to another policy, does
+                not suit this machine, or can't be written.
+        """
+        try:
+            text = self._read()
+            state = fresh if text is None else self._checked(text, fresh, problem)
+        except StateError as error:
+            raise StateUnusable(self.path, str(error)) from error
+        except OSError as error:
+            raise StateUnusable(self.path, error.strerror or str(error), _OF_DISK) from error
+        if text == self._form.write(state):
+            # a read-only disk does not keep the agent from starting
+            self._newest = self._written = text
+            return state
+        try:
+            await self.write(state)
+        except OSError as error:
+            if problem is not None:
+                raise StateUnusable(self.path, error.strerror or str(error), _OF_DISK) from error
+            log.warning("state not written", extra={"path": str(self.path), "error": str(error)})
+        return state
+
+    async def write(self, state: S) -> None:
+        """Write this state to the file. Raises OSError."""
+        await self._write(self._form.write(state))
+
+    def write_soon(self, state: S) -> None:
+        """Write this state to the file soon; a failure is left for the next write."""
+        self._newest = self._form.write(state)
+        if self._later is None:
+            self._later = asyncio.ensure_future(self._write_newest())
+            self._later.add_done_callback(lambda _: setattr(self, "_later", None))
+
+    async def close(self) -> None:
+        """Wait for a write in progress."""
+        if self._later is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._later])
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _read(self) -> str | None:
+        """The file's text; None: there is no file, or it is empty. Blocking."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise StateUnusable(self.path, error.strerror or str(error)) from error
         if len(data) > MAX_BYTES:
-            raise StateUnusable(self.path, f"it is larger than {MAX_BYTES} bytes")
+            raise StateError(f"it is larger than {MAX_BYTES} bytes")
         return data.decode("utf-8", "surrogateescape") or None
 
-    def unusable(self, why: str | StateError) -> StateUnusable:
-        """What to raise when the file does not suit."""
-        return StateUnusable(self.path, str(why))
+    def _checked(self, text: str, fresh: S, problem: Callable[[S], str] | None) -> S:
+        found = self._form.read(text)
+        if found.policy != fresh.policy:
+            raise StateError(
+                f'{self._form.setting} is "{fresh.policy}", and the {self._form.held} in it were '
+                f'given by "{found.policy}"'
+            )
+        if problem is None or found.is_empty:
+            return fresh
+        if why := problem(found):
+            raise StateError(why)
+        return found
 
-    async def write(self, text: str) -> None:
-        """Have the file say this. Raises OSError."""
+    async def _write(self, text: str) -> None:
         self._newest = text
         async with self._turn:
             # a newer text that waited meanwhile has written this one too
@@ -62,23 +163,10 @@ class StateFile:
                 await asyncio.to_thread(self._replace, newest)
                 self._written = newest
 
-    def write_soon(self, text: str) -> None:
-        """Have the file say this before long; a failure is left for the next write."""
-        self._newest = text
-        if self._later is None:
-            self._later = asyncio.ensure_future(self._write_newest())
-            self._later.add_done_callback(lambda _: setattr(self, "_later", None))
-
-    async def close(self) -> None:
-        """Wait for what is being written."""
-        if self._later is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([self._later])
-
     async def _write_newest(self) -> None:
         try:
             while self._newest is not None and self._newest != self._written:
-                await self.write(self._newest)
+                await self._write(self._newest)
         except OSError as error:
             log.warning("state not written", extra={"path": str(self.path), "error": str(error)})
 

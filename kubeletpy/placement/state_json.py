@@ -1,4 +1,4 @@
-"""The JSON of state files, read with distrust and written without spaces. Pure."""
+"""The JSON of state files, read defensively and written without spaces. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StateObject:
-    """The object that a state file is."""
+    """The object in a state file."""
 
     values: Mapping[str, Any]
 
@@ -22,11 +22,11 @@ class StateObject:
         """A text; empty when it is missing. Raises StateError."""
         found = self.values.get(key, "")
         if not isinstance(found, str):
-            raise StateError(f"{key} is not a text")
+            raise StateError(f"{key} is not a string")
         return found
 
     def verify(self, computed: int) -> None:
-        """Compare the sum with that in the file; there, 0 is for no sum. Raises StateError."""
+        """Compare the checksum with the file's, where 0 means none. Raises StateError."""
         noted = self.values.get("checksum", 0)
         if not isinstance(noted, int) or noted not in (0, computed):
             raise StateError(f"its checksum is {str(noted)[:20]}, that of what it says {computed}")
@@ -53,7 +53,7 @@ def read_text_maps(found: Any, what: str) -> dict[str, dict[str, str]]:
     maps = read_maps(found, what)
     for of_pod in maps.values():
         if not all(isinstance(text, str) for text in of_pod.values()):
-            raise StateError(f"{what} holds what is not a text")
+            raise StateError(f"{what} holds what is not a string")
     return maps
 
 

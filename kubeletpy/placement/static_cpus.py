@@ -1,7 +1,7 @@
 """cpuManagerPolicy static: whole CPUs for containers of Guaranteed pods. Pure.
 
-Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`CpuState`; who keeps
-and writes it is :mod:`kubeletpy.placement.cpu_manager`.
+Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`CpuState`, which
+:mod:`kubeletpy.placement.cpu_manager` keeps and writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import combinations
 
 from kubeletpy.api import types as api
 from kubeletpy.placement.cpu_options import CpuOptions, OptionError
@@ -19,6 +18,7 @@ from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.pick_cpus import NotEnoughCpus, pick
 from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.placement.topology import CpuTopology, by_numa
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, qos_class
@@ -31,7 +31,7 @@ NOTHING: frozenset[int] = frozenset()
 
 
 def exclusive_cpus(pod: Pod, container: api.Container) -> int:
-    """How many CPUs of its own a container gets. Raises ValueError for what is not a quantity."""
+    """How many CPUs of its own a container gets. Raises ValueError for an invalid quantity."""
     if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
         return 0
     amount = container_amounts(container, "requests").get(CPU, Decimal(0))
@@ -39,7 +39,7 @@ def exclusive_cpus(pod: Pod, container: api.Container) -> int:
 
 
 def exclusive_cpus_of_pod(pod: Pod) -> int:
-    """How many a pod needs at once: init containers take turns, sidecars stay."""
+    """How many a pod needs at once: init containers take turns, sidecars keep running."""
     sidecars = peak = 0
     for container in pod.init_containers:
         wanted = exclusive_cpus(pod, container)
@@ -52,7 +52,7 @@ def exclusive_cpus_of_pod(pod: Pod) -> int:
 
 
 def containers_in_order(pod: Pod) -> Iterator[api.Container]:
-    """As they are given what they ask for: init containers first."""
+    """A pod's containers in the order of allocation: init containers first."""
     yield from pod.init_containers
     yield from pod.containers
 
@@ -72,12 +72,12 @@ class StaticCpus:
     # -- the state as a whole -----------------------------------------------------------------
 
     def initial(self) -> CpuState:
-        """Nobody has CPUs of its own."""
+        """The state in which no container has CPUs of its own."""
         everything = self.topology.ids
         return CpuState(STATIC, everything - self.reserved if self.options.strict else everything)
 
     def problem(self, state: CpuState) -> str:
-        """Why a state that was read cannot be gone on with; empty: it can."""
+        """Why a state that was read cannot be used; empty: it can."""
         pool, exclusive = state.pool, state.exclusive
         strict = self.options.strict
         if not pool:
@@ -118,7 +118,7 @@ class StaticCpus:
     # -- hints --------------------------------------------------------------------------------
 
     def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> Hints:
-        """Where the CPUs could be; None for the container: those of the whole pod."""
+        """Where the CPUs could be; ``container`` None: those of the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
         wanted = exclusive_cpus(pod, container)
@@ -140,34 +140,31 @@ class StaticCpus:
                 if len(found) != exclusive_cpus(pod, container):
                     return {CPU: ()}
                 held |= found
-        if len(held) == wanted:
-            return {CPU: self._masks(held, NOTHING, wanted)}
         return {CPU: self._masks(self.free(state), held, wanted)}
 
     def _masks(
         self, free: frozenset[int], reusable: frozenset[int], wanted: int
     ) -> tuple[Hint, ...]:
-        """Sets of nodes with so many CPUs, all reusable ones among them."""
+        """Sets of nodes with this many CPUs, including all reusable ones."""
         cpus, nodes = self.topology.cpus, tuple(self.topology.nodes)
-        has = {node: len(members) for node, members in self.topology.nodes.items()}
+        has = sums(len(members) for members in self.topology.nodes.values())
         count = Counter(by_numa(cpus[each]) for each in free | reusable)
+        usable = sums(count[node] for node in nodes)
         needed = mask_of({by_numa(cpus[each]) for each in reusable})
-        narrowest, found = len(nodes), []
-        for width in range(1, len(nodes) + 1):
-            for some in combinations(nodes, width):
-                if sum(has[node] for node in some) >= wanted:
-                    narrowest = min(narrowest, width)
-                mask = mask_of(some)
-                if needed & ~mask == 0 and sum(count[node] for node in some) >= wanted:
-                    found.append(mask)
+        as_mask, narrowest, found = masks(nodes), len(nodes), []
+        for index, places in subsets(len(nodes)):
+            if has[index] >= wanted:
+                narrowest = min(narrowest, len(places))
+            if usable[index] >= wanted and needed & ~as_mask[index] == 0:
+                found.append(as_mask[index])
         return tuple(Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)
 
     def _is_preferred(self, mask: int, narrowest: int) -> bool:
         if mask.bit_count() == narrowest:
             return True
-        per_socket = len(self.topology.nodes) // len(self.topology.sockets)
-        if not self.options.by_socket or not per_socket:
+        if not self.options.by_socket:
             return False
+        per_socket = len(self.topology.nodes) // len(self.topology.sockets)
         return len(self._sockets_of(mask)) == -(-narrowest // per_socket)
 
     # -- allocation ---------------------------------------------------------------------------
@@ -184,10 +181,10 @@ class StaticCpus:
         return found
 
     def allocate(self, state: CpuState, pod: Pod, container: api.Container, hint: Hint) -> CpuState:
-        """The state after a container was given its CPUs; the same, when it has none to get.
+        """The state after a container gets its CPUs; the same state if it gets none.
 
         Raises:
-            AllocationRefused: so many CPUs, or whole cores, are not free.
+            AllocationRefused: not that many CPUs, or whole cores, are free.
         """
         wanted = exclusive_cpus(pod, container)
         name = container["name"]
@@ -245,10 +242,10 @@ class StaticCpus:
 def reserve(
     topology: CpuTopology, listed: frozenset[int], count: int, options: CpuOptions
 ) -> frozenset[int]:
-    """The CPUs that are kept from containers: those listed, or else so many.
+    """The CPUs that are kept from containers: those listed, or else the given number.
 
     Raises:
-        OptionError: there is nothing to reserve, or not so many CPUs.
+        OptionError: there is nothing to reserve, or there are not that many CPUs.
     """
     if count <= 0:
         raise OptionError(

@@ -1,20 +1,30 @@
-"""memoryManagerPolicy Static: memory of certain NUMA nodes for Guaranteed pods. Pure.
+"""memoryManagerPolicy Static: memory on certain NUMA nodes for Guaranteed pods. Pure.
 
-Source: docs/reference/behaviour-resources.md, rs. A decision is a new :class:`MemoryState`; it is
-kept and written by :mod:`kubeletpy.placement.memory_manager`.
+Source: docs/reference/behaviour-resources.md, rs. A decision is a new :class:`MemoryState`, which
+:mod:`kubeletpy.placement.memory_manager` keeps and writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
-from kubeletpy.placement.memory_state import Block, MemoryState, NodeMemory, Table
+from kubeletpy.placement.memory_booking import (
+    Amounts,
+    Nodes,
+    booked,
+    difference,
+    fits,
+    may_group,
+    released,
+    shrunk,
+)
+from kubeletpy.placement.memory_state import Block, MemoryState, Table
 from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import container_amounts, pod_level_set
@@ -22,13 +32,10 @@ from kubeletpy.pods.resources import container_amounts, pod_level_set
 STATIC = "Static"
 MEMORY = "memory"
 HUGE = "hugepages-"
-Amounts = Mapping[str, int]
-"""Bytes by type."""
-Nodes = Mapping[int, NodeMemory]
 
 
 def wanted(pod: Pod, container: api.Container) -> dict[str, int]:
-    """What a container has booked. Raises ValueError for what is not a quantity."""
+    """What is to be booked for a container. Raises ValueError for an invalid quantity."""
     if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
         return {}
     found = {
@@ -40,7 +47,7 @@ def wanted(pod: Pod, container: api.Container) -> dict[str, int]:
 
 
 def wanted_of_pod(pod: Pod) -> dict[str, int]:
-    """What a pod needs at once: init containers take turns, sidecars stay."""
+    """What a pod needs at once: init containers take turns, sidecars keep running."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.init_containers:
@@ -68,11 +75,11 @@ class StaticMemory:
     nodes: Nodes
 
     def initial(self) -> MemoryState:
-        """Nobody has booked anything."""
+        """The state with nothing booked."""
         return MemoryState(STATIC, self.nodes)
 
     def problem(self, state: MemoryState) -> str:
-        """Why a state that was read cannot be gone on with; empty: it can."""
+        """Why a state that was read cannot be used; empty: it can."""
         if not state.nodes:
             return "it has assignments and no NUMA nodes" if state.entries else ""
         expected: Nodes = self.nodes
@@ -80,13 +87,13 @@ class StaticMemory:
             for block in (block for blocks in of_pod.values() for block in blocks):
                 if not set(block.nodes or ()) <= expected.keys():
                     return f"it has memory of NUMA nodes that are not there: {block.nodes}"
-                expected = _booked(expected, block, block.size)
-        return _difference(expected, state.nodes)
+                expected = booked(expected, block, block.size)
+        return difference(expected, state.nodes)
 
     # -- hints --------------------------------------------------------------------------------
 
     def hints(self, state: MemoryState, pod: Pod, container: api.Container | None) -> Hints:
-        """Where the memory could be; None for the container: that of the whole pod."""
+        """Where the memory could be; ``container`` None: that of the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
         amounts = wanted(pod, container)
@@ -107,7 +114,7 @@ class StaticMemory:
             return {}
         masks = {block.nodes for of in state.entries.get(pod.uid, {}).values() for block in of}
         if masks:
-            # what it has stays where it is; over several places it is no preference
+            # what it has stays where it is; if that is in several places there is no preference
             only = next(iter(masks)) if len(masks) == 1 else None
             return {
                 name: None if only is None else (Hint(mask_of(only), True),) for name in amounts
@@ -124,16 +131,29 @@ class StaticMemory:
         self, state: MemoryState, amounts: Amounts, pod: Pod, container: api.Container | None
     ) -> tuple[Hint, ...]:
         nodes, narrowest, found = sorted(state.nodes), len(state.nodes), []
-        for width in range(1, len(nodes) + 1):
-            for some in combinations(nodes, width):
-                if not _fits(state.nodes, some, amounts, "allocatable"):
-                    continue
-                narrowest = min(narrowest, width)
-                reusable = self.reusable(state, pod, container, some)
-                lacking = {name: size - reusable.get(name, 0) for name, size in amounts.items()}
-                if _may_group(state.nodes, some) and _fits(state.nodes, some, lacking, "free"):
-                    found.append(some)
-        return tuple(Hint(mask_of(some), len(some) == narrowest) for some in found)
+        tables = {
+            name: [state.nodes[n].tables.get(name, Table()) for n in nodes] for name in amounts
+        }
+        could = [
+            (sums(t.allocatable for t in tables[name]), size) for name, size in amounts.items()
+        ]
+        free = [(name, sums(t.free for t in tables[name]), size) for name, size in amounts.items()]
+        busy = {node.cells for node in state.nodes.values() if node.assignments}
+        in_use = sum(1 << place for place, n in enumerate(nodes) if state.nodes[n].assignments)
+        as_mask = masks(nodes)
+        for index, places in subsets(len(nodes)):
+            if any(total[index] < size for total, size in could):
+                continue
+            narrowest = min(narrowest, len(places))
+            some = tuple(nodes[place] for place in places)
+            if len(some) > 1 and index & in_use and some not in busy:
+                continue  # one of its nodes is used in another way
+            if not may_group(state.nodes, some):
+                continue
+            reusable = self.reusable(state, pod, container, some)
+            if all(of[index] >= size - reusable.get(name, 0) for name, of, size in free):
+                found.append(as_mask[index])
+        return tuple(Hint(mask, mask.bit_count() == narrowest) for mask in found)
 
     def reusable(
         self,
@@ -142,10 +162,10 @@ class StaticMemory:
         container: api.Container | None,
         nodes: tuple[int, ...],
     ) -> dict[str, int]:
-        """What init containers that have ended when this one starts have left, on these nodes.
+        """What is left on these nodes from init containers that have ended when this one starts.
 
-        Blocks of init containers shrink by what later containers take of them: what they still
-        have is what can be had of them.
+        Blocks of init containers shrink by what later containers take from them: what they still
+        have is what can be reused.
         """
         found: dict[str, int] = {}
         for each in pod.init_containers:
@@ -162,22 +182,22 @@ class StaticMemory:
     def allocate(
         self, state: MemoryState, pod: Pod, container: api.Container, hint: Hint
     ) -> MemoryState:
-        """The state after a container had its memory booked.
+        """The state after a container's memory is booked.
 
         Raises:
-            AllocationRefused: there is not so much, or only where it must not be mixed.
+            AllocationRefused: there is not that much, or only where it must not be mixed.
         """
         amounts, name = wanted(pod, container), container["name"]
         if not amounts or state.of(pod.uid, name) is not None:
             return state
         nodes = self._chosen(state, amounts, pod, container, hint)
         reusable = self.reusable(state, pod, container, nodes)
-        booked: Nodes = state.nodes
+        left: Nodes = state.nodes
         blocks = tuple(Block(nodes, kind, size) for kind, size in amounts.items())
         for block in blocks:
-            booked = _booked(booked, block, max(block.size - reusable.get(block.type, 0), 0))
-        of_pod = {**_shrunk(state, pod, name, blocks), name: blocks}
-        return MemoryState(state.policy, booked, {**state.entries, pod.uid: of_pod})
+            left = booked(left, block, max(block.size - reusable.get(block.type, 0), 0))
+        of_pod = {**shrunk(state, pod, name, blocks), name: blocks}
+        return MemoryState(state.policy, left, {**state.entries, pod.uid: of_pod})
 
     def _chosen(
         self,
@@ -187,9 +207,9 @@ class StaticMemory:
         container: api.Container,
         hint: Hint,
     ) -> tuple[int, ...]:
-        offered = self._masks(state, amounts, pod, container)
         best = hint
         if best.mask is None:
+            offered = self._masks(state, amounts, pod, container)
             if not offered:
                 raise _refused(
                     "failed to get the default NUMA affinity, no NUMA nodes with enough memory "
@@ -198,29 +218,30 @@ class StaticMemory:
             best = _best(offered)
             if hint.preferred and not best.preferred:
                 raise _refused("failed to find the default preferred hint")
-        mask = best.mask or 0
-        if not _fits(state.nodes, nodes_of(mask), amounts, "free"):
-            wider = [each for each in offered if each.mask is not None and mask & ~each.mask == 0]
+        mask = _mask(best)
+        if not fits(state.nodes, nodes_of(mask), amounts, "free"):
+            offered = self._masks(state, amounts, pod, container)
+            wider = [each for each in offered if mask & ~_mask(each) == 0]
             if not wider:
                 raise _refused("failed to find NUMA nodes to extend the current topology hint")
             extended = _best(wider)
             if best.preferred and not extended.preferred:
                 raise _refused("failed to find the extended preferred hint")
-            mask = extended.mask or 0
+            mask = _mask(extended)
         nodes = nodes_of(mask)
-        if len(nodes) > 1 and not _may_group(state.nodes, nodes):
+        if len(nodes) > 1 and not may_group(state.nodes, nodes):
             raise _refused("preferred hint violates NUMA node allocation")
         return nodes
 
     def without_all_but(self, state: MemoryState, uids: Collection[str]) -> MemoryState:
-        """The state after all other pods gave back what they had; itself, if they had nothing."""
+        """The state after all other pods give back what they had; itself if they had nothing."""
         gone = state.entries.keys() - set(uids)
         if not gone:
             return state
         nodes: Nodes = state.nodes
         for uid in sorted(gone):
             for block in (block for blocks in state.entries[uid].values() for block in blocks):
-                nodes = _released(nodes, block)
+                nodes = released(nodes, block)
         kept = {uid: of_pod for uid, of_pod in state.entries.items() if uid not in gone}
         return MemoryState(state.policy, nodes, kept)
 
@@ -229,100 +250,18 @@ def _refused(why: str) -> AllocationRefused:
     return AllocationRefused(f"Allocate failed due to [memorymanager] {why}, which is unexpected")
 
 
+def _mask(hint: Hint) -> int:
+    assert hint.mask is not None, "it names nodes"
+    return hint.mask
+
+
 def _best(hints: Sequence[Hint]) -> Hint:
-    return min(hints, key=lambda each: (not each.preferred, (each.mask or 0).bit_count()))
+    return min(hints, key=lambda each: (not each.preferred, _mask(each).bit_count()))
 
 
 def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> Hints:
-    """The hints of what a container has; none when it has something else than it asks for."""
+    """The hints for what a container has; none when that differs from what it asks for."""
     found = {block.type: block.size for block in held}
     if found.keys() != amounts.keys() or (sizes and found != dict(amounts)):
         return {}
     return {block.type: (Hint(mask_of(block.nodes or ()), True),) for block in held}
-
-
-def _fits(nodes: Nodes, some: Sequence[int], amounts: Amounts, what: str) -> bool:
-    return all(
-        sum(getattr(nodes[node].tables.get(name, Table()), what) for node in some) >= size
-        for name, size in amounts.items()
-    )
-
-
-def _may_group(nodes: Nodes, some: tuple[int, ...]) -> bool:
-    """A node is used alone, or in one group of nodes: never in both ways."""
-    if len(some) == 1:
-        return len(nodes[some[0]].cells or ()) <= 1
-    return all(not nodes[each].assignments or nodes[each].cells == some for each in some)
-
-
-def _booked(nodes: Nodes, block: Block, size: int) -> Nodes:
-    """Book so much of a block, from its nodes in turn."""
-    after = dict(nodes)
-    for node in block.nodes or ():
-        found = after[node]
-        table = found.tables.get(block.type, Table())
-        taken = min(size, table.free)
-        size -= taken
-        table = replace(table, reserved=table.reserved + taken, free=table.free - taken)
-        tables = {**found.tables, block.type: table}
-        after[node] = NodeMemory(found.assignments + 1, tables, block.nodes)
-    return after
-
-
-def _released(nodes: Nodes, block: Block) -> Nodes:
-    after, size = dict(nodes), block.size
-    for node in block.nodes or ():
-        found = after[node]
-        table = found.tables.get(block.type, Table())
-        given = min(size, table.reserved)
-        size -= given
-        table = replace(table, reserved=table.reserved - given, free=table.free + given)
-        count = found.assignments - 1
-        cells = found.cells if count else (node,)
-        after[node] = NodeMemory(count, {**found.tables, block.type: table}, cells)
-    return after
-
-
-def _shrunk(
-    state: MemoryState, pod: Pod, container: str, taken: Sequence[Block]
-) -> dict[str, Sequence[Block]]:
-    """The pod's blocks, those of init containers without what a later one takes of them."""
-    of_pod = dict(state.entries.get(pod.uid, {}))
-    left = {block.type: block.size for block in taken}
-    nodes = taken[0].nodes
-    for each in pod.init_containers:
-        if each["name"] == container:
-            break
-        if is_sidecar(each) or each["name"] not in of_pod:
-            continue
-        shrunk = []
-        for block in of_pod[each["name"]]:
-            less = min(block.size, left.get(block.type, 0)) if block.nodes == nodes else 0
-            left[block.type] = left.get(block.type, 0) - less
-            shrunk.append(replace(block, size=block.size - less))
-        of_pod[each["name"]] = tuple(shrunk)
-    return of_pod
-
-
-def _difference(expected: Nodes, found: Nodes) -> str:
-    """Where the nodes of a state are not what machine and assignments make of them."""
-    if expected.keys() != found.keys():
-        return f"it is of a machine with the NUMA nodes {sorted(found)}, not {sorted(expected)}"
-    for node, wanted_node in expected.items():
-        seen = found[node]
-        if seen.assignments != wanted_node.assignments or seen.cells != wanted_node.cells:
-            return f"the assignments of NUMA node {node} are not those of its containers"
-        if seen.tables.keys() != wanted_node.tables.keys():
-            return f"NUMA node {node} has other types of memory"
-        for kind, table in wanted_node.tables.items():
-            if table.numbers()[:3] != seen.tables[kind].numbers()[:3]:
-                return f"{kind} of NUMA node {node}, or what is reserved of it, has changed"
-            group = wanted_node.cells or ()
-            for what in ("free", "reserved"):
-                sums = [
-                    sum(getattr(side[each].tables.get(kind, Table()), what) for each in group)
-                    for side in (expected, found)
-                ]
-                if sums[0] != sums[1]:
-                    return f"{what} {kind} of NUMA node {node} is not what its containers leave"
-    return ""

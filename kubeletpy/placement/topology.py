@@ -12,7 +12,7 @@ class Cpu(NamedTuple):
     """A logical CPU.
 
     Attributes:
-        core: lowest id of the CPUs in its core.
+        core: the lowest CPU id in its core.
         uncore: its L3 cache; where none is known, its socket.
     """
 
@@ -55,7 +55,7 @@ class CpuTopology:
 
     @cached_property
     def ids(self) -> frozenset[int]:
-        """All of them."""
+        """The ids of all CPUs."""
         return frozenset(self.cpus)
 
     @cached_property
@@ -80,8 +80,7 @@ class CpuTopology:
 
     @property
     def threads_per_core(self) -> int:
-        """How many CPUs a core has; on a machine with cores of several kinds, at least that many
-        have all, rounded down."""
+        """How many CPUs a core has; where cores differ, the average, rounded down."""
         return len(self.cpus) // len(self.cores) if self.cores else 0
 
     @property

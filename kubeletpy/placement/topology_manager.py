@@ -1,15 +1,16 @@
-"""Gives a pod its place on the machine: asks who has something to give, merges, has each book.
+"""Gives a pod its place on the machine: asks the providers, merges, has each book.
 
-Source: docs/reference/behaviour-resources.md, rt. Which nodes suit is decided by
-:mod:`kubeletpy.placement.hints`, what is given there by the providers.
+Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.placement.hints` decides which
+nodes suit, the providers decide what is allocated there.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from kubeletpy.api import types as api
 from kubeletpy.metrics.placement import CONTAINER, NUMA_NODE, POD, PlacementMetrics
@@ -37,7 +38,7 @@ AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
 
 
 class TopologyManager:
-    """For pods that are to be let in, one at a time."""
+    """Places pods that are to be admitted."""
 
     def __init__(
         self,
@@ -55,10 +56,10 @@ class TopologyManager:
         """Args:
         providers: asked in this order.
         nodes: ids of all NUMA nodes.
-        scope: whether a place is looked for each ``container`` or for a whole ``pod``.
-        closest: with the option prefer-closest-numa-nodes.
+        scope: whether to find a place for each ``container`` or for a whole ``pod``.
+        closest: set with the option prefer-closest-numa-nodes.
         users: uids of the pods that use the node; None: not known yet, nothing is taken back.
-        decided: is told what was decided of a pod and why.
+        decided: called with what was decided about a pod, and why.
         """
         self._providers = tuple(providers)
         self._nodes = tuple(nodes)
@@ -70,32 +71,68 @@ class TopologyManager:
         self._decided = decided
         self._elapsed = elapsed
 
-    async def admit(self, pod: Pod) -> None:
-        """Give a pod all that it asks for of the machine; what it has already it keeps.
+    def admit(self, pod: Pod) -> Callable[[], Awaitable[None]] | None:
+        """Reserve all that a pod asks for of the machine; it keeps what it already has.
+
+        Returns:
+            what to await before the pod is admitted; others may be admitted meanwhile. None:
+            nothing. It raises AllocationRefused too.
 
         Raises:
-            AllocationRefused: it can't be given; what was booked till then is taken back with the
-                next call, when the pod uses the node no more.
+            AllocationRefused: it can't be allocated; what was booked so far is taken back with the
+                next call, when the pod no longer uses the node.
         """
         self._metrics.topology_requests.inc()
-        with self._timed():
-            self.release()
-            try:
-                await self._place(pod)
-            except ValueError as error:  # a quantity that is none
-                raise AllocationRefused(
-                    f"Allocate failed due to {error}, which is unexpected"
-                ) from error
+        began = self._elapsed()
+        booked: list[ResourceProvider] = []
+        try:
+            if self._policy is not Policy.NONE or self._wanted(pod):
+                self.release()
+                booked = self._book(pod)
+        except ValueError as error:  # an invalid quantity
+            raise AllocationRefused(
+                f"Allocate failed due to {error}, which is unexpected"
+            ) from error
+        finally:
+            if not booked:
+                self._took(began)
+        return partial(self._settle, pod, booked, began) if booked else None
+
+    def preview(self, pod: Pod) -> list[Decision]:
+        """Where a pod, or each of its containers by itself, would go now. Books nothing.
+
+        Raises:
+            AllocationRefused: nowhere; with all resources that could not agree.
+            ValueError: an invalid quantity.
+        """
+        if self._policy is Policy.NONE:
+            return []
+        found = []
+        for container in (None,) if self._scope == POD else containers_in_order(pod):
+            provided = [provider.hints(pod, container) for provider in self._providers]
+            merged = merge(provided, self._nodes, self._policy, self._closest)
+            if not merged.admitted:
+                why = _against(merged, self._providers, provided, self._policy)
+                raise AllocationRefused(f"{AFFINITY_TEXT}: {why}", AFFINITY)
+            if any(any(hints.values()) for hints in provided):
+                what = f"{_whose(container)} goes {_where(merged.hint)}"
+                found.append(Decision(what, _offered(self._providers, provided)))
+        return found
 
     def release(self) -> None:
-        """Have all providers take back what pods hold that do not use the node any more."""
+        """Have all providers take back what is held by pods that no longer use the node."""
         users = self._users()
         if users is None:
             return
         for provider in self._providers:
             provider.release(users)
 
-    async def _place(self, pod: Pod) -> None:
+    def _wanted(self, pod: Pod) -> bool:
+        return any(provider.wants(pod) for provider in self._providers)
+
+    def _book(self, pod: Pod) -> list[ResourceProvider]:
+        """The providers that have something to settle."""
+        booked: dict[str, ResourceProvider] = {}
         hint = NOT_TO_BE_HAD  # policy none: there is no hint
         if self._scope == POD and self._policy is not Policy.NONE:
             hint = self._merged(pod, None)
@@ -103,22 +140,34 @@ class TopologyManager:
             if self._scope != POD and self._policy is not Policy.NONE:
                 hint = self._merged(pod, container)
             for provider in self._providers:
-                await self._allocate(provider, pod, container, hint)
+                with self._telling(pod, provider, container["name"]):
+                    if provider.book(pod, container, hint):
+                        booked[provider.name] = provider
+        return list(booked.values())
 
-    async def _allocate(
-        self, provider: ResourceProvider, pod: Pod, container: api.Container, hint: Hint
-    ) -> None:
+    async def _settle(self, pod: Pod, booked: Sequence[ResourceProvider], began: float) -> None:
         try:
-            await provider.allocate(pod, container, hint)
+            for provider in booked:
+                with self._telling(pod, provider):
+                    await provider.settle(pod)
+        finally:
+            self._took(began)
+
+    @contextmanager
+    def _telling(self, pod: Pod, provider: ResourceProvider, container: str = "") -> Iterator[None]:
+        try:
+            yield
         except AllocationRefused as refused:
-            what = f"refused: no {provider.name} for container {container['name']}"
+            name = container or refused.container
+            what = f"refused: no {provider.name}" + (f" for container {name}" if name else "")
             self._decided(pod.uid, [Decision(what, str(refused))])
+            log.info("no place for a pod", extra={"pod": pod.key, "why": f"{what}: {refused}"})
             raise
 
     def _merged(self, pod: Pod, container: api.Container | None) -> Hint:
         provided = [provider.hints(pod, container) for provider in self._providers]
         merged = merge(provided, self._nodes, self._policy, self._closest)
-        whose = "pod" if container is None else f"container {container['name']}"
+        whose = _whose(container)
         guaranteed = self._policy is Policy.SINGLE_NUMA_NODE
         if not merged.admitted:
             self._metrics.topology_errors.inc()
@@ -131,16 +180,16 @@ class TopologyManager:
         if guaranteed:
             self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
         if any(any(hints.values()) for hints in provided):
-            self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", "")])
+            why = _offered(self._providers, provided)
+            self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        started = self._elapsed()
-        try:
-            yield
-        finally:
-            self._metrics.topology_duration.observe((self._elapsed() - started) * 1000)
+    def _took(self, began: float) -> None:
+        self._metrics.topology_duration.observe((self._elapsed() - began) * 1000)
+
+
+def _whose(container: api.Container | None) -> str:
+    return "pod" if container is None else f"container {container['name']}"
 
 
 def _where(hint: Hint) -> str:
@@ -153,13 +202,23 @@ def _where(hint: Hint) -> str:
 def _against(
     merged: Merged, providers: Sequence[ResourceProvider], provided: Sequence[Hints], policy: Policy
 ) -> str:
-    """Which resources could not agree, and what each could have given."""
-    parts = []
-    for provider, hints in zip(providers, provided, strict=True):
-        for resource in merged.against:
-            if resource in hints:
-                parts.append(f"{resource} ({provider.name}) {_offers(hints[resource])}")
-    return f"topologyManagerPolicy {policy} finds no NUMA nodes: " + "; ".join(parts)
+    """Which resources could not agree, and what each could have allocated."""
+    why = _offered(providers, provided, merged.against)
+    return f"topologyManagerPolicy {policy} finds no NUMA nodes: {why}"
+
+
+def _offered(
+    providers: Sequence[ResourceProvider],
+    provided: Sequence[Hints],
+    only: Collection[str] | None = None,
+) -> str:
+    """What each provider could allocate where; ``only``: of these resources."""
+    return "; ".join(
+        f"{resource} ({provider.name}) {_offers(offered)}"
+        for provider, hints in zip(providers, provided, strict=True)
+        for resource, offered in hints.items()
+        if only is None or resource in only
+    )
 
 
 def _offers(hints: Sequence[Hint] | None) -> str:

@@ -15,10 +15,10 @@ FIELD = "topologyManagerPolicyOptions"
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """What they are.
+    """The options' values.
 
     Attributes:
-        closest: of sets of nodes with the same size, the one whose nodes are nearer to each other.
+        closest: of node sets of the same size, prefer the one whose nodes are closer together.
         max_nodes: on a machine with more NUMA nodes the agent does not start.
     """
 

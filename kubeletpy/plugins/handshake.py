@@ -1,4 +1,4 @@
-"""The registration service of a plugin, asked over its socket.
+"""The registration service of a plugin, called over its socket.
 
 The messages are loaded when the first socket is found. Source:
 docs/reference/plugin-registration-v1.json; docs/reference/behaviour-storage.md, sm1.
@@ -23,7 +23,7 @@ INFO_S = 1.0
 NOTIFY_S = 5.0
 """How long each step may take. Source: docs/reference/behaviour-storage.md, su."""
 MAX_NAME, MAX_VERSIONS, MAX_ERROR = 253, 64, 4096
-"""What of a plugin's words is taken, in characters; and sent to it."""
+"""Limits on what is accepted from a plugin, in characters, and on what is sent to it."""
 
 
 class SocketRegistrations:
@@ -76,7 +76,7 @@ class _Conversation:
 
 
 def read_info(said: pb.PluginInfo, socket: str, stamp: Stamp) -> PluginInfo:
-    """A plugin's words, if they can be used. Raises PluginRefused."""
+    """A plugin's answer, if it is usable. Raises PluginRefused."""
     for what, text in (("type", said.type), ("name", said.name)):
         if not text:
             raise PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")

@@ -1,7 +1,7 @@
-"""Registers the plugins whose sockets are there, and lets go those whose sockets are not.
+"""Registers the plugins whose sockets exist and deregisters those whose sockets are gone.
 
-One step at a time for each socket, sockets side by side; what fails is tried again after a wait
-that doubles, at once when the socket is created again or another plugin lets its name go. Source:
+One step at a time for each socket, sockets in parallel. Failures are retried after a wait that
+doubles, or at once when the socket is recreated or another plugin gives up its name. Source:
 docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
 """
 
@@ -52,11 +52,11 @@ class PluginManager:
 
     @property
     def known(self) -> dict[str, Known]:
-        """What is known of each socket, for those who explain."""
+        """What is known of each socket, for diagnostics."""
         return dict(self._known)
 
     async def run(self) -> None:
-        """Keep the plugins registered until cancelled; those that are stay with their handlers."""
+        """Keep plugins registered until cancelled; registered plugins stay with their handlers."""
         try:
             await self._sockets.run()
         finally:
@@ -67,17 +67,17 @@ class PluginManager:
             await asyncio.gather(*self._steps, return_exceptions=True)
 
     def found(self, sockets: dict[str, Stamp]) -> None:
-        """These are the sockets that there are."""
+        """Take the current set of sockets."""
         self._found = sockets
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begin what is to be done now."""
+        """Start whatever is due now."""
         loop = asyncio.get_running_loop()
         todo: Plan = plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
-        for end in todo.deregister:  # they begin before those that may want their names
+        for end in todo.deregister:  # start before those that may want their names
             self._begin(end.info.socket, self._deregister(end))
         for begin in todo.register:
             self._begin(begin.socket, self._register(begin))
@@ -98,7 +98,9 @@ class PluginManager:
         try:
             await self._handlers[info.type].deregister(info)
         except PluginRefused as error:
-            log.warning("plugin not let go", extra={"plugin": info.name, "why": str(error)})
+            log.warning(
+                "plugin could not be deregistered", extra={"plugin": info.name, "why": str(error)}
+            )
         except Exception:  # as above; who registers under its name finds out
             log.exception("plugin handler broke", extra={"plugin": info.name})
         now = asyncio.get_running_loop().time()
@@ -130,7 +132,7 @@ class PluginManager:
             handler.validate(info)
             await handler.register(info)
         except PluginRefused as error:
-            with suppress(PluginRefused):  # why it was refused matters more
+            with suppress(PluginRefused):  # the reason for the refusal matters more
                 await conversation.notify(registered=False, error=str(error))
             raise
         try:

@@ -1,24 +1,24 @@
-"""What a plugin of the node is. Pure."""
+"""The identity of a plugin of the node. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Stamp = tuple[int, int]
-"""Distinguishes one socket file from the next at the same path: inode, and when it was made."""
+"""Distinguishes successive socket files at the same path: inode and creation time."""
 
 CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What a plugin says of itself.
+    """What a plugin reports about itself.
 
     Attributes:
         type: ``CSIPlugin``, ``DevicePlugin``, ``DRAPlugin``, or anything else.
-        endpoint: path of the socket that serves; the registration socket when it named none.
+        endpoint: path of the service socket; the registration socket if it named none.
         socket: path of the registration socket.
-        stamp: which socket file it is; an info of a plugin that restarted is not equal.
+        stamp: identifies the socket file; the info of a restarted plugin compares unequal.
     """
 
     type: str

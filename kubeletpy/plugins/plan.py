@@ -1,4 +1,4 @@
-"""Which plugin is to be registered or let go next, from the sockets that there are.
+"""Decides which plugin to register or deregister next, from the sockets that exist.
 
 Pure. Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
 """
@@ -10,23 +10,24 @@ from dataclasses import dataclass, replace
 
 from kubeletpy.plugins.model import PluginInfo, Stamp
 
-FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 122.0
-"""After failures in a row: doubling from the first to this. Source: docs/reference/constants.csv:
-"backoff: volume operation retry"."""
+FIRST_WAIT_MS = 500
+LONGEST_WAIT_MS = 122_000
+"""Retry delay after consecutive failures: doubles from the first value to the second. Source:
+docs/reference/constants.csv: "backoff: volume operation retry".
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one socket path.
+    """State of one socket path.
 
     Attributes:
         registered: the plugin, while it is registered.
-        busy: it is being registered or let go.
-        tried: the socket file that was tried last.
-        name: what the plugin called itself when it was tried last.
-        failures: in a row, of that file.
-        retry_at: not before that, in the loop's seconds.
+        busy: it is being registered or deregistered.
+        tried: the socket file of the last attempt.
+        name: the plugin's name at the last attempt.
+        failures: consecutive failures of that file.
+        retry_at: no attempt before this, in event-loop time.
         problem: why it is not registered.
     """
 
@@ -39,9 +40,9 @@ class Known:
     problem: str = ""
 
     def failed(self, tried: Stamp, name: str, problem: str, now: float) -> Known:
-        """After a try that failed."""
+        """The state after a failed attempt."""
         failures = self.failures + 1 if tried == self.tried else 1
-        wait = min(FIRST_WAIT_S * 2 ** min(failures - 1, 16), LONGEST_WAIT_S)
+        wait = min(FIRST_WAIT_MS << (failures - 1), LONGEST_WAIT_MS) / 1000
         return Known(None, False, tried, name, failures, now + wait, problem)
 
 
@@ -56,7 +57,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Deregister:
-    """Let a plugin go."""
+    """Deregister a plugin."""
 
     info: PluginInfo
     reason: str
@@ -64,20 +65,20 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, and when to ask again if nothing happens (the loop's seconds)."""
+    """What to do now, and when to ask again if nothing changes (event-loop time)."""
 
     deregister: tuple[Deregister, ...]
     register: tuple[Register, ...]
     again_at: float | None
     forget: tuple[str, ...]
-    """Paths of which nothing needs to be known any more."""
+    """Paths whose state can be forgotten."""
 
 
 def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> Plan:
-    """What brings the registered plugins in line with the sockets that were found.
+    """The steps that bring the registered plugins in line with the sockets found.
 
-    A socket that was created again is another plugin: the old one is let go first, and no failure
-    of the old one holds it up.
+    A recreated socket is another plugin: the old one is deregistered first, and none of its
+    failures delays the new one.
     """
     deregister, register, forget = [], [], []
     again: list[float] = []
@@ -105,7 +106,7 @@ def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> 
 
 
 def name_is_free(known: Mapping[str, Known], name: str, now: float) -> dict[str, Known]:
-    """Let those try at once that failed under the name of a plugin that was let go."""
+    """Let plugins that failed under the name of a deregistered plugin retry at once."""
     return {
         path: replace(state, retry_at=now) if state.name == name and not state.busy else state
         for path, state in known.items()
@@ -113,5 +114,5 @@ def name_is_free(known: Mapping[str, Known], name: str, now: float) -> dict[str,
 
 
 def sockets(known: Mapping[str, Known]) -> Iterable[str]:
-    """Paths of the plugins that are registered."""
+    """Paths of the registered plugins."""
     return (path for path, state in known.items() if state.registered is not None)

@@ -1,7 +1,7 @@
-"""Plugins of the node and those who use them: CSI drivers, device plugins, DRA drivers.
+"""Plugins of the node and their handlers: CSI drivers, device plugins, DRA drivers.
 
-A handler is chosen by type and knows nothing of sockets and handshakes; who registers knows nothing
-of what a plugin is for. Source: docs/reference/behaviour-storage.md, sm1;
+A handler is chosen by type and knows nothing about sockets and handshakes; the plugin manager knows
+nothing about what a plugin is for. Source: docs/reference/behaviour-storage.md, sm1;
 docs/reference/behaviour-resources.md, rm.
 """
 
@@ -15,22 +15,22 @@ from kubeletpy.plugins.model import PluginInfo, Stamp
 
 
 class PluginRefused(Exception):
-    """A plugin cannot be registered (now); the text goes to the plugin and into the log."""
+    """A plugin cannot be registered (now); the text is sent to the plugin and logged."""
 
 
 class PluginHandler(Protocol):
-    """Who uses the plugins of one type."""
+    """Handles the plugins of one type."""
 
     def validate(self, info: PluginInfo) -> None:
-        """Raise PluginRefused when this plugin cannot be used."""
+        """Raise PluginRefused if this plugin cannot be used."""
         ...
 
     async def register(self, info: PluginInfo) -> None:
-        """Use a plugin from now on; raises PluginRefused, and then must have forgotten it."""
+        """Start using a plugin. Raises PluginRefused, and must then have forgotten the plugin."""
         ...
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Use it no longer, unless another has taken its name meanwhile (``info`` differs)."""
+        """Stop using it, unless another has taken its name meanwhile (``info`` differs)."""
         ...
 
 
@@ -38,11 +38,11 @@ class Conversation(Protocol):
     """The registration service of one plugin. Each call raises PluginRefused when it fails."""
 
     async def info(self) -> PluginInfo:
-        """What the plugin says of itself."""
+        """What the plugin reports about itself."""
         ...
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
-        """Notify it of what became of its registration."""
+        """Notify it of the result of its registration."""
         ...
 
 
@@ -55,12 +55,12 @@ class Registrations(Protocol):
 
 
 class PluginCounts(Protocol):
-    """Where sockets are counted."""
+    """Receives the socket counts."""
 
     def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
-        """There are these sockets, and these are registered."""
+        """These sockets exist, and these are registered."""
         ...
 
 
 Handlers = Mapping[str, PluginHandler]
-"""By type."""
+"""By plugin type."""

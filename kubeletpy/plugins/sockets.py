@@ -1,9 +1,8 @@
-"""The sockets in plugins_registry: found at the start, and known at once when they come and go.
+"""The sockets in plugins_registry: found at the start, then watched as they come and go.
 
-The directory is read again after every change and once a minute; the kernel only says when. Names
-with a leading dot, links and everything that is no socket are passed over. Must never connect to
-one.
-Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
+The directory is read again after every change and once a minute; the kernel only reports when.
+Names with a leading dot, symlinks and anything that is not a socket are skipped. Must never connect
+to one. Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from kubeletpy.plugins.model import Stamp
 log = logging.getLogger(__name__)
 
 MAX_SOCKETS, MAX_DIRECTORIES, MAX_DEPTH = 512, 256, 8
-"""What is beyond is not seen, which is logged."""
+"""Entries beyond this are ignored, which is logged."""
 SETTLED_S = 60.0
-"""Between two readings when nothing seems to happen."""
+"""Interval between readings while nothing seems to happen."""
 UNWATCHED_S = 1.0
 """The same where the kernel cannot watch; the kubelet's own period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is in the directory."""
+    """The contents of the directory."""
 
     sockets: dict[str, Stamp]
     directories: dict[str, int]
     """Path -> inode."""
     cut: bool = False
-    """There is more than is looked at."""
+    """There are more entries than are looked at."""
 
 
 def look(directory: str) -> Seen:
-    """Read a directory and those in it. Blocks. Raises OSError: it can't be read."""
+    """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
     sockets: dict[str, Stamp] = {}
     directories = {directory: os.lstat(directory).st_ino}
     todo, cut = [(directory, 0)], False
@@ -76,10 +75,10 @@ def look(directory: str) -> Seen:
 class PluginSockets:
     """Follows a directory until its ``run`` is cancelled."""
 
-    def __init__(self, directory: Path, tell: Callable[[dict[str, Stamp]], None]) -> None:
-        """``tell`` is handed all sockets there are, after each change of them."""
+    def __init__(self, directory: Path, listener: Callable[[dict[str, Stamp]], None]) -> None:
+        """``listener`` is called with all current sockets after each change."""
         self._directory = directory
-        self._tell = tell
+        self._listener = listener
         self._watches = DirectoryWatches()
         self._ends: dict[tuple[str, int], Callable[[], None]] = {}
         self._changed = asyncio.Event()
@@ -103,7 +102,7 @@ class PluginSockets:
             self._watches.close()
 
     async def _read(self) -> bool:
-        """Look, notify, watch; whether every directory is watched."""
+        """Read, notify, watch; returns whether every directory is watched."""
         while True:
             try:
                 seen = await asyncio.to_thread(self._look)
@@ -112,11 +111,11 @@ class PluginSockets:
                 return False
             self._say("there is more in it than is looked at" if seen.cut else "")
             new, failed = self._watch(seen.directories)
-            if not new:  # what came before a watch was there is in what was read after it
+            if not new:  # anything created before a watch existed is found by the reading after it
                 break
         if seen.sockets != self._reported:
             self._reported = seen.sockets
-            self._tell(dict(seen.sockets))
+            self._listener(dict(seen.sockets))
         return not failed
 
     def _look(self) -> Seen:
@@ -124,7 +123,7 @@ class PluginSockets:
         return look(str(self._directory))
 
     def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
-        """Watch what is there and no more; whether a watch is new, whether one can't be had."""
+        """Watch exactly these directories; whether a watch is new, whether one can't be set."""
         wanted = set(directories.items())
         for key in self._ends.keys() - wanted:
             self._ends.pop(key)()
@@ -141,5 +140,5 @@ class PluginSockets:
     def _say(self, problem: str) -> None:
         if problem and problem != self._problem:
             extra = {"directory": str(self._directory), "why": problem}
-            log.warning("plugins are not all seen", extra=extra)
+            log.warning("not all plugin sockets are seen", extra=extra)
         self._problem = problem

@@ -1,4 +1,4 @@
-"""The pod resources API: which devices the containers of this node have, for programs on it.
+"""The pod resources API: reports the devices of this node's containers to local programs.
 
 ``answers`` makes the messages (pure), ``server`` serves them on a socket. Source:
 docs/reference/behaviour-resources.md, rw.

@@ -5,62 +5,149 @@ Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
+from kubeletpy.dra.model import ContainerClaim
+from kubeletpy.placement.memory_state import Block
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.remote.generated import podresources_pb2 as v1
 from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1
 
-Devices = Mapping[str, Mapping[str, Sequence[int]]]
-"""Resource -> device id -> the NUMA nodes that it is near to."""
+DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
+"""Resource -> device id -> the NUMA nodes that it is near."""
 
 
-class Held(Protocol):
-    """Who knows what devices there are, and who has them."""
+class Devices(Protocol):
+    """Knows which devices exist, and which containers have them."""
 
-    def devices_of(self, uid: str, container: str) -> Devices:
-        """Those of one container."""
+    def by_container(self) -> Mapping[tuple[str, str], DevicesHeld]:
+        """Those of each container, by uid of its pod and its name."""
         ...
 
-    def all_devices_of(self, uid: str) -> Mapping[str, Devices]:
-        """Those of each container of a pod."""
-        ...
-
-    def healthy_devices(self) -> Devices:
-        """Those that can be given, or are."""
+    def healthy_devices(self) -> DevicesHeld:
+        """The devices that are or can be allocated."""
         ...
 
 
-def list_v1(pods: Iterable[Pod], held: Held) -> v1.ListPodResourcesResponse:
-    """Of all active pods."""
-    found = [pod_v1(pod, held) for pod in pods if not pod.is_terminal_in_api]
+class Cpus(Protocol):
+    """Knows which containers have which CPUs."""
+
+    def own_cpus(self, uid: str, container: str) -> Collection[int]:
+        """The CPUs that are exclusive to a container."""
+        ...
+
+    def allocatable(self) -> Collection[int]:
+        """The CPUs that are, or can be, exclusive to a container."""
+        ...
+
+
+class Memory(Protocol):
+    """Knows which containers have which memory."""
+
+    def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
+        """The memory booked for a container."""
+        ...
+
+    def allocatable(self) -> Sequence[Block]:
+        """The memory that is, or can be, booked."""
+        ...
+
+
+class Claims(Protocol):
+    """Knows which resource claims are prepared."""
+
+    def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
+        """The claims that a container uses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Everything that allocates the node's resources."""
+
+    devices: Devices
+    cpus: Cpus
+    memory: Memory
+    claims: Claims
+
+
+def list_v1(pods: Iterable[Pod], given: Given) -> v1.ListPodResourcesResponse:
+    """The answer for all active pods."""
+    held = given.devices.by_container()
+    found = [_pod_v1(pod, given, held) for pod in pods if not pod.is_terminal_in_api]
     return v1.ListPodResourcesResponse(pod_resources=found)
 
 
-def pod_v1(pod: Pod, held: Held) -> v1.PodResources:
+def pod_v1(pod: Pod, given: Given) -> v1.PodResources:
     """Of one pod: its sidecars, then its containers."""
+    return _pod_v1(pod, given, given.devices.by_container())
+
+
+def _pod_v1(pod: Pod, given: Given, held: Mapping[tuple[str, str], DevicesHeld]) -> v1.PodResources:
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
         containers=[
             v1.ContainerResources(
                 name=each["name"],
-                devices=devices_v1(held.devices_of(pod.uid, each["name"])),
+                devices=devices_v1(held.get((pod.uid, each["name"]), {})),
+                cpu_ids=sorted(given.cpus.own_cpus(pod.uid, each["name"])),
+                memory=memory_v1(given.memory.blocks_of(pod.uid, each["name"])),
+                dynamic_resources=claims_v1(given.claims.container_claims(pod, each)),
             )
             for each in _lasting(pod)
         ],
     )
 
 
-def allocatable_v1(held: Held) -> v1.AllocatableResourcesResponse:
-    """What could be given on this node."""
-    return v1.AllocatableResourcesResponse(devices=devices_v1(held.healthy_devices()))
+def allocatable_v1(given: Given) -> v1.AllocatableResourcesResponse:
+    """What can be allocated on this node."""
+    return v1.AllocatableResourcesResponse(
+        devices=devices_v1(given.devices.healthy_devices()),
+        cpu_ids=sorted(given.cpus.allocatable()),
+        memory=memory_v1(given.memory.allocatable()),
+    )
 
 
-def devices_v1(devices: Devices) -> list[v1.ContainerDevices]:
-    """An entry for each device and node it is near to; one without nodes if it is near none."""
+def memory_v1(blocks: Iterable[Block]) -> list[v1.ContainerMemory]:
+    """An entry for each block, with all its nodes."""
+    return [
+        v1.ContainerMemory(
+            memory_type=block.type,
+            size=block.size,
+            topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=node) for node in block.nodes or ()]),
+        )
+        for block in blocks
+    ]
+
+
+def claims_v1(claims: Iterable[ContainerClaim]) -> list[v1.DynamicResource]:
+    """An entry for each claim, with an entry for each of its devices."""
+    return [
+        v1.DynamicResource(
+            claim_name=claim.name,
+            claim_namespace=claim.namespace,
+            claim_resources=[
+                v1.ClaimResource(
+                    cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi],
+                    driver_name=driver,
+                    pool_name=device.pool,
+                    device_name=device.name,
+                    share_id=device.share,
+                )
+                for driver, devices in claim.devices.items()
+                for device in devices
+            ],
+        )
+        for claim in claims
+    ]
+
+
+def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
+    """An entry per device and node it is near; one without nodes if it is near none."""
     found = []
     for resource, near in sorted(devices.items()):
         for each, nodes in sorted(near.items()):
@@ -73,17 +160,16 @@ def devices_v1(devices: Devices) -> list[v1.ContainerDevices]:
     return found
 
 
-def list_v1alpha1(pods: Iterable[Pod], held: Held) -> v1alpha1.ListPodResourcesResponse:
-    """Of all pods, as long as they are known; devices of a resource in one entry."""
-    found = []
+def list_v1alpha1(pods: Iterable[Pod], given: Given) -> v1alpha1.ListPodResourcesResponse:
+    """The answer for all pods while they are known; a resource's devices share an entry."""
+    found, held = [], given.devices.by_container()
     for pod in pods:
-        has = held.all_devices_of(pod.uid)
         containers = [
             v1alpha1.ContainerResources(
                 name=each["name"],
                 devices=[
                     v1alpha1.ContainerDevices(resource_name=resource, device_ids=sorted(near))
-                    for resource, near in sorted(has.get(each["name"], {}).items())
+                    for resource, near in sorted(held.get((pod.uid, each["name"]), {}).items())
                 ],
             )
             for each in pod.containers

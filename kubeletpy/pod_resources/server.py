@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.metrics.devices import PodResourcesMetrics
-from kubeletpy.pod_resources.rate import Rate
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
+from kubeletpy.remote.rate import Rate
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from kubeletpy.pod_resources.answers import Held
+    from kubeletpy.pod_resources.answers import Given
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class PodResourcesServer:
         self,
         directory: Path,
         metrics: PodResourcesMetrics,
-        devices: Held,
+        sources: Callable[[], Given],
         *,
         active: Callable[[], Sequence[Pod]],
         pods: Callable[[], Sequence[Pod]],
@@ -45,21 +45,26 @@ class PodResourcesServer:
     ) -> None:
         """Args:
         directory: ``{root}/pod-resources``.
+        sources: what allocates the node's resources; obtained with the first call.
         active: pods that use the node.
         pods: all pods that are asked for.
         release: takes back what other pods have.
         """
         self._directory = directory
         self._metrics = metrics
-        self._devices = devices
+        self._sources = sources
         self._active = active
         self._pods = pods
         self._release = release
-        self._rate = Rate(PER_SECOND, BURST)
         self._server: LocalServer | None = None
+        self._unheard = ""
+
+    def problem(self) -> str:
+        """Why the API is not served; empty: it is."""
+        return f"the pod resources API is not served: {self._unheard}" if self._unheard else ""
 
     async def start(self) -> None:
-        """Listen. What can't be is reported: the node works without."""
+        """Listen. A failure is reported: the node works without."""
         try:
             await asyncio.to_thread(self._prepare)
             self._server = LocalServer(
@@ -77,15 +82,16 @@ class PodResourcesServer:
                         "List": self._counted(V1ALPHA1, "List", self._list_v1alpha1)
                     },
                 },
+                rate=Rate(PER_SECOND, BURST),
             )
             await self._server.start()
         except OSError as error:
-            self._server = None
+            self._server, self._unheard = None, str(error)
             extra = {"socket": str(self._socket), "why": str(error)}
             log.error("the pod resources API is not served", extra=extra)
 
     async def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self._server is not None:
             await self._server.close()
 
@@ -101,10 +107,6 @@ class PodResourcesServer:
         self, version: str, method: str, answer: Callable[[bytes], Message]
     ) -> Callable[[bytes], Awaitable[bytes]]:
         async def serve(data: bytes) -> bytes:
-            if not self._rate.takes(asyncio.get_running_loop().time()):
-                raise CallRefused(
-                    Code.RESOURCE_EXHAUSTED, "rejected by rate limit: more than 100 calls a second"
-                )
             self._metrics.total.labels(version).inc()
             self._metrics.requests[method].labels(version).inc()
             try:
@@ -119,18 +121,18 @@ class PodResourcesServer:
         from kubeletpy.pod_resources import answers
 
         self._release()
-        return answers.list_v1(self._active(), self._devices)
+        return answers.list_v1(self._active(), self._sources())
 
     def _list_v1alpha1(self, data: bytes) -> Message:
         from kubeletpy.pod_resources import answers
 
         self._release()
-        return answers.list_v1alpha1(self._pods(), self._devices)
+        return answers.list_v1alpha1(self._pods(), self._sources())
 
     def _allocatable(self, data: bytes) -> Message:
         from kubeletpy.pod_resources import answers
 
-        return answers.allocatable_v1(self._devices)
+        return answers.allocatable_v1(self._sources())
 
     def _get(self, data: bytes) -> Message:
         from kubeletpy.pod_resources import answers
@@ -140,7 +142,7 @@ class PodResourcesServer:
         wanted = (request.pod_namespace, request.pod_name)
         for pod in self._active():
             if (pod.namespace, pod.name) == wanted and not pod.is_terminal_in_api:
-                found = answers.pod_v1(pod, self._devices)
+                found = answers.pod_v1(pod, self._sources())
                 return pb.GetPodResourcesResponse(pod_resources=found)
         text = f"pod {request.pod_name[:253]} in namespace {request.pod_namespace[:253]} not found"
         raise CallRefused(Code.UNKNOWN, text)

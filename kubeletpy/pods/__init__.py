@@ -1,4 +1,4 @@
-"""What a pod is, what is said of it, and what rooms share of its run.
+"""What a pod is, what is known about it, and what rooms share of its lifecycle.
 
-Pure: so is every module here.
+Pure, as is every module here.
 """

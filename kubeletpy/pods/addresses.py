@@ -12,23 +12,22 @@ from kubeletpy.pods.pod import Pod
 
 
 def pod_addresses(pod: Pod, sandbox_ips: Sequence[str], host_ips: Sequence[str]) -> list[str]:
-    """The pod's addresses, the primary one first; those of the node when it uses its network.
+    """The pod's addresses, the primary one first; the node's if the pod uses the host network.
 
     Args:
-        sandbox_ips: what the runtime says of the pod's sandbox; nothing for the host's network.
+        sandbox_ips: what the runtime reports for the pod's sandbox; empty for the host network.
         host_ips: the node's addresses, the primary one first.
     """
     found = order_pod_ips(sandbox_ips, host_ips)
-    hosts = host_ips[:2]
-    if pod.host_network and hosts:
-        found = found or [hosts[0]]
-        if len(hosts) == 2 and len(found) == 1 and _family(found[0]) != _family(hosts[1]):
-            found.append(hosts[1])
+    if pod.host_network and host_ips:
+        found = found or [host_ips[0]]
+        families = {_family(ip) for ip in found}
+        found += [ip for ip in host_ips[1:2] if _family(ip) not in families]
     return found
 
 
 def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
-    """At most one address per family, the node's preferred family first; nonsense dropped."""
+    """At most one address per family, the node's preferred family first; invalid ones dropped."""
     first: dict[int, str] = {}
     for ip in ips:
         family = _family(ip)

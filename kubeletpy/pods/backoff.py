@@ -1,6 +1,6 @@
 """Exponential backoff by key: how long to wait before trying the same thing again.
 
-Time is an argument (any steadily growing seconds, the same for all calls). Bounded: past its
+Time is an argument (seconds of any monotonic clock, the same for all calls). Bounded: beyond its
 capacity the entry that was raised longest ago is dropped. Must never wait or read a clock.
 
 Source: docs/reference/behaviour.md, d.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BackoffState:
-    """The present delay of one key."""
+    """The current delay of one key."""
 
     delay: float
     """Seconds."""
@@ -22,10 +22,10 @@ class BackoffState:
 
 
 class ExponentialBackoff:
-    """Delays that double from ``base`` to ``maximum`` and start again after a quiet time."""
+    """Delays that double from ``base`` to ``maximum`` and start over after a quiet period."""
 
     def __init__(self, base: float, maximum: float, quiet: float, *, capacity: int = 8192) -> None:
-        """Seconds each; ``quiet`` is how long after the last raise an entry counts no more.
+        """All in seconds; ``quiet`` is how long after its last raise an entry expires.
 
         A ``base`` above ``maximum`` is lowered to it.
         """
@@ -39,21 +39,21 @@ class ExponentialBackoff:
         return len(self._entries)
 
     def state(self, key: str, event_at: float) -> BackoffState | None:
-        """The key's state as an event at that time finds it; None when it counts no more."""
+        """The key's state as of an event at that time; None when it has expired."""
         entry = self._entries.get(key)
         if entry is None or event_at - entry.raised_at > self._quiet:
             return None
         return entry
 
     def due_at(self, key: str, event_at: float, now: float) -> float | None:
-        """When the delay that began with the event ends, if that is still to come."""
+        """When the delay that began with the event ends, if that is in the future."""
         entry = self.state(key, event_at)
         if entry is None or now - event_at >= entry.delay:
             return None
         return event_at + entry.delay
 
     def next(self, key: str, event_at: float, now: float) -> float:
-        """Set or double the key's delay; the new delay in seconds."""
+        """Set or double the key's delay; returns the new delay in seconds."""
         entry = self.state(key, event_at)
         delay = self._base if entry is None else min(entry.delay * 2, self._maximum)
         self._entries.pop(key, None)  # raised again: it is the newest now
@@ -63,7 +63,7 @@ class ExponentialBackoff:
         return delay
 
     def collect(self, now: float) -> None:
-        """Drop the entries that count no more."""
+        """Drop expired entries."""
         gone = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
         for key in gone:
             del self._entries[key]

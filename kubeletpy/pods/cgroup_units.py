@@ -1,4 +1,4 @@
-"""Requests and limits in the units of cgroups, which the CRI has taken over.
+"""Requests and limits in cgroup units, which the CRI uses too.
 
 Source: docs/reference/constants.csv: cpu shares, cpu quota.
 """
@@ -27,7 +27,7 @@ def cpu_quota(millicores: int, period_us: int) -> int:
 
 
 def hugepage_limits(limits: Amounts) -> dict[str, int]:
-    """Bytes by page size as cgroups name it (``2MB``). Raises ValueError."""
+    """Bytes by page size, named as in cgroups (``2MB``). Raises ValueError."""
     found = {}
     for name, amount in limits.items():
         if name.startswith(HUGEPAGES_PREFIX):

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class KillReason(StrEnum):
+    """Why one container is killed; the probe reasons select the probe's own grace period."""
+
+    DEFINITION_CHANGED = "DefinitionChanged"
+    LIVENESS_PROBE = "LivenessProbe"
+    STARTUP_PROBE = "StartupProbe"
+    UNKNOWN_STATE = "Unknown"
+    RESIZE = "Resize"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing the agent decided about a pod, for `explain`: what and why."""
+    """One thing the agent decided about a pod, for `explain`: what and why.
+
+    The words are for people; whoever has to know what was decided reads the other fields.
+
+    Attributes:
+        failed: it is a failure rather than a decision: explain lists failures separately.
+        killed: the name of the container that is killed, and ``kill_reason`` for what.
+        ends_pod: the pod is terminated.
+    """
 
     what: str
     why: str
     failed: bool = False
-    """It is no decision but a failure: explain lists those apart."""
+    killed: str = ""
+    kill_reason: KillReason | None = None
+    ends_pod: bool = False

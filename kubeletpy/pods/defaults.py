@@ -1,10 +1,10 @@
-"""What a pod's spec has where nobody said anything: the API's defaults of pods.
+"""What a pod's spec has where nothing was specified: the API's defaults for pods.
 
-The API fills them in for its pods, the agent for static pods, which no API has seen. The values are
-those of docs/reference/api-server.md, aa. Pure; never changes its argument. Needs a pod of the
+The API fills them in for its own pods, the agent for static pods, which no API has seen. The values
+are those of docs/reference/api-server.md, aa. Pure; never changes its argument. Needs a pod of the
 right shape (:mod:`kubeletpy.pods.shape`).
 
-What admission adds is not here: tolerations of a node that is not ready, priorities, service
+What admission adds is not here: tolerations for a node that is not ready, priorities, service
 accounts.
 """
 
@@ -22,7 +22,7 @@ _PROBE_KINDS = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def fill(obj: JSON, values: JSON) -> JSON:
-    """``obj`` with the values that it lacks; an empty string counts as lacking."""
+    """``obj`` with missing values filled in; an empty string counts as missing."""
     filled = dict(obj)
     for key, value in values.items():
         if filled.get(key) in (None, ""):
@@ -31,7 +31,7 @@ def fill(obj: JSON, values: JSON) -> JSON:
 
 
 def pod_spec(spec: JSON) -> JSON:
-    """A pod's spec with its defaults. Raises ValueError for a quantity that is none."""
+    """A pod's spec with its defaults. Raises ValueError for a malformed quantity."""
     filled = fill(
         spec,
         {
@@ -59,7 +59,7 @@ def pod_spec(spec: JSON) -> JSON:
 
 
 def _pod_resources(spec: JSON) -> JSON:
-    """Pod-level requests: what the containers ask for, else the limit (KEP-2837)."""
+    """Pod-level requests: what the containers request, else the limit (KEP-2837)."""
     own = spec["resources"]
     requests = dict(own.get("requests") or {})
     for name, limit in own["limits"].items():
@@ -74,7 +74,7 @@ def _pod_resources(spec: JSON) -> JSON:
 
 
 def _total(texts: list[str]) -> str:
-    """The sum of quantities, spelled in the family of the first."""
+    """The sum of quantities, formatted like the first one."""
     amount = sum((quantity.parse(text) for text in texts), Decimal(0))
     if amount != amount.to_integral_value():
         return f"{quantity.whole(amount * 1000)}m"
@@ -82,11 +82,9 @@ def _total(texts: list[str]) -> str:
 
 
 def _tag_policy(image: str) -> str:
-    """Always for the tag ``latest`` or none at all, else IfNotPresent."""
-    if "@" in image:
-        return "IfNotPresent"
-    _, separator, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if not separator or tag in ("", "latest") else "IfNotPresent"
+    """Always for the tag ``latest`` or no tag, else IfNotPresent; a digest counts as a tag."""
+    _, _, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
 
 
 def container(
@@ -137,7 +135,7 @@ def _field_ref(holder: JSON, key: str) -> JSON:
 
 def _env(variable: JSON) -> JSON:
     source = variable.get("valueFrom")
-    if not source or ("fieldRef" not in source and "resourceFieldRef" not in source):
+    if not source:
         return variable
     source = _field_ref(source, "fieldRef")
     if "resourceFieldRef" in source:

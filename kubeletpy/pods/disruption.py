@@ -1,4 +1,4 @@
-"""The condition that shows others that the node, not the pod, is why a pod ended. Pure.
+"""The condition that shows that a pod ended because of the node, not on its own. Pure.
 
 Source: KEP-3329 (DisruptionTarget).
 """
@@ -9,13 +9,13 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 
 DISRUPTION_TARGET = "DisruptionTarget"
-"""Set by the agent for preemption and shutdown, and by others too: shared."""
+"""Set by the agent for preemption and shutdown, but also by others: shared."""
 
 
 def with_disruption(
     status: api.PodStatus, message: str, now: float, generation: int = 0
 ) -> list[api.PodCondition]:
-    """The conditions of a status and this one. ``now`` in Unix seconds; generation 0: not known."""
+    """A status's conditions plus this one. ``now`` is in Unix seconds; generation 0: unknown."""
     condition: api.PodCondition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

@@ -1,4 +1,4 @@
-"""The downward API: values of a pod's own fields and resources, for its environment and volumes.
+"""The downward API: a pod's own fields and resources, for its environment and volumes.
 
 Source: docs/reference/behaviour.md, h2.
 """
@@ -23,20 +23,20 @@ class DownwardError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a pod may ask about where it runs."""
+    """What a pod may ask about its node."""
 
     pod_ips: tuple[str, ...] = ()
     """The preferred family first."""
     host_ips: tuple[str, ...] = ()
     allocatable: Mapping[str, str] | None = None
-    """Quantities; they stand for limits that a container does not have."""
+    """Quantities; used in place of limits that a container does not have."""
 
 
 def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -> str:
     """The value of a fieldRef in an environment.
 
     Raises:
-        DownwardError: the field is not one that can be referred to.
+        DownwardError: the field cannot be referenced.
     """
     path = selector.get("fieldPath") or ""
     if path.endswith("']"):
@@ -72,12 +72,12 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
 def resource_value(
     selector: api.ResourceFieldSelector, pod: Pod, container: api.Container, facts: NodeFacts
 ) -> str:
-    """The value of a resourceFieldRef: in units of the divisor, rounded up.
+    """The value of a resourceFieldRef, in units of the divisor, rounded up.
 
-    A limit that is not set is the pod's, or what the node has to give.
+    An unset limit falls back to the pod's, then to the node's allocatable.
 
     Raises:
-        DownwardError: no such container or resource, or an amount is not a quantity.
+        DownwardError: there is no such container or resource, or an amount is not a quantity.
     """
     name = selector.get("containerName")
     if name:

@@ -17,7 +17,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.service_env import service_variables
 
 MAX_ENVIRONMENT = 8 << 20
-"""Characters in all variables together; half of what one CRI message may hold."""
+"""Characters in all variables combined; half of what one CRI message may hold."""
 
 
 class EnvSources(Protocol):
@@ -28,8 +28,8 @@ class EnvSources(Protocol):
         ...
 
     def secret(self, name: str) -> Mapping[str, str] | None:
-        """A secret's decoded data (surrogate escapes for what is no UTF-8); None when there is
-        no such object."""
+        """A secret's decoded data (surrogate escapes for invalid UTF-8); None when there is no such
+        object."""
         ...
 
     def file_key(self, selector: api.FileKeySelector) -> str | None:
@@ -43,11 +43,11 @@ class EnvSources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentInputs:
-    """All that an environment is made of besides the pod."""
+    """Everything that goes into an environment besides the pod."""
 
     facts: NodeFacts = field(default_factory=NodeFacts)
     services: Sequence[api.Service] | None = ()
-    """Of the pod's namespace and of default; None: not listed yet."""
+    """Those of the pod's namespace and of default; None: not listed yet."""
     sources: EnvSources | None = None
     """None: this version cannot look up config maps, secrets and files for environments."""
 
@@ -55,11 +55,11 @@ class EnvironmentInputs:
 def build_environment(
     pod: Pod, container: api.Container, inputs: EnvironmentInputs
 ) -> dict[str, str]:
-    """The variables of a container, each once.
+    """The environment variables of a container, each once.
 
     Raises:
-        ContainerConfigError: a reference cannot be followed, services are not known yet, or the
-            whole would be too large.
+        ContainerConfigError: a reference cannot be resolved, services are not known yet, or the
+            result would be too large.
     """
     links = pod.spec.get("enableServiceLinks")
     if links is None:
@@ -123,7 +123,7 @@ def _group(group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str,
 def _referred(
     pod: Pod, container: api.Container, origin: api.EnvVarSource, inputs: EnvironmentInputs
 ) -> str | None:
-    """The value that valueFrom refers to; None when it is missing and optional."""
+    """The value that valueFrom references; None when it is missing and optional."""
     field, resource = origin.get("fieldRef"), origin.get("resourceFieldRef")
     config_map, secret = origin.get("configMapKeyRef"), origin.get("secretKeyRef")
     if field is not None:
@@ -166,7 +166,7 @@ def _file(selector: api.FileKeySelector, sources: EnvSources | None) -> str | No
 
 
 def _key(data: Mapping[str, str] | None, key: str, where: str, optional: bool) -> str | None:
-    """One key of an object that is there, or that is missing and optional."""
+    """One key of an object that exists, or that is missing and optional."""
     value = (data or {}).get(key)
     if value is None and not optional:
         raise ContainerConfigError(f"couldn't find key {key} in {where}")

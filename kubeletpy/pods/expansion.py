@@ -1,7 +1,7 @@
 """``$(NAME)`` references in environment values, commands and arguments.
 
-Known names are replaced, unknown ones stay as they are; ``$$`` is a dollar sign that starts no
-reference. Linear in the text, and bounded: references to references can grow without end.
+Known names are replaced, unknown ones are left unchanged; ``$$`` is a dollar sign that starts no
+reference. Linear in the text, and bounded: references to references can grow without limit.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 MAX_EXPANDED = 1 << 20
-"""Characters; the kernel takes 128 KiB for one argument or variable."""
+"""Characters; the kernel accepts 128 KiB for one argument or variable."""
 
 
 MAX_TOTAL = 6 << 20
-"""Characters of all words of a command; the kernel takes no more of arguments and variables."""
+"""Characters of all words of a command; the kernel accepts no more arguments and variables."""
 
 
 class ExpansionTooLong(ValueError):
-    """The expanded text would be longer than any process could be given."""
+    """The expanded text would be longer than the kernel passes to any process."""
 
 
 def expand(text: str, lookup: Callable[[str], str | None]) -> str:

@@ -1,4 +1,4 @@
-"""What a container has been granted of the node: devices, CPUs, memory. Pure."""
+"""What the node has granted to a container: devices, CPUs, memory. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the node that a container gets. Permissions: of ``rwm``, cgroup permissions."""
+    """A device of the node that a container gets. Permissions: a subset of ``rwm``."""
 
     container_path: str
     host_path: str
@@ -22,7 +22,7 @@ class Placement:
     cpuset_cpus: str = ""
     cpuset_mems: str = ""
     no_cfs_quota: bool = False
-    """Its CPUs are its own: it is not stopped when it has used as much time as its limit says."""
+    """Its CPUs are exclusive: it is not throttled when it reaches its CPU limit."""
 
 
 NOWHERE = Placement()
@@ -30,8 +30,24 @@ NOWHERE = Placement()
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Part of the machine that a container has, for people.
+
+    Attributes:
+        resource: as the container requests it: ``cpu``, ``memory``, ``vendor.example/gpu``.
+        what: which CPUs or devices, or how many bytes.
+        nodes: ids of the NUMA nodes they belong to.
+    """
+
+    container: str
+    resource: str
+    what: str
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceCounts:
-    """Devices of plugins that a node has, by resource: all, and those that can be given."""
+    """Plugin devices of a node, by resource: all of them, and those that can be allocated."""
 
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)

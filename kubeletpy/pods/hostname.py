@@ -1,4 +1,4 @@
-"""The names a pod has for itself: hostname, domain and FQDN.
+"""The names by which a pod knows itself: hostname, domain and FQDN.
 
 Source: docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797, KEP-4762
 (hostnameOverride).
@@ -57,7 +57,7 @@ def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
     """What the pod's UTS namespace gets: the hostname, or the FQDN with setHostnameAsFQDN.
 
     Raises:
-        HostnameError: the FQDN is longer than the kernel takes, or a name is not a DNS name.
+        HostnameError: the FQDN is longer than the kernel accepts, or a name is not a DNS name.
     """
     hostname = pod_hostname(pod)
     domain = pod_domain(pod, cluster_domain)

@@ -1,7 +1,7 @@
-"""A pod as large as it may be at this moment: what it is given, or still has from before.
+"""A pod at the largest size it may have right now: what it is allocated, or still has.
 
-While a resize is being done a container has what it had, and will have what it is given; until the
-node says that it is done, both count. Pure. Source: docs/reference/behaviour.md, l; KEP-1287.
+During a resize a container has its old resources and will get those allocated to it; until the node
+reports it done, both count. Pure. Source: docs/reference/behaviour.md, l; KEP-1287.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kubeletpy.pods.resources import COMPUTE
 
 
 def in_force(pod: Pod) -> Pod:
-    """The pod with the greatest of requests, allocated and actual amounts, as its status has them.
+    """The pod with the maximum of requested, allocated and actual amounts from its status.
 
-    What is asked for by a resize that can never be does not count. The pod itself when its requests
-    are what counts. Raises ValueError for what is not a quantity.
+    What an infeasible resize asks for does not count. Returns the pod itself when its requests are
+    what counts. Raises ValueError for a malformed quantity.
     """
     counts = not _asks_in_vain(pod)
     reported = {
@@ -59,8 +59,7 @@ def _asks_in_vain(pod: Pod) -> bool:
 def _raised(
     container: api.Container, status: api.ContainerStatus | None, counts: bool
 ) -> api.Container:
-    shown = (status or {}).get("resources")
-    if status is None or not shown:
+    if status is None or not (shown := status.get("resources")):
         return container
     resources = container.get("resources") or api.ResourceRequirements()
     requests = resources.get("requests") or {}
@@ -74,7 +73,7 @@ def _raised(
 def _greatest(
     requests: dict[str, str], others: Iterable[Mapping[str, str]], counts: bool
 ) -> dict[str, str]:
-    """Of cpu and memory the greatest amount named; ``requests`` itself when it has them all.
+    """The maximum amounts of cpu and memory; ``requests`` itself when it already has them.
 
     ``counts``: whether the amounts of ``requests`` are among them.
     """
@@ -83,9 +82,7 @@ def _greatest(
         found = {name: text for name, text in requests.items() if name not in COMPUTE}
     for other in others:
         for name in COMPUTE:
-            text, known = other.get(name), found.get(name)
-            if text is None or text == known:
-                continue
-            if parse(text) > parse(known or "0"):
+            text = other.get(name)
+            if text is not None and parse(text) > parse(found.get(name, "0")):
                 found = {**found, name: text}
     return found

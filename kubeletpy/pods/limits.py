@@ -1,4 +1,4 @@
-"""The cpu and memory limits of a pod as a whole, as its cgroup has them."""
+"""Pod-level cpu and memory limits, as set in the pod's cgroup."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ UNLIMITED = -1
 
 
 class PodLimitsError(Exception):
-    """Limits of a pod could not be read or written; the message says which and why."""
+    """A pod's limits could not be read or written; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """cpu and memory limits of a pod as a whole. None: not set, or to be left as it is."""
+    """Pod-level cpu and memory limits. None: not set, or to be left unchanged."""
 
     shares: int | None = None
     """In the units of cgroup v1, also on v2."""

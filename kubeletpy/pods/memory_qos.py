@@ -1,4 +1,4 @@
-"""What the kernel is told about memory that containers count on, and about when to slow them down.
+"""Memory protection for containers, and the threshold above which the kernel throttles them.
 
 Pure. Feature gate MemoryQoS, on cgroup v2 only. Source: docs/reference/behaviour-resources.md, rj:
 MemoryQoS; docs/reference/constants.csv: resources: memory.high (MemoryQoS).
@@ -16,25 +16,25 @@ PAGE = 4096
 
 @dataclass(frozen=True, slots=True)
 class MemoryQoS:
-    """What the configuration says; where there is none the gate is off, or this is no cgroup v2."""
+    """The configuration; absent if the gate is off or this is not cgroup v2."""
 
     tiered: bool = False
-    """memoryReservationPolicy TieredReservation: what pods request is kept for them."""
+    """memoryReservationPolicy TieredReservation: what pods request is reserved for them."""
     throttling_factor: float = 0.9
     allocatable: int = 0
-    """Bytes that pods may have on this node: the limit of a container that has none."""
+    """Bytes that pods may use on this node: the limit of a container without its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Bytes that are kept (min), and that are taken last (low). None: nothing is said."""
+    """Bytes that are never reclaimed (min), and that are reclaimed last (low). None: not set."""
 
     minimum: int | None = None
     low: int | None = None
 
 
 def of_request(qos: MemoryQoS | None, quality: QoSClass, request: int) -> Protection:
-    """What a pod of a class is protected with that requests so many bytes."""
+    """The protection of a pod of that class that requests so many bytes."""
     if qos is None or not qos.tiered or request <= 0:
         return Protection()
     if quality is QoSClass.GUARANTEED:
@@ -45,9 +45,9 @@ def of_request(qos: MemoryQoS | None, quality: QoSClass, request: int) -> Protec
 def container_files(
     qos: MemoryQoS | None, quality: QoSClass, request: int, limit: int
 ) -> Mapping[str, str]:
-    """Files of a container's cgroup with their texts; ``request`` and ``limit`` in bytes, 0: none.
+    """Files of a container's cgroup and their contents; ``request``, ``limit`` in bytes, 0: none.
 
-    With policy None the protections are written as 0, so that what was there before goes.
+    With policy None the protections are written as 0, which clears earlier values.
     """
     if qos is None:
         return {}
@@ -65,7 +65,7 @@ def container_files(
 
 
 def throttled_from(qos: MemoryQoS, request: int, limit: int) -> int:
-    """memory.high of a container; 0: none, its request is its limit or leaves no room."""
+    """memory.high of a container; 0: none, as its request equals its limit or leaves no room."""
     most = limit or qos.allocatable
     if request == limit:
         return 0

@@ -1,4 +1,4 @@
-"""What the agent puts into a container: paths of the host and files of images."""
+"""What the agent mounts into a container: host paths and files from images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A host path that the agent puts into a container."""
+    """A host path that the agent mounts into a container."""
 
     container_path: str
     host_path: str
@@ -17,17 +17,19 @@ class Mount:
     selinux_relabel: bool = False
     recursive_read_only: bool = False
     volume: str = ""
-    """Name of the pod's volume; empty for files of the agent."""
+    """Name of the pod's volume; empty for the agent's own files."""
+    spec_name: str = ""
+    """Name of the PersistentVolume behind it; empty: there is none."""
     index: int = 0
     """Which of the container's volumeMounts it is."""
     image: str = ""
-    """An image whose files are mounted, as the spec names it; ``host_path`` is empty then."""
+    """The image whose files are mounted, as named in the spec; ``host_path`` is then empty."""
     image_pull_policy: str = ""
     image_ref: str = ""
-    """That image as the runtime knows it, once it is on the node."""
+    """The same image as the runtime knows it, once it is on the node."""
     image_sub_path: str = ""
     device: str = ""
-    """Permissions (``mrw``, ``r``): ``host_path`` is a block device, and becomes one in the
+    """Permissions (``mrw``, ``r``): ``host_path`` is a block device and appears as one in the
     container; empty: it is mounted."""
     group: int | None = None
-    """A supplemental group that the container's processes get for it."""
+    """A supplemental group that the container's processes get for access to it."""

@@ -1,4 +1,4 @@
-"""Which pods a node has: what housekeeping passes to the rooms that clean up after pods. Pure."""
+"""The pods of a node: what housekeeping passes to the rooms that clean up after pods. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class NodePods:
     """Uids."""
 
     desired: frozenset[str]
-    """In the configuration, also while nobody knows whether they may run here."""
+    """Those in the configuration, even while their admission is undecided."""
     possibly_running: frozenset[str]
-    """Pods whose containers may run: with a worker that has not stopped them, or in the runtime."""
+    """Those whose containers may run: not yet stopped by their worker, or in the runtime."""
 
     @property
     def known(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What a pod is: a read-only view over the API object, with the questions everybody asks of it.
+"""A pod: a read-only view of the API object, with the questions that everyone asks about it.
 
 Must never change the object (it is shared with caches and watches), read a clock or do I/O.
 """
@@ -17,8 +17,8 @@ CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 
 MAX_GRACE_S = 2**31 - 1
-"""Seconds: 68 years. The API takes any number of 64 bits for a grace period, with which neither a
-runtime's nanoseconds nor the deadline of a call could be computed."""
+"""Seconds: 68 years. The API accepts any 64-bit number as a grace period, which would overflow a
+runtime's nanoseconds and the deadline of a call."""
 
 SOURCE_API = "api"
 SOURCE_FILE = "file"
@@ -26,11 +26,11 @@ SOURCE_HTTP = "http"
 
 
 class MalformedPod(ValueError):
-    """A pod object that lacks what every pod has; the message names the field."""
+    """A pod object that lacks a field every pod has; the message names the field."""
 
 
 class ContainerKind(StrEnum):
-    """The three lists of a pod spec; values are the kubelet's ``container_type`` metric label."""
+    """A pod spec's container lists; values are the kubelet's ``container_type`` metric label."""
 
     REGULAR = "container"
     INIT = "init_container"
@@ -38,16 +38,17 @@ class ContainerKind(StrEnum):
 
 
 class Pod:
-    """A pod of the API, a manifest file or a manifest URL.
+    """A pod from the API, a manifest file or a manifest URL.
 
-    Two views are equal when they are views of equal objects.
+    Two views are equal when their objects are equal.
     """
 
     def __init__(self, obj: api.Pod) -> None:
         """Wrap a decoded object.
 
         Raises:
-            MalformedPod: name, namespace, uid or the container list is missing or of a wrong type.
+            MalformedPod: name, namespace, uid or the container list is missing or has the wrong
+                type.
         """
         self.object = obj
         metadata: Mapping[str, Any] = _mapping(obj, "metadata")
@@ -72,7 +73,7 @@ class Pod:
 
     @property
     def status(self) -> api.PodStatus:
-        """The status the API server had when it sent the object; empty when it had none."""
+        """The status that the API server had when it sent the object; empty when it had none."""
         return self.object.get("status") or {}
 
     @property
@@ -92,7 +93,7 @@ class Pod:
 
     @property
     def full_name(self) -> str:
-        """``{name}_{namespace}``: what joins a static pod and its mirror."""
+        """``{name}_{namespace}``: what links a static pod and its mirror."""
         return f"{self.name}_{self.namespace}"
 
     @property
@@ -102,7 +103,7 @@ class Pod:
 
     @property
     def description(self) -> str:
-        """``{name}_{namespace}({uid})``, as the kubelet's messages name pods."""
+        """``{name}_{namespace}({uid})``, as pods are named in the kubelet's messages."""
         return f"{self.full_name}({self.uid})"
 
     @property
@@ -112,7 +113,7 @@ class Pod:
 
     @property
     def is_mirror(self) -> bool:
-        """Whether this is the API's picture of a static pod."""
+        """Whether this is the mirror of a static pod in the API."""
         return CONFIG_MIRROR in self.annotations
 
     @property
@@ -121,12 +122,12 @@ class Pod:
         return self.source != SOURCE_API
 
     def is_shown_by(self, mirror: Pod) -> bool:
-        """Whether a mirror is of this static pod's manifest, and not of one that had its name."""
+        """Whether a mirror is of this static pod's manifest, not of an earlier one of that name."""
         return mirror.annotations.get(CONFIG_MIRROR) == self.annotations.get(CONFIG_HASH, self.uid)
 
     @property
     def being_deleted(self) -> bool:
-        """Whether deletion was asked for."""
+        """Whether deletion was requested."""
         return bool(self.metadata.get("deletionTimestamp"))
 
     @property
@@ -142,7 +143,7 @@ class Pod:
 
     @property
     def termination_grace_period(self) -> int:
-        """spec.terminationGracePeriodSeconds in seconds, at most MAX_GRACE_S; 30: it has none."""
+        """spec.terminationGracePeriodSeconds, at most MAX_GRACE_S; 30 when it has none."""
         grace = self.spec.get("terminationGracePeriodSeconds")
         return 30 if grace is None else min(grace, MAX_GRACE_S)
 
@@ -173,7 +174,7 @@ class Pod:
 
     @property
     def init_containers(self) -> list[api.Container]:
-        """Init containers, sidecars among them, in order."""
+        """Init containers in order, including sidecars."""
         return self.spec.get("initContainers") or []
 
     @property
@@ -191,7 +192,7 @@ class Pod:
             yield ContainerKind.EPHEMERAL, container
 
     def find_container(self, name: str) -> tuple[ContainerKind, api.Container] | None:
-        """The container of that name and its kind."""
+        """The container with that name and its kind."""
         for kind, container in self.all_containers():
             if container.get("name") == name:
                 return kind, container
@@ -209,12 +210,12 @@ class Pod:
 
 
 def is_sidecar(container: api.Container) -> bool:
-    """Whether an init container is restartable (KEP-753): restartPolicy Always on the container."""
+    """Whether an init container is a sidecar (KEP-753): restartPolicy Always on the container."""
     return container.get("restartPolicy") == "Always"
 
 
 def field_path(kind: ContainerKind, name: str) -> str:
-    """The fieldPath under which events speak of a container."""
+    """The fieldPath by which events refer to a container."""
     lists = {
         ContainerKind.REGULAR: "containers",
         ContainerKind.INIT: "initContainers",
@@ -231,7 +232,7 @@ def _mapping(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _text(metadata: Mapping[str, Any], path: str) -> str:
-    value = metadata.get(path.rsplit(".", 1)[-1])
+    value = metadata.get(path.rpartition(".")[2])
     if not isinstance(value, str) or not value:
         raise MalformedPod(f"{path} is missing or not a string")
     return value

@@ -12,17 +12,17 @@ from kubeletpy.pods.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A pod object of a source, translated to the pod that runs and its mirror."""
+    """A pod object from a source, resolved to the pod that runs and its mirror."""
 
     pod: Pod | None
-    """The pod that runs; None when a mirror has no static pod here."""
+    """The pod that runs; None for a mirror without a static pod here."""
     mirror: Pod | None
     was_mirror: bool
     """Whether the object asked about was the mirror."""
 
 
 class PodManager:
-    """Every pod of every source. A static pod and its mirror share a full name."""
+    """All pods from all sources. A static pod and its mirror share a full name."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
@@ -31,7 +31,7 @@ class PodManager:
         self._mirror_by_name: dict[str, Pod] = {}
 
     def put(self, pod: Pod) -> None:
-        """Add a pod, or replace the object of a known one."""
+        """Add a pod, or replace the object of a known pod."""
         if pod.is_mirror:
             self._mirrors[pod.uid] = pod
             self._mirror_by_name[pod.full_name] = pod
@@ -40,7 +40,7 @@ class PodManager:
             self._pod_by_name[pod.full_name] = pod
 
     def remove(self, pod: Pod) -> None:
-        """Forget a pod; its name stays with a newer pod that has it."""
+        """Remove a pod; its name stays with a newer pod that has taken it."""
         self._mirrors.pop(pod.uid, None)
         self._pods.pop(pod.uid, None)
         for by_name in (self._mirror_by_name, self._pod_by_name):
@@ -49,7 +49,7 @@ class PodManager:
                 del by_name[pod.full_name]
 
     def pods(self) -> list[Pod]:
-        """All pods that are to run here; no mirrors."""
+        """All pods that should run here, without mirrors."""
         return list(self._pods.values())
 
     def uids(self) -> frozenset[str]:
@@ -61,11 +61,11 @@ class PodManager:
         return list(self._mirrors.values())
 
     def get(self, uid: str) -> Pod | None:
-        """The pod (no mirror) of a uid."""
+        """The pod (not a mirror) with that uid."""
         return self._pods.get(uid)
 
     def by_name(self, namespace: str, name: str) -> Pod | None:
-        """The pod (no mirror) of a namespace and name."""
+        """The pod (not a mirror) with that namespace and name."""
         return self._pod_by_name.get(f"{name}_{namespace}")
 
     def mirror_of(self, pod: Pod) -> Pod | None:
@@ -77,7 +77,7 @@ class PodManager:
         return self._pod_by_name.get(mirror.full_name)
 
     def resolve(self, pod: Pod) -> Resolved:
-        """Whichever of the two an object is: the pod that runs, and its mirror."""
+        """For either of the two objects: the pod that runs, and its mirror."""
         if pod.is_mirror:
             return Resolved(self.static_of(pod), pod, True)
         return Resolved(pod, self.mirror_of(pod), False)
@@ -88,7 +88,7 @@ class PodManager:
         return None if pod is None else (pod, self.mirror_of(pod))
 
     def translate_uid(self, uid: str) -> str:
-        """The uid under which a pod runs: of a mirror that of its static pod."""
+        """The uid under which a pod runs: for a mirror, its static pod's."""
         mirror = self._mirrors.get(uid)
         static = None if mirror is None else self.static_of(mirror)
         return uid if static is None else static.uid

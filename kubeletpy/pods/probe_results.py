@@ -1,4 +1,4 @@
-"""What probes have found out about containers, settled: what compute-actions and status read.
+"""Settled probe results of containers, as read by compute-actions and status.
 
 Must never know how a container is probed.
 """

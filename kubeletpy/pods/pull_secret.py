@@ -1,4 +1,4 @@
-"""The credentials that a pod's imagePullSecrets give it."""
+"""The credentials from a pod's imagePullSecrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PullSecret:
-    """A pull secret, decoded, and where it came from. Never printed: it holds credentials."""
+    """A decoded pull secret and where it came from. Never printed: it holds credentials."""
 
     namespace: str
     name: str

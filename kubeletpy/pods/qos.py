@@ -31,13 +31,13 @@ _CLASSES = {member.value: member for member in QoSClass}
 
 
 def qos_class(pod: Pod) -> QoSClass:
-    """The class the API server has settled, else the one the spec gives. Raises ValueError."""
+    """The class that the API server has set, else the one the spec implies. Raises ValueError."""
     settled = _CLASSES.get(pod.status.get("qosClass") or "")
     return settled if settled is not None else compute_qos_class(pod)
 
 
 def compute_qos_class(pod: Pod) -> QoSClass:
-    """The class by the spec alone: regular and init containers, or pod-level resources if given.
+    """The class from the spec alone: regular and init containers, or pod-level resources if set.
 
     Raises:
         ValueError: a request or limit is not a quantity.
@@ -68,12 +68,12 @@ def is_critical(pod: Pod) -> bool:
 
 
 def is_node_critical(pod: Pod) -> bool:
-    """Whether the node itself cannot do without the pod: it is the last that runs out of memory."""
+    """Whether the node itself depends on the pod: it is the last to be OOM-killed."""
     return is_critical(pod) and pod.spec.get("priorityClassName") == NODE_CRITICAL_CLASS
 
 
 def _add_positive(total: defaultdict[str, Decimal], amounts: Mapping[str, str] | None) -> int:
-    """Add positive cpu and memory amounts to ``total``; how many there were."""
+    """Add positive cpu and memory amounts to ``total``; returns how many there were."""
     found = 0
     for name in COMPUTE:
         text = (amounts or {}).get(name)

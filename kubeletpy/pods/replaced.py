@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,15 +13,15 @@ from kubeletpy.pods.pod import Pod
 def replaced_containers(
     pod: Pod, replace: Callable[[api.Container, bool], api.Container]
 ) -> dict[str, Any]:
-    """The lists of a pod's spec (containers, initContainers) in which something was replaced.
+    """The container lists of a pod's spec (containers, initContainers) that were changed.
 
-    ``replace`` is given each container, and whether it is an init container; it returns the same
-    object for one that stays.
+    ``replace`` gets each container and whether it is an init container; it returns the same object
+    for one that stays.
     """
     changed: dict[str, Any] = {}
     for key in ("containers", "initContainers"):
         listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
         made = [replace(container, key == "initContainers") for container in listed]
-        if any(new is not old for new, old in zip(made, listed, strict=True)):
+        if any(map(operator.is_not, made, listed)):
             changed[key] = made
     return changed

@@ -1,4 +1,4 @@
-"""What a pod asks for in all: sums of its containers' requests and limits.
+"""What a pod requests in total: sums of its containers' requests and limits.
 
 Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-688
 (overhead). Amounts are Decimals in the resource's own unit (cores, bytes, pieces).
@@ -17,7 +17,7 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 Amounts = dict[str, Decimal]
 HUGEPAGES_PREFIX = "hugepages-"
 COMPUTE = ("cpu", "memory")
-"""What decides the QoS class, and what can be resized in place."""
+"""The resources that decide the QoS class and that can be resized in place."""
 
 
 def amounts(quantities: Mapping[str, str] | None) -> Amounts:
@@ -32,7 +32,7 @@ def container_amounts(container: api.Container, which: Literal["requests", "limi
 
 
 def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
-    """What the scheduler and the pod cgroup count for the pod.
+    """The pod's requests as counted by the scheduler and the pod cgroup.
 
     The larger of what runs together at the end (regular containers and all sidecars) and what runs
     while each init container does (it and the sidecars before it); pod-level values replace the
@@ -47,7 +47,7 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
 
 
 def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
-    """As :func:`pod_requests` for limits; overhead raises only limits that there are."""
+    """Like :func:`pod_requests`, for limits; overhead raises only limits that are set."""
     total = container_sum(pod, "limits")
     total.update(_pod_level(pod, "limits"))
     if overhead:
@@ -58,12 +58,12 @@ def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
 
 
 def pod_level_limit(pod: Pod, name: str) -> str | None:
-    """A limit of the pod as a whole, where the spec sets one."""
+    """A pod-level limit, if the spec sets one."""
     return _pod_level_quantities(pod, "limits").get(name)
 
 
 def limited(pod: Pod, name: str) -> bool:
-    """Whether a pod is limited in a resource: as a whole, or because each of its containers is.
+    """Whether a pod has a limit for a resource: pod-level, or on each of its containers.
 
     Raises ValueError.
     """
@@ -74,19 +74,19 @@ def limited(pod: Pod, name: str) -> bool:
 
 
 def pod_level_requests_set(pod: Pod) -> bool:
-    """Whether the spec has requests for the pod as a whole."""
+    """Whether the spec has pod-level requests."""
     return any(_pod_level_supports(name) for name in _pod_level_quantities(pod, "requests"))
 
 
 def pod_level_set(pod: Pod) -> bool:
-    """Whether the spec has requests or limits for the pod as a whole."""
+    """Whether the spec has pod-level requests or limits."""
     return pod_level_requests_set(pod) or any(
         _pod_level_supports(name) for name in _pod_level_quantities(pod, "limits")
     )
 
 
 def container_sum(pod: Pod, which: Literal["requests", "limits"]) -> Amounts:
-    """What the containers ask for together at the pod's peak. Raises ValueError."""
+    """What the containers request together at the pod's peak. Raises ValueError."""
     total: Amounts = {}
     for container in pod.containers:
         _add(total, container_amounts(container, which))
@@ -126,5 +126,4 @@ def _add(total: Amounts, more: Amounts) -> None:
 
 def _raise(total: Amounts, other: Amounts) -> None:
     for name, amount in other.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
+        total[name] = max(total.get(name, amount), amount)

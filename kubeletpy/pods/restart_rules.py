@@ -1,7 +1,7 @@
 """Whether a container may run again: restart policies, exit-code rules and restart-all.
 
-Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that both
-always agree. Every answer comes with a reason for people. Must never look at a clock or act.
+Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that they
+always agree. Every answer comes with a human-readable reason. Must never look at a clock or act.
 
 Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules), KEP-5532
 (RestartAllContainers), KEP-753 (sidecars).
@@ -20,7 +20,7 @@ ACTION_RESTART_ALL = "RestartAllContainers"
 
 
 def matching_rule(container: api.Container, exit_code: int) -> api.ContainerRestartRule | None:
-    """The first of the container's restartPolicyRules that an exit code matches."""
+    """The first of the container's restartPolicyRules that matches an exit code."""
     for rule in container.get("restartPolicyRules") or ():
         codes = rule.get("exitCodes")
         if not codes:
@@ -35,9 +35,9 @@ def matching_rule(container: api.Container, exit_code: int) -> api.ContainerRest
 def restart_after_exit(
     pod_policy: str, container: api.Container, exit_code: int
 ) -> tuple[bool, str]:
-    """Whether an exit with this code is followed by a restart, whatever becomes of the pod.
+    """Whether an exit with this code is followed by a restart, regardless of the pod's fate.
 
-    A container's own restartPolicy wins over the pod's; its rules are looked at only then.
+    A container's own restartPolicy wins over the pod's; only then are its rules evaluated.
     """
     policy = container.get("restartPolicy")
     if policy:
@@ -55,9 +55,9 @@ def restart_after_exit(
 
 
 def restart_allowed(pod: Pod, container: api.Container) -> bool:
-    """Whether a container without an exit code (killed by a probe, state unknown) may start again.
+    """Whether a container without an exit code (killed by a probe, state unknown) may restart.
 
-    Only the policy counts: exit-code rules have nothing to be matched with.
+    Only the policy counts: exit-code rules have nothing to match.
     """
     return (container.get("restartPolicy") or pod.restart_policy) != "Never"
 
@@ -65,7 +65,7 @@ def restart_allowed(pod: Pod, container: api.Container) -> bool:
 def should_container_be_restarted(
     pod: Pod, container: api.Container, status: PodRuntimeStatus
 ) -> tuple[bool, str]:
-    """Whether a container that does not run should be (re)started, and why or why not."""
+    """Whether a container that is not running should be (re)started, and why or why not."""
     if pod.being_deleted:
         return False, "the pod is being deleted"
     record = status.newest(container["name"])
@@ -79,7 +79,7 @@ def should_container_be_restarted(
 
 
 def init_container_failed(record: ContainerStatus) -> bool:
-    """Whether a regular init container's newest record counts as a failure."""
+    """Whether the newest record of a regular init container counts as a failure."""
     return (
         record.reason == "OOMKilled"
         or record.state is ContainerState.UNKNOWN
@@ -88,7 +88,7 @@ def init_container_failed(record: ContainerStatus) -> bool:
 
 
 def triggers_restart_all(container: api.Container, exit_code: int) -> bool:
-    """Whether this exit asks for all containers of the pod to be restarted."""
+    """Whether this exit triggers a restart of all containers of the pod."""
     rule = matching_rule(container, exit_code)
     return rule is not None and rule.get("action") == ACTION_RESTART_ALL
 
@@ -103,19 +103,18 @@ def could_restart_all(pod: Pod) -> bool:
 
 
 def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:
-    """Whether all containers of the pod are to be removed and started afresh.
+    """Whether all containers of the pod must be removed and started from scratch.
 
-    Read off the runtime alone: the record whose exit asked for it is removed last, so it speaks
-    until nothing is left, also to an agent that was restarted meanwhile. The pod's
-    AllContainersRestarting condition follows this; reading it back could restart everything again
-    while the API still shows an older state.
+    Derived from the runtime alone: the record whose exit triggered the restart is removed last, so
+    it is visible until nothing is left, even to an agent that restarted meanwhile. The pod's
+    AllContainersRestarting condition follows from this; reading it back could restart everything
+    again while the API still shows an older state.
     """
     return any(
         record is not None
         and record.state is ContainerState.EXITED
         and triggers_restart_all(container, record.exit_code)
         for container in _main_containers(pod)
-        if container.get("restartPolicyRules")
         for record in (status.newest(container["name"]),)
     )
 

@@ -1,7 +1,7 @@
-"""What the runtime says about a pod, as immutable data: the other half of every decision.
+"""What the runtime reports about a pod, as immutable data: the other half of every decision.
 
-Built from CRI answers by :mod:`kubeletpy.runtime_manager`; times are Unix nanoseconds, the CRI's
-unit, 0 when unknown. Must never hold a connection, a clock or anything that changes.
+Built from CRI responses by :mod:`kubeletpy.runtime_manager`; times are Unix nanoseconds, the CRI's
+unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RuntimeUser:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeResources:
-    """What the runtime enforces now (CRI LinuxContainerResources); None where it does not say."""
+    """What the runtime enforces now (CRI LinuxContainerResources); None where not reported."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -41,7 +41,7 @@ class RuntimeResources:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """One container record of the runtime, alive or dead."""
+    """One container record of the runtime, running or dead."""
 
     id: str
     name: str
@@ -69,6 +69,11 @@ class ContainerStatus:
         """Whether its process runs."""
         return self.state is ContainerState.RUNNING
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Higher is newer, among records of one name. Dates lie once the clock was put back."""
+        return self.restart_count, self.created_at
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
@@ -80,19 +85,24 @@ class SandboxStatus:
     created_at: int = 0
     host_network: bool = False
     has_network: bool = True
-    """Whether the runtime reported a network block at all."""
+    """Whether the runtime reported a network block."""
     ips: tuple[str, ...] = ()
     runtime_handler: str = ""
     source: str = ""
     """Annotation kubernetes.io/config.source: where the pod came from."""
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Higher is newer, among those of one pod. Dates lie once the clock was put back."""
+        return self.attempt, self.created_at
+
 
 @dataclass(frozen=True, slots=True)
 class PodRuntimeStatus:
-    """All that the runtime knows of one pod.
+    """Everything that the runtime knows about one pod.
 
-    ``observed_at`` is a lower bound: the Unix nanoseconds just before the runtime was asked, or the
-    time it stamped on its event. Of two statuses the one observed later wins.
+    ``observed_at`` is a lower bound: the Unix nanoseconds just before the runtime was queried, or
+    the timestamp of its event. Of two statuses the one observed later wins.
     """
 
     uid: str
@@ -101,14 +111,14 @@ class PodRuntimeStatus:
     sandboxes: tuple[SandboxStatus, ...] = ()
     """Newest first."""
     containers: tuple[ContainerStatus, ...] = ()
-    """Newest first."""
+    """Of each name the newest first."""
     ips: tuple[str, ...] = ()
-    """Of the newest ready sandbox; kept while a pod terminates."""
+    """Those of the newest ready sandbox; kept while a pod terminates."""
     observed_at: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def newest(self, name: str) -> ContainerStatus | None:
-        """The newest record of a container name."""
+        """The newest record with that container name."""
         for status in self.containers:
             if status.name == name:
                 return status
@@ -123,7 +133,7 @@ class PodRuntimeStatus:
 
     @property
     def source(self) -> str:
-        """Where the pod came from (file, http, api), by its sandboxes; "" when none says it."""
+        """Where the pod came from (file, http, api), from its sandboxes; "" when none has it."""
         return next((sandbox.source for sandbox in self.sandboxes if sandbox.source), "")
 
     @property
@@ -138,7 +148,7 @@ class PodRuntimeStatus:
 
     @property
     def empty(self) -> bool:
-        """Whether the runtime has nothing of this pod."""
+        """Whether the runtime has nothing left of this pod."""
         return not self.sandboxes and not self.containers
 
 

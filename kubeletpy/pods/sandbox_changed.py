@@ -1,4 +1,4 @@
-"""Whether a pod's sandbox can be used as it is, or a new one is needed.
+"""Whether a pod's sandbox is still usable, or a new one is needed.
 
 Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act. Source:
 docs/reference/behaviour.md, c1.
@@ -14,19 +14,19 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
 @dataclass(frozen=True, slots=True)
 class SandboxDecision:
-    """What is to be done about the sandbox."""
+    """What to do about the sandbox."""
 
     create: bool
     """A new sandbox is needed."""
     attempt: int
-    """Of the sandbox to create, or of the one in use."""
+    """That of the sandbox to create, or of the one in use."""
     sandbox_id: str
-    """The sandbox in use, or the one that a new one replaces; empty when there is none to name."""
+    """The sandbox in use, or the one that a new one replaces; empty when there is none."""
     reason: str
 
 
 def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
-    """Judge the newest sandbox. One that is not the newest never counts."""
+    """Evaluate the newest sandbox. Older ones never count."""
     if not status.sandboxes:
         return SandboxDecision(True, 0, "", "the pod has no sandbox")
     newest = status.sandboxes[0]

@@ -1,4 +1,4 @@
-"""Environment variables that show a container where the services of its namespace are.
+"""Environment variables that point a container to the services of its namespace.
 
 Source: docs/reference/behaviour.md, h4.
 """
@@ -13,7 +13,7 @@ from kubeletpy.api import types as api
 def service_variables(
     services: Iterable[api.Service], namespace: str, links: bool
 ) -> dict[str, str]:
-    """Variables of default/kubernetes, and with ``links`` of the namespace's other services.
+    """Variables for default/kubernetes, and with ``links`` for the namespace's other services.
 
     Services without a cluster IP have none.
     """
@@ -24,7 +24,7 @@ def service_variables(
 
 
 def _visible(services: Iterable[api.Service], namespace: str, links: bool) -> list[api.Service]:
-    """By name; the one service that everybody sees wins over a namespace's own of that name."""
+    """By name; default/kubernetes wins over a namespace's own service of that name."""
     found: dict[str, api.Service] = {}
     for service in services:
         metadata = service.get("metadata") or {}

@@ -1,16 +1,16 @@
 """Whether an object has the shape that the API promises, before anything is read from it.
 
-Typed clients refuse such objects while they decode them; we work on plain JSON, so this is our
+Typed clients reject malformed objects while decoding; we work on plain JSON, so this is our
 decoding step: once for each object that arrives, and from then on every field is what
 :mod:`kubeletpy.api.types` says or absent. Unknown fields pass: newer APIs have more. Must never
-judge a value that can be read: that is validation, and the API's business.
+judge a value that can be read: that is validation, and the API's job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from kubeletpy.api import types as api
@@ -18,7 +18,7 @@ from kubeletpy.api.quantity import parse as parse_quantity
 from kubeletpy.api.times import parse_time
 
 _Check = Callable[[Any], str]
-"""Empty when a value fits, else the path from here and what is wrong: ``.spec.x: is not …``."""
+"""Empty when a value is valid, else the path from here and the problem: ``.spec.x: is not …``."""
 
 _NAMES = {
     str: "a string",
@@ -29,10 +29,10 @@ _NAMES = {
     list: "a list",
 }
 _UNCHECKED = frozenset({"managedFields"})
-"""Long, and read by nobody here."""
+"""Long, and not read by anything here."""
 _QUANTITIES = {"ResourceRequirements": ("limits", "requests"), "PodSpec": ("overhead",)}
 _TIMES = {"ObjectMeta": ("creationTimestamp", "deletionTimestamp")}
-"""Fields by kind that are more than the strings that they look like."""
+"""Fields, by kind, that are more than the plain strings they look like."""
 _MAX_NAME = 253
 _PATH_FIELDS = ("name", "namespace", "uid")
 
@@ -65,7 +65,7 @@ def _check_of(hint: Any) -> _Check:
     if origin is dict:
         return _map_of(_check_of(arguments[1]))
     if origin in (Union, UnionType):
-        return _union_check(tuple(kind for kind in arguments if kind is not NoneType))
+        return _union_check(arguments)
     if hint in _NAMES:
         return _plain_check((hint,))
     return lambda value: ""
@@ -73,7 +73,7 @@ def _check_of(hint: Any) -> _Check:
 
 def _plain_check(kinds: tuple[type, ...]) -> _Check:
     wanted = " or ".join(_NAMES[kind] for kind in kinds)
-    # type(), not isinstance: true is no number
+    # type(), not isinstance: true is not a number
     return lambda value: "" if type(value) in kinds else f": is not {wanted}"
 
 
@@ -115,7 +115,7 @@ def _object_check(kind: Any) -> _Check:
     def check(value: Any) -> str:
         if type(value) is not dict:
             return ": is not an object"
-        if not fields:  # most kinds are never met, and reading all of them takes 10 ms
+        if not fields:  # most kinds never occur, and reading all of them takes 10 ms
             fields.update(_field_checks(kind))
         for key, one in value.items():
             field = fields.get(key)
@@ -137,7 +137,7 @@ def _field_checks(kind: Any) -> dict[str, _Check]:
 
 
 def _quantity(value: Any) -> str:
-    if type(value) in (int, float):  # as manifests may have it: `cpu: 1`
+    if type(value) in (int, float):  # as manifests may spell it: `cpu: 1`
         return ""
     return _readable(value, parse_quantity, "a quantity")
 

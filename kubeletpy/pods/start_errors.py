@@ -1,8 +1,7 @@
-"""What may be shown of a runtime's reason why a container never ran.
+"""What may be shown of the reason the runtime gives for a container that never ran.
 
-Runtimes put the command into it, and a command may be made of variables that come from secrets. The
-runtime keeps the text, so an agent that was started since does not know the values: what is quoted
-is hidden. Pure.
+Runtimes include the command, and a command may contain variables from secrets. The runtime keeps
+the text, so a restarted agent does not know the values: quoted parts are hidden. Pure.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from kubeletpy.api import types as api
 
 HIDDEN = "***"
 MOST_QUOTED = 64
-"""A reason that quotes more than that is hidden as a whole: each is looked for everywhere."""
+"""A reason with more quotes is hidden entirely: each quote is searched for everywhere."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
-"""The end of the text ends a quote too: it may be cut there, and nothing is read twice."""
+"""The end of the text also ends a quote: it may be cut there, and nothing is read twice."""
 
 
 def shown_reason(message: str, container: api.Container) -> str:
-    """The text, without what it quotes if the container has variables from secrets."""
+    """The text, without its quoted parts if the container has variables from secrets."""
     if not _has_secrets(container):
         return message
     quoted = set(_QUOTED.findall(message)) - {""}

@@ -1,4 +1,4 @@
-"""What a runtime sync and a kill report back: plain data that travels forward to status and worker.
+"""What a runtime sync or a kill returns: plain data that is passed on to status and worker.
 
 Must never decide anything.
 """
@@ -28,15 +28,15 @@ class SyncAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartError:
-    """Why a container was not started; ``code`` is what kubectl shows as the waiting reason."""
+    """Why a container was not started; ``code`` is the waiting reason that kubectl shows."""
 
     code: str
     """CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerConfigError, …"""
     message: str
     retry_at: float | None = None
-    """Unix seconds at which its backoff ends, where it has one."""
+    """Unix seconds at which its backoff ends, if it has one."""
     cause: str = ""
-    """Why the previous try failed, where a backoff reports it."""
+    """Why the previous attempt failed, where a backoff reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,55 +47,55 @@ class SyncResult:
     target: str
     """Container name, or the pod for sandbox steps."""
     error: StartError | None = None
-    """None: it worked."""
+    """None: it succeeded."""
     reason: str = ""
     """Why the step was taken, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeOutcome:
-    """What came of bringing the resources in effect in line with those the pod should have."""
+    """The result of reconciling the resources in effect with those the pod should have."""
 
     in_progress: bool
-    """Something of the pod still runs with other resources than it should have."""
+    """Some part of the pod still runs with resources other than it should have."""
     error: str = ""
-    """Why it does; empty when nothing went wrong."""
+    """Why; empty when nothing went wrong."""
     done: tuple[str, ...] = ()
     """Containers whose limits were changed in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSyncResult:
-    """All that one runtime sync (or kill) did."""
+    """Everything that one runtime sync (or kill) did."""
 
     results: tuple[SyncResult, ...] = ()
     decisions: tuple[Decision, ...] = ()
     sync_error: StartError | None = None
-    """A failure that is of no single step (the runtime gone, configuration impossible)."""
+    """A failure of no single step (the runtime is gone, the configuration is impossible)."""
     retry_at: float | None = None
     """Unix seconds at which the earliest backoff of this sync ends."""
     status: PodRuntimeStatus | None = None
-    """The pod as the runtime has it after the last step; None when nothing was done and what the
-    sync was given is still true."""
+    """The pod as the runtime has it after the last step; None when nothing was done and the sync's
+    input is still accurate."""
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
     """Container name -> why its start failed or was held back in this sync."""
     ended: bool = False
-    """The pod was stopped for good: nothing of it is to run any more, also what has never run."""
+    """The pod was stopped for good: nothing of it may run any more, nor what has never run."""
     resize: ResizeOutcome | None = None
-    """None: all that runs had the resources it is to have."""
+    """None: everything that runs already had the resources it should have."""
 
     @property
     def acted(self) -> bool:
-        """Whether the status has news: a change was made, now or by an earlier call."""
+        """Whether there is a new status: something was changed, by this call or an earlier one."""
         return self.status is not None
 
     @property
     def failed(self) -> bool:
-        """Whether anything went wrong, backoff included."""
+        """Whether anything failed, backoff included."""
         return self.sync_error is not None or any(r.error is not None for r in self.results)
 
     def error_message(self) -> str:
-        """All failures in one line; empty when there was none."""
+        """All failures on one line; empty when there were none."""
         parts = [] if self.sync_error is None else [self.sync_error.message]
         parts += [
             f"failed to {r.action} for {r.target} with {r.error.code}: {r.error.message}"
@@ -103,3 +103,17 @@ class PodSyncResult:
             if r.error is not None
         ]
         return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncIntent:
+    """What a runtime sync would do, by names of containers."""
+
+    decisions: tuple[Decision, ...]
+    ends: bool = False
+    """The pod would be stopped, without a new sandbox."""
+    new_sandbox: bool = False
+    stopped: tuple[str, ...] = ()
+    started: tuple[str, ...] = ()
+    resized: tuple[str, ...] = ()
+    """In place."""

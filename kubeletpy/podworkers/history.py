@@ -14,7 +14,7 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
 REPEATS = 6
-"""How many of the newest entries are looked at for the same decision."""
+"""How many of the newest entries are checked for the same decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class HistoryEntry:
     decision: Decision
     count: int = 1
     last_at: float = 0.0
-    """When it was last repeated; 0: never."""
+    """When it last repeated; 0: never."""
 
 
 class DecisionHistory:
-    """Pod uid -> ring of decisions; the pods heard of longest ago go first."""
+    """Pod uid -> ring of decisions; the least recently seen pods go first."""
 
     def __init__(self, per_pod: int = 50, max_pods: int = 500) -> None:
         self._per_pod = per_pod
@@ -39,7 +39,7 @@ class DecisionHistory:
     def add(self, uid: str, decisions: Iterable[Decision], now: float) -> None:
         """Keep decisions made at ``now`` (Unix seconds).
 
-        One that was among the last few is counted there: what repeats every sync fills no ring.
+        A decision that is among the last few is only counted: repeats at every sync fill no ring.
         """
         for decision in decisions:
             ring = self._pods.get(uid)
@@ -57,11 +57,11 @@ class DecisionHistory:
                 ring.append(HistoryEntry(now, decision))
 
     def of(self, uid: str) -> tuple[HistoryEntry, ...]:
-        """The decisions kept for a pod, oldest first."""
+        """The kept decisions of a pod, oldest first."""
         return tuple(self._pods.get(uid, ()))
 
     def add_once(self, uid: str, decision: Decision, now: float) -> None:
-        """Keep a decision, unless it is among those kept for the pod."""
+        """Keep a decision, unless the pod has it already."""
         if all(entry.decision != decision for entry in self._pods.get(uid, ())):
             self.add(uid, (decision,), now)
 
@@ -78,7 +78,7 @@ class LastSync:
 
 
 def why_terminating(record: WorkerRecord, grace: int) -> Decision:
-    """Why a pod is ended, in words."""
+    """Why a pod is terminated, in words."""
     pod = record.pod
     if pod is None:
         why = "nobody asks for it any more: only the runtime knows it"
@@ -92,4 +92,4 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
         why = "the API shows that it has ended"
     else:
         why = "it has run to its end"
-    return Decision(f"terminate the pod within {grace} s", why)
+    return Decision(f"terminate the pod within {grace} s", why, ends_pod=True)

@@ -1,4 +1,4 @@
-"""Those who wait until a pod has terminated. Must never keep one that gave up."""
+"""Waiters for the termination of pods. Must never keep one that gave up."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 
 
 class KillWaits:
-    """Waiting for the end of pods, by uid."""
+    """Waits for the termination of pods, by uid."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     async def wait(self, uid: str, seconds: float) -> None:
-        """Until the pod has terminated. Raises TimeoutError after so many seconds."""
+        """Wait until the pod has terminated. Raises TimeoutError after that many seconds."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(uid, []).append(waiter)
         try:
@@ -26,7 +26,7 @@ class KillWaits:
                 self._waiting.pop(uid, None)
 
     def terminated(self, uid: str) -> None:
-        """Let all go who wait for this pod."""
+        """Wake everyone who waits for this pod."""
         for waiter in self._waiting.pop(uid, ()):
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""What a message to a worker makes of its record. Pure (docs/reference/behaviour.md, b2, b3, b4).
+"""How a message changes a worker's record. Pure (docs/reference/behaviour.md, b2, b3, b4).
 
 Must never undo a termination or lengthen a grace period.
 """
@@ -26,25 +26,23 @@ def first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
 
 
 def is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
-    """Whether the sync in flight is to be cut short: the pod is to end, or to end sooner."""
+    """Whether to cut the sync in flight short: the pod is to end, or to end sooner."""
     if record.running is Stage.SYNC:
         return record.termination_requested and not before.termination_requested
     shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
     return record.running is Stage.TERMINATING and shorter
 
 
-def request_termination(
-    record: WorkerRecord, update: PodUpdate, pod: Pod | None, now: float
-) -> WorkerRecord:
+def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> WorkerRecord:
     """The record once a message has asked for the pod's end, if it does; ``now`` in Unix seconds.
 
-    ``pod`` is the message's, or else the one that the worker knows.
+    A message without a pod does: the pod is not known any more.
     """
     if record.termination_requested:
         return record
-    if update.pod is None or (pod is not None and pod.being_deleted):
+    if update.pod is None or update.pod.being_deleted:
         return replace(record, terminating_at=now, deleted=True)
-    if pod is not None and pod.is_terminal_in_api:
+    if update.pod.is_terminal_in_api:
         return replace(record, terminating_at=now)
     if update.type is UpdateType.KILL:
         evicted = update.kill is not None and update.kill.evict
@@ -53,7 +51,7 @@ def request_termination(
 
 
 def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | None) -> WorkerRecord:
-    """The record of an ending pod with the shortest grace period that anybody asked for."""
+    """The record of an ending pod with the shortest grace period that was asked for."""
     options = options or _NO_OPTIONS
     if pod is None:
         asked = MIN_GRACE if options.grace_override is None else options.grace_override
@@ -65,7 +63,7 @@ def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | Non
 
 
 def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
-    """What the next sync works from: the newest message, and the time of the oldest that waits."""
+    """What the next sync works from: the newest message, and the age of the oldest that waits."""
     earliest = update.received_at
     if record.pending is not None and record.pending.received_at:
         earliest = min(earliest, record.pending.received_at) or record.pending.received_at

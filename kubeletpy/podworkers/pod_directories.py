@@ -1,7 +1,7 @@
 """Removes the directories of pods that are gone (docs/reference/behaviour.md, i9).
 
 Containers could write below a pod's directory, so nothing here follows a link or crosses into
-another file system, and a directory that still has something mounted stays.
+another file system, and a directory with something still mounted in it stays.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ class PodDirectories:
         """Args:
         pods_dir: ``{root}/pods``.
         release: takes down the volumes of a gone pod (by uid) first; may block.
-        again: called after a sweep that found something: what is left, or waits for this, has
-            to be looked at once more.
+        again: called after a sweep that found something: what is left, or waits for the sweep, must
+            be checked again.
         swept: called after each sweep with how many directories of gone pods there were and how
             many of them are still there.
-        wanted: whether a pod (by uid) came since the sweep was asked for, or has an end that is
-            under way.
+        wanted: whether a pod (by uid) has arrived since the sweep was requested, or is terminating.
         """
         self._pods_dir = pods_dir
         self._release = release
@@ -60,23 +59,23 @@ class PodDirectories:
             return False
 
     def keep(self, found: NodePods) -> None:
-        """Remove in the background what belongs to no pod that is known. Never blocks."""
+        """Remove the directories of all unknown pods in the background. Never blocks."""
         self.sweep_soon(found.known)
 
     def sweep_soon(self, keep: Collection[str]) -> None:
-        """Remove in the background what belongs to no pod of ``keep`` (uids). Never blocks."""
+        """Remove the directories of pods not in ``keep`` (uids) in the background. Never blocks."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._sweep(frozenset(keep)))
 
     async def close(self) -> None:
-        """Wait for a sweep under way."""
+        """Wait for a sweep in progress."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def _sweep(self, keep: frozenset[str]) -> None:
         found, problems = 0, dict[str, str]()
         for uid in await asyncio.to_thread(_pods_with_directories, self._pods_dir):
-            # threads are waited for: a pod may have come, and made its directory, meanwhile
+            # the thread took time: a pod may have come, and made its directory, meanwhile
             if uid in keep or self._wanted(uid):
                 continue
             found += 1
@@ -85,7 +84,10 @@ class PodDirectories:
                 problems[uid] = problem
         for uid, problem in problems.items():
             if uid not in self._complained:
-                log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
+                log.warning(
+                    "the directory of a removed pod could not be removed",
+                    extra={"uid": uid, "why": problem},
+                )
         self._complained = set(problems)
         self._swept(found, len(problems))
         if found:
@@ -93,9 +95,9 @@ class PodDirectories:
 
 
 def remove_orphan(directory: Path, release: Callable[[str], None] = lambda uid: None) -> str | None:
-    """Remove the directory of a gone pod; why it could not be removed. Blocks.
+    """Remove the directory of a gone pod; returns why that failed, if it did. Blocks.
 
-    ``release(uid)`` takes the volumes of the pod down first.
+    ``release(uid)`` takes down the pod's volumes first.
     """
     try:
         release(directory.name)
@@ -106,7 +108,7 @@ def remove_orphan(directory: Path, release: Callable[[str], None] = lambda uid: 
 
 
 def _pods_with_directories(pods_dir: Path) -> list[str]:
-    """Uids. Blocks."""
+    """The uids of pods that have a directory. Blocks."""
     try:
         with os.scandir(pods_dir) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -128,7 +130,7 @@ def _remove_pod_directory(directory: Path, device: int) -> None:
 
 
 def _remove_empty_tree(directory: Path, device: int) -> None:
-    """Remove directories only: a file below a volume directory is somebody's data."""
+    """Remove directories only: a file below a volume directory is user data."""
     try:
         found = directory.lstat()
     except FileNotFoundError:

@@ -33,21 +33,21 @@ class KillOptions:
     """How a pod is to be killed."""
 
     grace_override: int | None = None
-    """Seconds; may only shorten."""
+    """Seconds; can only shorten the grace period."""
     evict: bool = False
     status_override: StatusOverride | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodUpdate:
-    """One message to a pod's worker. The latest wins; termination is never lost nor undone."""
+    """One message to a pod's worker. The latest wins; a termination is never lost or undone."""
 
     type: UpdateType
     pod: Pod | None = None
     """None only with ``runtime_pod``."""
     mirror: Pod | None = None
     runtime_pod: PodRuntimeStatus | None = None
-    """A pod that only the runtime knows: it can only be killed."""
+    """A pod that only the runtime knows: all it can be is killed."""
     kill: KillOptions | None = None
     received_at: float = 0.0
     """Event-loop seconds at which the cause was seen."""
@@ -61,22 +61,24 @@ class SyncOutcome:
     """The pod has run to its end: terminate it."""
     error: str = ""
     retry_at: float | None = None
-    """Unix seconds at which trying again makes sense (end of a backoff); None: by the worker."""
+    """Unix seconds at which a retry makes sense (end of a backoff); None: the worker decides."""
     deadline: float | None = None
-    """Unix seconds at which activeDeadlineSeconds end the pod: it is looked at then, too."""
+    """Unix seconds at which activeDeadlineSeconds ends the pod: it is synced then, too."""
     network_not_ready: bool = False
     step: Step | None = None
     """The step that failed; None without an error."""
     waiting: bool = False
-    """All that failed is that backoffs have not ended."""
+    """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()
+    status_override: StatusOverride | None = None
+    """With ``terminal``: what the pod's final status says."""
 
 
 class PodStatuses(Protocol):
-    """What a worker shows of its pod besides its syncs."""
+    """What a worker reports about its pod outside its syncs."""
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
-        """Compose the status again from what is known, if there is one already."""
+        """Recompose the status from what is known, if there is one already."""
         ...
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:

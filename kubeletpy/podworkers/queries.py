@@ -19,7 +19,7 @@ class WorkerQueries:
         self._records: Mapping[str, WorkerRecord] = machine.records
 
     def record(self, uid: str) -> WorkerRecord | None:
-        """What is known of one pod's worker."""
+        """What is known about one pod's worker."""
         return self._records.get(uid)
 
     def all(self) -> Mapping[str, WorkerRecord]:
@@ -32,7 +32,7 @@ class WorkerQueries:
         return not self._machine.synced if record is None else record.terminated_at is None
 
     def should_be_finished(self, uid: str) -> bool:
-        """Whether the worker has done all it has to do."""
+        """Whether the worker has done all its work."""
         record = self._records.get(uid)
         return self._machine.synced if record is None else record.finished
 
@@ -54,7 +54,7 @@ class WorkerQueries:
         return record.terminated_at is not None and (record.evicted or record.deleted)
 
     def name_holder(self, full_name: str) -> str:
-        """The uid that uses the full name of a static pod; empty: nobody does."""
+        """The uid that uses the full name of a static pod; empty: none does."""
         return self._machine.names.started(full_name) or ""
 
     def is_static_terminating(self, full_name: str) -> bool:

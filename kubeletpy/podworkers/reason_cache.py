@@ -1,4 +1,4 @@
-"""Why containers could not be started: what kubectl shows as the reason they wait. Pure.
+"""Why containers could not be started: what kubectl shows as their waiting reason. Pure.
 
 Bounded; a start that worked removes the reason. Must never decide anything.
 """
@@ -15,15 +15,18 @@ CRASH_LOOP = "CrashLoopBackOff"
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
 
 
-class ReasonCache:
-    """(pod uid, container name) -> the last start error; the pods used longest ago go first."""
+MAX_PODS = 1000
 
-    def __init__(self, max_pods: int = 1000) -> None:
+
+class ReasonCache:
+    """(pod uid, container name) -> the last start error; the least recently used pods go first."""
+
+    def __init__(self, max_pods: int = MAX_PODS) -> None:
         self._max_pods = max_pods
         self._pods: OrderedDict[str, dict[str, StartError]] = OrderedDict()
 
     def update(self, uid: str, result: PodSyncResult) -> None:
-        """Take over what a runtime sync reports: errors replace, successes remove."""
+        """Take over what a runtime sync reports: failures replace, successes remove."""
         before = self._pods.get(uid, {})
         errors = dict(before)
         for step in result.results:
@@ -49,7 +52,7 @@ class ReasonCache:
 
 
 def _with_cause(error: StartError, before: StartError | None) -> StartError:
-    """A start held back because the one before failed goes on saying how that failed."""
+    """A start held back by the failure of an earlier one keeps reporting how that one failed."""
     if error.code != CRASH_LOOP or before is None:
         return error
     cause = before.cause

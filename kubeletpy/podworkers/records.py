@@ -1,4 +1,4 @@
-"""The data of the pod workers' state machine: records, events that come in, effects that go out.
+"""The data of the pod workers' state machine: records, incoming events, outgoing effects.
 
 Pure.
 
@@ -40,12 +40,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """All that is known of one pod's worker. Times are Unix seconds, None for not yet."""
+    """All that is known about one pod's worker. Times are Unix seconds, None for not yet."""
 
     uid: str
     full_name: str
     pending: Work | None = None
-    """The one slot for messages: the newest wins."""
+    """The only slot for messages: the newest wins."""
     active: Work | None = None
     """What the last sync worked from."""
     running: Stage | None = None
@@ -61,12 +61,12 @@ class WorkerRecord:
     evicted: bool = False
     finished: bool = False
     restart_requested: bool = False
-    """The pod was asked for again while it ended (a uid used twice)."""
+    """The pod was requested again while it was ending (a reused uid)."""
     observed_runtime: bool = False
 
     @property
     def stage(self) -> Stage:
-        """Where the worker is, by what has happened so far."""
+        """Where the worker is, judging by what has happened so far."""
         if self.finished:
             return Stage.FINISHED
         if self.terminated_at is not None:
@@ -89,7 +89,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """What housekeeping counts of a worker."""
+    """What housekeeping counts about a worker."""
 
     stage: Stage
     orphan: bool
@@ -99,7 +99,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class UpdateArrived:
-    """A message was left. ``runtime_quiet``: the cache says that nothing of the pod runs."""
+    """A message has arrived. ``runtime_quiet``: the cache says that nothing of the pod runs."""
 
     update: PodUpdate
     now: float
@@ -121,7 +121,7 @@ class SyncEnded:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time to look at a pod again has come."""
+    """It is time to look at a pod again."""
 
     uid: str
     now: float
@@ -137,7 +137,7 @@ class DesiredPods:
 
 @dataclass(frozen=True, slots=True)
 class StatusOutdated:
-    """What the status of a pod is made of has changed, and nothing else: show it at once.
+    """Something that a pod's status is made of has changed, nothing else: show it at once.
 
     ``pod`` and ``mirror`` are the newest, as the configuration has them.
     """
@@ -170,7 +170,7 @@ class RunSync:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Cut short what the sync in flight waits for: the pod is to end, or to end sooner."""
+    """Cut short what the sync in flight is waiting for: the pod is to end, or to end sooner."""
 
     uid: str
 
@@ -215,7 +215,7 @@ class RefreshStatus:
 
 @dataclass(frozen=True, slots=True)
 class ShowRejection:
-    """Give the pod the status of one that is refused."""
+    """Give the pod the status of a refused one."""
 
     pod: Pod
     rejection: Rejection

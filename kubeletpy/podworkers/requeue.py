@@ -11,7 +11,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 
 MIN_GRACE = 1
-"""Seconds: every pod gets at least that."""
+"""Seconds: every pod gets at least this."""
 
 SHORTEST_WAIT = 0.001
 AFTER_DUE = 0.1
@@ -21,7 +21,7 @@ keeps asking for a time in the past must not spin."""
 
 @dataclass(frozen=True, slots=True)
 class RequeueSettings:
-    """Seconds between syncs; each but the end of a backoff is stretched by a jitter of 1..1.5."""
+    """Seconds between syncs; all but the end of a backoff are stretched by a jitter of 1..1.5."""
 
     sync_frequency: float = 60.0
     error_backoff: float = 10.0
@@ -29,9 +29,9 @@ class RequeueSettings:
 
 
 def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
-    """Seconds a pod gets to end: the least that anybody asked for, at least MIN_GRACE.
+    """Seconds a pod gets to end: the least that was asked for, but at least MIN_GRACE.
 
-    The spec counts only when nobody asked for anything.
+    The spec counts only when nothing else was asked for.
     """
     asked = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
     return max(min(asked, default=pod.termination_grace_period), MIN_GRACE)
@@ -40,7 +40,7 @@ def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
 def requeue_delay(
     outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
 ) -> float:
-    """Seconds until the next sync if nothing happens before."""
+    """Seconds until the next sync if nothing happens first."""
     delay = _without_deadline(outcome, now, jitter, settings)
     if outcome is None or outcome.deadline is None:
         return delay

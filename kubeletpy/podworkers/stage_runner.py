@@ -1,4 +1,4 @@
-"""One sync of a pod worker: finds the pod's status and hands both to the syncer.
+"""Runs one sync of a pod worker: finds the pod's status and hands pod and status to the syncer.
 
 Must never decide which sync comes next, nor keep anything between syncs.
 """
@@ -20,9 +20,16 @@ from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
 
+_SPANS = {
+    Stage.SYNC: "syncPod",
+    Stage.TERMINATING: "syncTerminatingPod",
+    Stage.TERMINATED: "syncTerminatedPod",
+}
+"""The kubelet's names of the spans it sends of a sync."""
+
 
 class StageRunner:
-    """Runs syncs; ``ends`` says of a uid whether its sync is to give up for its end."""
+    """Runs syncs; ``ends`` says for a uid whether its sync must give up because the pod ends."""
 
     def __init__(
         self,
@@ -42,13 +49,29 @@ class StageRunner:
         self._ends = ends
 
     async def run(self, run: RunSync) -> SyncOutcome:
-        """One sync of a pod: its status first, then what the stage is."""
+        """Sync a pod once: get its status, then do what the stage calls for."""
         work, uid = run.work, run.uid
         named = work.pod or work.runtime_pod
         assert named is not None
         trace = self._traces.enter(uid, named.namespace, named.name)
         if run.stage is not Stage.SYNC:
             trace.ending()
+        attributes = {
+            "k8s.pod.uid": uid,
+            "k8s.pod": f"{named.namespace}/{named.name}",
+            "k8s.pod.name": named.name,
+            "k8s.namespace.name": named.namespace,
+        }
+        if run.stage is Stage.SYNC:
+            attributes["k8s.pod.update_type"] = work.type
+        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+            outcome = await self._run(run)
+            if outcome.error:
+                sent.failed(outcome.error)
+        return outcome
+
+    async def _run(self, run: RunSync) -> SyncOutcome:
+        work, uid = run.work, run.uid
         if work.pod is None:
             assert work.runtime_pod is not None
             return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
@@ -75,7 +98,7 @@ class StageRunner:
                 return await self._syncer.sync_terminated_pod(pod, status)
 
     async def _status(self, pod: Pod) -> PodRuntimeStatus:
-        """The pod as the runtime has it: from the cache if that is certain, else asked."""
+        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
         usable = self._cache.usable(pod.uid)
         if usable is not None:
             return usable

@@ -1,9 +1,9 @@
 """How long pods take to start, as the cluster's users see it (pod startup latency SLI).
 
-From a pod's creation until the watch shows all its containers running; for the SLI less the time in
-which images were pulled or init containers ran. Counted once per pod, and only of pods that this
-agent has seen from their beginning: not static ones, nor those that waited to be scheduled. Must
-never change what happens to a pod.
+Measured from a pod's creation until the watch shows all its containers running; the SLI excludes
+the time in which images were pulled or init containers ran. Counted once per pod, and only for pods
+that this agent has seen from the beginning: not static ones, nor those that waited to be scheduled.
+Must never change what happens to a pod.
 
 Source: sig-scalability's "Pod startup latency SLI/SLO details" and the kubelet's pod startup
 latency tracker.
@@ -21,7 +21,7 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
 MAX_SPANS = 64
-"""Pulls, and ended init containers, that are kept of a pod: one that fails for hours has more."""
+"""Pulls and ended init containers that are kept per pod: one that fails for hours has more."""
 STATELESS = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
 
 Span = tuple[float, float]
@@ -34,7 +34,7 @@ class StartMetrics(Protocol):
     def pod_start_seen(self, whole: float, sli: float | None, *, own_network: bool) -> None:
         """kubelet_pod_start_total_duration_seconds, ..._sli_... (None: a stateful pod).
 
-        Of the first pod with a network of its own kubelet_first_network_pod_start_sli_... too.
+        For the first pod with its own network also kubelet_first_network_pod_start_sli_...
         """
         ...
 
@@ -44,7 +44,7 @@ class _Start:
     """A pod whose start is measured."""
 
     pulling: dict[str, float] = field(default_factory=dict)
-    """What for -> Unix seconds at which the first try to pull it began."""
+    """What the image is for -> Unix seconds at which the first try to pull it began."""
     pulls: list[Span] = field(default_factory=list)
     inits: dict[str, Span] = field(default_factory=dict)
     """By container id."""
@@ -57,10 +57,10 @@ class StartLatency:
         self._metrics = metrics
         self._clock = clock
         self._starts: dict[str, _Start | None] = {}
-        """None: measured, or not to be."""
+        """None: measured already, or not to be measured."""
 
     def shown(self, pod: Pod) -> None:
-        """The API shows a pod, by list or by watch."""
+        """The API shows a pod, by a list or a watch."""
         if pod.uid not in self._starts:
             measured = not (pod.is_static or pod.status.get("startTime") or _waited(pod))
             self._starts[pod.uid] = _Start() if measured else None
@@ -75,7 +75,7 @@ class StartLatency:
             self._count(pod, start)
 
     def looked_at(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """The runtime's picture of a pod: its init containers may have ended."""
+        """The runtime's view of a pod: its init containers may have ended."""
         start = self._starts.get(pod.uid)
         if start is None or not pod.init_containers:
             return
@@ -87,13 +87,13 @@ class StartLatency:
                 start.inits[container.id] = span
 
     def pull_began(self, uid: str, what: str) -> None:
-        """An image is pulled, perhaps once more after a failure; ``what`` names what for."""
+        """An image pull begins, perhaps again after a failure; ``what`` names what it is for."""
         start = self._starts.get(uid)
         if start is not None and len(start.pulls) + len(start.pulling) < MAX_SPANS:
             start.pulling.setdefault(what, self._clock.now())
 
     def image_there(self, uid: str, what: str) -> None:
-        """The image is there, whoever has pulled it."""
+        """The image is present, whoever pulled it."""
         start = self._starts.get(uid)
         if start is not None and (began := start.pulling.pop(what, None)) is not None:
             start.pulls.append((began, self._clock.now()))
@@ -131,7 +131,7 @@ def is_stateful(pod: Pod) -> bool:
 
 
 def covered(spans: Iterable[Span]) -> float:
-    """The seconds that spans cover; what lies in two of them counts once."""
+    """The seconds that spans cover; overlaps count once."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(end - max(begin, until), 0.0)
@@ -140,7 +140,7 @@ def covered(spans: Iterable[Span]) -> float:
 
 
 def _waited(pod: Pod) -> bool:
-    """Whether a pod could not be scheduled at once: it waited for somebody else."""
+    """Whether a pod could not be scheduled at once: it had to wait for something else."""
     return any(
         condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         for condition in pod.status.get("conditions") or ()

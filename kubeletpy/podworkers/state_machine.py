@@ -52,10 +52,10 @@ class WorkerMachine:
         self.records: dict[str, WorkerRecord] = {}
         self.names = StaticNames()
         self.synced = False
-        """Whether an orphan pass has been made: unknown pods are then known not to run."""
+        """Whether an orphan pass has been made: from then on, unknown pods are known not to run."""
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event, change the records, and say what is to be done, in order."""
+        """Take one event, update the records, and return what is to be done, in order."""
         match event:
             case UpdateArrived():
                 return self._update(event)
@@ -107,7 +107,7 @@ class WorkerMachine:
             return []
         pod = update.pod or record.pod
         before = record
-        record = request_termination(record, update, pod, now)
+        record = request_termination(record, update, now)
         if record.stage is Stage.TERMINATING:
             record = merge_kill(record, update.kill, pod)
         record = replace(record, pending=next_work(before, update, pod))
@@ -132,7 +132,7 @@ class WorkerMachine:
                 return []
         stage = record.stage
         active = work
-        if record.active is not None and work.mirror is None and work.pod is not None:
+        if record.active is not None and work.mirror is None:
             active = replace(work, mirror=record.active.mirror)
         self.records[uid] = replace(
             record,
@@ -156,7 +156,7 @@ class WorkerMachine:
         )
 
     def _release_name(self, record: WorkerRecord, now: float) -> list[Effect]:
-        """The pod gives its full name free: the next static pod that waits for it may start."""
+        """The pod releases its full name: the next static pod waiting for it may start."""
         effects: list[Effect] = []
         for uid in self.names.release(record.full_name, record.uid):
             if uid in self.records:
@@ -181,7 +181,7 @@ class WorkerMachine:
         if stage is Stage.TERMINATING:
             return self._terminated(record, event.now)
         if outcome.terminal:
-            return self._terminal(record, event.now)
+            return self._terminal(record, outcome, event.now)
         return self._again(record, outcome, event)
 
     def _again(
@@ -192,8 +192,10 @@ class WorkerMachine:
         delay = requeue_delay(outcome, event.now, event.jitter, self.settings)
         return [WakeAfter(record.uid, delay)]
 
-    def _terminal(self, record: WorkerRecord, now: float) -> list[Effect]:
-        """The pod has run to its end by itself."""
+    def _terminal(self, record: WorkerRecord, outcome: SyncOutcome, now: float) -> list[Effect]:
+        """The pod has run to its end by itself, or this node can't run it."""
+        override = record.status_override or outcome.status_override
+        record = replace(record, status_override=override)
         if not record.termination_requested and record.pod is not None:
             record = replace(
                 record,
@@ -216,7 +218,7 @@ class WorkerMachine:
         return self._run_next(record.uid, now)
 
     def _refresh(self, event: StatusOutdated) -> list[Effect]:
-        """Before its first sync and after its end there is nothing to show of a pod."""
+        """A pod has nothing to show before its first sync or after its end."""
         record = self.records.get(event.pod.uid)
         if record is None or record.started_at is None or record.terminated_at is not None:
             return []

@@ -6,15 +6,29 @@ ended. Plain data; it must never start anything itself. Source: docs/reference/b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NamesInUse:
+    """Who uses which full name (full name -> uid), and who waits for it, in order."""
+
+    started: Mapping[str, str] = field(default_factory=dict)
+    waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class StaticNames:
     """Full names in use, and the queues for them."""
 
-    def __init__(self) -> None:
-        self._started: dict[str, str] = {}
-        self._waiting: dict[str, list[str]] = {}
+    def __init__(self, names: NamesInUse = NamesInUse()) -> None:
+        self._started = dict(names.started)
+        self._waiting = {name: list(uids) for name, uids in names.waiting.items()}
+
+    def in_use(self) -> NamesInUse:
+        """As they are now."""
+        waiting = {name: tuple(uids) for name, uids in self._waiting.items()}
+        return NamesInUse(dict(self._started), waiting)
 
     def started(self, full_name: str) -> str | None:
         """The uid that uses a name."""
@@ -27,7 +41,7 @@ class StaticNames:
             queue.append(uid)
 
     def may_start(self, full_name: str, uid: str, alive: Callable[[str], bool]) -> bool:
-        """Take the name if it is free and nobody who still wants to start came earlier."""
+        """Take the name if it is free and nobody ahead in the queue still wants to start."""
         holder = self._started.get(full_name)
         if holder is not None:
             return holder == uid
@@ -40,7 +54,7 @@ class StaticNames:
         return True
 
     def release(self, full_name: str, uid: str) -> list[str]:
-        """Give the name and any place in the queue back; who waits now, in order."""
+        """Give back the name and any place in the queue; returns who is waiting now, in order."""
         if self._started.get(full_name) == uid:
             del self._started[full_name]
         queue = [other for other in self._waiting.get(full_name, ()) if other != uid]

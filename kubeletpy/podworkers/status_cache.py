@@ -24,9 +24,9 @@ def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
 def with_known_ends(own: PodRuntimeStatus, known: PodRuntimeStatus) -> PodRuntimeStatus:
     """A status that a worker made from its own calls, plus the exits that were reported meanwhile.
 
-    What its calls did not touch is in it as it was when the sync began: a container that ended
-    since would run again, and its end be forgotten until somebody relists. The very same object
-    when there is nothing to add.
+    What its calls did not touch is shown as it was when the sync began: a container that has ended
+    since would seem to run again, and its exit be forgotten until the next relist. Returns the very
+    same object when there is nothing to add.
     """
     ended = {c.id: c for c in known.containers if c.state is ContainerState.EXITED}
     stopped = {s.id: s for s in known.sandboxes if not s.ready}
@@ -45,13 +45,13 @@ Subscriber = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """What is known of one pod."""
+    """What is known about one pod."""
 
     status: PodRuntimeStatus
     error: str = ""
-    """Why the runtime could not be asked the last time; empty when it could."""
+    """Why the runtime could not be asked last time; empty when it could."""
     fresh: bool = True
-    """False when something was done to the pod since."""
+    """False when the pod has been acted on since."""
     own: bool = False
     """The status comes from the pod's worker, which therefore knows it."""
 
@@ -59,14 +59,14 @@ class CacheEntry:
 class PodStatusCache:
     """uid -> runtime status.
 
-    ``populated``: a relist has been made, so that absence means that nothing runs.
+    ``populated``: a relist has been made, so absence means that nothing runs.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, CacheEntry] = {}
         self._running: set[str] = set()
         self._doubtful: set[str] = set()
-        """Pods without entry for which something was tried in the runtime."""
+        """Pods without an entry for which something was attempted in the runtime."""
         self._subscribers: list[Subscriber] = []
         self.populated = False
 
@@ -86,22 +86,29 @@ class PodStatusCache:
         return None if entry is None else entry.status
 
     def usable(self, uid: str) -> PodRuntimeStatus | None:
-        """The status if it can be decided from; None when the runtime must be asked."""
+        """The status if it is safe to decide from; None when the runtime must be asked."""
         entry = self._entries.get(uid)
         if entry is None or not entry.fresh or entry.error:
             return None
         return entry.status
 
     def known_absent(self, uid: str) -> bool:
-        """Whether it is known that the runtime has nothing of the pod."""
+        """Whether the runtime is known to have nothing of the pod."""
         return self.populated and uid not in self._entries and uid not in self._doubtful
 
+    def is_doubtful(self, uid: str) -> bool:
+        """Whether more of the pod may run than its status shows: it was acted on since, or the
+        runtime could not report it."""
+        entry = self._entries.get(uid)
+        return uid in self._doubtful if entry is None else not entry.fresh or bool(entry.error)
+
     def confirm_absent(self, uid: str) -> None:
-        """The runtime was asked and has nothing of the pod, or nobody cares any more."""
+        """The runtime was asked and has nothing of the pod, or it no longer matters."""
         self._doubtful.discard(uid)
 
     def running(self) -> frozenset[str]:
-        """The uids of pods with a running container or a ready sandbox."""
+        """The uids of pods with a running container or a ready sandbox, and of pods that the
+        runtime lists but that could not be read yet: they may have either."""
         return frozenset(self._running)
 
     def counts(self) -> tuple[int, dict[str, int]]:
@@ -118,14 +125,14 @@ class PodStatusCache:
         entry = self._entries.get(uid)
         if entry is None:
             return self.known_absent(uid)
-        return uid not in self._running and not entry.error
+        return uid not in self._running
 
     def set(self, status: PodRuntimeStatus, *, own: bool = False) -> bool:
-        """Keep a status; whether it says something new (by its essence).
+        """Keep a status; returns whether it says something new (by its essence).
 
-        An older one than that kept is dropped. IPs of a pod that has ended are kept
-        (docs/reference/behaviour.md, a9). What is ``own`` is known to the worker, unless something
-        was reported about the pod that the worker does not know yet.
+        A status older than the one kept is dropped. IPs of a pod that has ended are kept
+        (docs/reference/behaviour.md, a9). The worker knows what is its ``own``, unless something
+        was reported about the pod that it does not know yet.
         """
         old = self._entries.get(status.uid)
         if old is not None and own:
@@ -134,14 +141,14 @@ class PodStatusCache:
         if old is not None:
             if status.observed_at < old.status.observed_at and not old.error:
                 return False
-            if not status.ips and old.status.ips and not status.has_ready_sandbox:
+            if not status.ips and not status.has_ready_sandbox:
                 status = replace(status, ips=old.status.ips)
-        same = old is not None and essence(old.status) == essence(status)
+        same = old if old is not None and essence(old.status) == essence(status) else None
         # what the worker wrote itself stays known to it while the runtime only repeats it
         self._doubtful.discard(status.uid)
-        known = own or (same and old is not None and old.own)
+        known = own or (same is not None and same.own)
         self._entries[status.uid] = CacheEntry(status, own=known)
-        if same and old is not None and not old.error:
+        if same is not None and not same.error:
             return False
         if status.running_containers or status.has_ready_sandbox:
             self._running.add(status.uid)
@@ -151,22 +158,26 @@ class PodStatusCache:
         return True
 
     def set_error(self, status: PodRuntimeStatus, error: str) -> None:
-        """Note that the runtime could not give the status of a pod; ``status`` names the pod."""
+        """Note that the runtime could not report a pod's status; ``status`` names the pod.
+
+        Until it can, the pod may be running: what it uses must not be taken away.
+        """
         old = self._entries.get(status.uid)
         kept = status if old is None else old.status
         self._entries[status.uid] = CacheEntry(kept, error=error)
+        self._running.add(status.uid)
         if old is None or old.error != error:
             self._tell(status.uid)
 
     def invalidate(self, uid: str) -> None:
-        """Something was done to the pod whose result is not known: whoever decides must ask."""
+        """The pod was acted on with unknown result: ask the runtime before deciding."""
         if (entry := self._entries.get(uid)) is not None:
             self._entries[uid] = replace(entry, fresh=False)
         else:
             self._doubtful.add(uid)
 
     def remove(self, uid: str) -> bool:
-        """The runtime has nothing of the pod any more; whether it had."""
+        """The runtime has nothing of the pod any more; returns whether it had."""
         self._running.discard(uid)
         if self._entries.pop(uid, None) is None:
             return False
@@ -174,7 +185,7 @@ class PodStatusCache:
         return True
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call a function at every change; it must not block."""
+        """Call a function on every change; it must not block."""
         self._subscribers.append(subscriber)
 
     def _tell(self, uid: str) -> None:

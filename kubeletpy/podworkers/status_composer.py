@@ -1,7 +1,7 @@
-"""Makes the API status of a pod out of what the rooms know, and has it kept and written.
+"""Composes a pod's API status from what the rooms know, and has it kept and written.
 
-The workers' own: nobody else gives the status manager a status, so that everything reported of a
-pod is said in one order. Gathers inputs only; what a status says is decided by
+Owned by the workers: nobody else gives the status manager a status, so that all reports about a pod
+come in one order. Gathers inputs only; what a status says is decided by
 :mod:`kubeletpy.status.generate`.
 """
 
@@ -39,7 +39,7 @@ from kubeletpy.status.protocol import StatusManager
 
 
 class ResizeConditions(Protocol):
-    """What a status says of resizes in place."""
+    """What a status says about in-place resizes."""
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
         """The conditions of a pod that report a resize."""
@@ -50,8 +50,8 @@ class ResizeConditions(Protocol):
         ...
 
 
-DeviceHealth = Callable[[str], Mapping[str, list[api.ResourceStatus]]]
-"""By the uid of a pod: allocatedResourcesStatus of its containers."""
+DeviceHealth = Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
+"""For a pod: allocatedResourcesStatus by container name."""
 
 
 class StatusComposer:
@@ -69,26 +69,29 @@ class StatusComposer:
         resizes: ResizeConditions,
         actuated: ActuatedResources,
         runtime_name: str,
-        recursive_read_only: Collection[str] = (),
+        recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
         agent_started_at: float = 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
-        device_health: DeviceHealth = lambda uid: {},
+        device_health: DeviceHealth = lambda pod: {},
         metrics: WorkerMetrics | None = None,
+        status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
     ) -> None:
         """Args:
         reasons: why containers could not be started.
         actuated: what pods and containers were last given, for what the runtime does not report.
         runtime_name: as container ids carry it.
-        recursive_read_only: runtime handlers that can mount read-only down to the mounts below;
-            "" is the default one.
+        recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
+            the default one.
         agent_started_at: Unix seconds.
-        looked_at: called with what the runtime has of a pod whenever its status is made.
-        holds_claims: whether a pod (by uid) has claims that are not given back: others may get
-            them once the API shows its end.
-        device_health: of what a pod's containers have, by their names.
+        looked_at: called with the runtime's status of a pod whenever its API status is composed.
+        holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
+            the API shows its end.
+        device_health: of the devices that a pod's containers have, by container name.
+        status_log: is given what each status is computed from, and the status, for replays.
         """
+        self._status_log = status_log
         self._statuses = statuses
         self._cache = cache
         self._probes = probes
@@ -128,42 +131,51 @@ class StatusComposer:
         if terminated:
             self._resizes.ended(pod.uid)
         self._looked_at(pod, status)
-        kept = self._statuses.get_status(pod.uid)
-        shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
-        old = kept if kept is not None else shown.status
-        new = generate_api_pod_status(
-            StatusInputs(
-                pod=pod,
-                runtime=status,
-                runtime_name=self._runtime_name,
-                old=old,
-                now=self._clock.now(),
-                sandbox_usable=not decide_sandbox(pod, status).create,
-                restarting_all=restart_all_active(pod, status),
-                recursive_read_only=_handler(status) in self._recursive_read_only,
-                host_ips=self._host_ips,
-                # whose end has come waits for no start: its last exit is the truth about it
-                start_errors={} if terminated else self._reasons.get(pod.uid),
-                probes=self._probes.results(pod),
-                terminated=terminated,
-                agent_started_at=self._agent_started_at,
-                resize_conditions=self._resizes.conditions(pod.uid),
-                actuated=self._given(pod),
-                actuated_pod=self._actuated.get_pod_level(pod.uid),
-                device_health=self._device_health(pod.uid),
-            )
+        old = self.shown(pod, mirror)
+        inputs = StatusInputs(
+            pod=pod,
+            runtime=status,
+            runtime_name=self._runtime_name,
+            old=old,
+            now=self._clock.now(),
+            sandbox_usable=not decide_sandbox(pod, status).create,
+            restarting_all=restart_all_active(pod, status),
+            recursive_read_only=_handler(status) in self._recursive_read_only(),
+            host_ips=self._host_ips,
+            # an ended pod waits for no start: its last exit is the truth about it
+            start_errors={} if terminated else self._reasons.get(pod.uid),
+            probes=self._probes.results(pod),
+            terminated=terminated,
+            agent_started_at=self._agent_started_at,
+            resize_conditions=self._resizes.conditions(pod.uid),
+            actuated=self._given(pod),
+            actuated_pod=self._actuated.get_pod_level(pod.uid),
+            device_health=self._device_health(pod),
         )
+        new = generate_api_pod_status(inputs)
+        if self._status_log is not None:
+            self._status_log(inputs, new)
         if override is not None:
             new = override(new)
         self._notice(pod, old, new)
-        may_run = not terminated and (starting or bool(status.running_containers))
+        may_run = not terminated and (
+            starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
+        )
         may_run = may_run or self._holds_claims(pod.uid)
         self._statuses.set_status(pod, new, containers_may_run=may_run)
         self._probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL
 
+    def shown(self, pod: Pod, mirror: Pod | None) -> api.PodStatus:
+        """The newest status of a pod that the API has, or is about to get."""
+        kept = self._statuses.get_status(pod.uid)
+        if kept is not None:
+            return kept
+        shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
+        return shown.status
+
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
-        """Compose the status again from what is known, if there is one already."""
+        """Recompose the status from what is known, if there is one already."""
         status = self._cache.status(pod.uid)
         if status is not None and self._statuses.get_status(pod.uid) is not None:
             self.store(pod, mirror, status, override=override)
@@ -205,7 +217,7 @@ class StatusComposer:
 
 
 def rejected_status(pod: Pod, rejection: Rejection) -> api.PodStatus:
-    """The status of a refused pod: Failed until somebody deletes it."""
+    """The status of a refused pod: Failed until it is deleted."""
     status: api.PodStatus = {
         "phase": "Failed",
         "reason": rejection.reason,
@@ -218,5 +230,5 @@ def rejected_status(pod: Pod, rejection: Rejection) -> api.PodStatus:
 
 
 def _handler(status: PodRuntimeStatus) -> str:
-    """The runtime handler that the newest sandbox was made with."""
+    """The runtime handler that the newest sandbox was created with."""
     return status.sandboxes[0].runtime_handler if status.sandboxes else ""

@@ -1,4 +1,4 @@
-"""What is noted of syncs for people: decisions, how the last sync ended, figures.
+"""What is noted about syncs for people: decisions, how the last sync ended, figures.
 
 Must never decide anything.
 """
@@ -13,21 +13,24 @@ from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminat
 from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord
+from kubeletpy.podworkers.troubles import Troubles
 
 log = logging.getLogger(__name__)
 
 
 class SyncNotes:
-    """The notes of all pods; ``now`` is Unix seconds."""
+    """The notes on all pods; ``now`` is Unix seconds."""
 
     def __init__(self, history: DecisionHistory, metrics: WorkerMetrics) -> None:
         self.history = history
         self.last: dict[str, LastSync] = {}
         """How the last sync of each pod ended."""
+        self.troubles = Troubles()
+        """Since when syncs fail."""
         self._metrics = metrics
 
     def begins(self, run: RunSync, record: WorkerRecord, now: float) -> None:
-        """A sync begins: how long its pod has waited, and why the pod ends, if it does."""
+        """A sync begins: note how long its pod has waited, and why the pod ends, if it does."""
         if run.work.pod is not None and run.uid not in self.last:
             self._metrics.pod_taken_on(len(run.work.pod.containers))
         if run.work.type is UpdateType.CREATE and run.work.received_at:
@@ -40,6 +43,8 @@ class SyncNotes:
         self.last[run.uid] = LastSync(run.stage, outcome, now)
         if outcome is None:
             return
+        if outcome.error:
+            self.troubles.failed(run.uid, now)
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
             decisions.append(Decision(f"{run.stage} failed", outcome.error, failed=True))
@@ -56,6 +61,7 @@ class SyncNotes:
     def gone(self, uid: str) -> None:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
+        self.troubles.gone(uid)
 
 
 def _since(run: RunSync) -> float:

@@ -1,7 +1,7 @@
 """The verbs of a pod's life: sync, terminate, finish.
 
-Each may be repeated until it succeeds. What a sync consists of, and in which order, is the list of
-steps that it is made with. Must never keep anything between two calls. Source:
+Each may be repeated until it succeeds. The list of steps it is created with says what a sync
+consists of, and in which order. Must never keep anything between two calls. Source:
 docs/reference/behaviour.md, a7, a9.
 """
 
@@ -26,7 +26,7 @@ from kubeletpy.trace.names import Step
 from kubeletpy.trace.spans import span
 
 ORPHAN_GRACE = 1
-"""Seconds for a pod that nobody wants."""
+"""Grace period, in seconds, of a pod that nobody wants."""
 
 
 class KubePodSyncer:
@@ -43,7 +43,7 @@ class KubePodSyncer:
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
-        """``steps``: of a sync, in their order; they are released in the opposite one."""
+        """``steps``: the steps of a sync, in order; they are released in reverse order."""
         self._steps = tuple(steps)
         self._composer = composer
         self._runtime = runtime
@@ -63,7 +63,7 @@ class KubePodSyncer:
     ) -> SyncOutcome:
         """Store what is known, and run the steps until one ends the sync.
 
-        A pod that has run to its end needs nothing more. activeDeadlineSeconds end the sync, too.
+        A pod that has run to its end needs nothing more. activeDeadlineSeconds ends the sync, too.
         """
         sync = PodSync(pod, mirror, status, is_terminating)
         with span(Step.STATUS):
@@ -100,13 +100,13 @@ class KubePodSyncer:
         grace: int,
         status_override: StatusOverride | None,
     ) -> SyncOutcome:
-        """Stop everything of the pod within ``grace`` seconds, and report how containers ended."""
+        """Stop everything of the pod within ``grace`` seconds; report how its containers ended."""
         composer, override = self._composer, status_override
         composer.store(pod, None, status, override=override)
         self._probes.stop_liveness_and_startup(pod)
 
         def stopped(ended: PodRuntimeStatus) -> None:
-            """A pod that failed shows it when nothing of it runs, not after its network is gone."""
+            """A failed pod shows it once nothing of it runs, not only after its network is gone."""
             if composer.shows_end(pod.uid) and not pod.being_deleted:
                 composer.store(pod, None, ended, override=override)
 
@@ -141,9 +141,9 @@ class KubePodSyncer:
     # -- finish ------------------------------------------------------------------------------
 
     async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
-        """Give back what the steps got for the pod, last step first, and settle its status.
+        """Release what the steps hold for the pod, last step first, and settle its status.
 
-        When it has succeeded the pod may be deleted from the API.
+        Once this succeeds the pod may be deleted from the API.
         """
         self._composer.store(pod, None, status, terminated=True)
         for step in reversed(self._steps):

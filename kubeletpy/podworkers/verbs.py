@@ -20,7 +20,7 @@ class PodSyncer(Protocol):
         status: PodRuntimeStatus,
         is_terminating: Callable[[], bool],
     ) -> SyncOutcome:
-        """Bring the runtime to what the pod asks for, and store its status."""
+        """Make the runtime match what the pod asks for, and store its status."""
         ...
 
     async def sync_terminating_pod(
@@ -30,7 +30,7 @@ class PodSyncer(Protocol):
         grace: int,
         status_override: StatusOverride | None,
     ) -> SyncOutcome:
-        """Stop everything of the pod within ``grace`` seconds. No error: nothing runs any more."""
+        """Stop everything of the pod within ``grace`` seconds. No error means that nothing runs."""
         ...
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:

@@ -1,4 +1,4 @@
-"""The pod workers in motion: carries out what the state machine says, one sync per pod at a time.
+"""The pod workers in motion: they do what the state machine says, one sync per pod at a time.
 
 A task exists only while a sync runs. It must never decide what is next: that is
 :mod:`kubeletpy.podworkers.state_machine`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kubeletpy.admission.verdict import Rejection
@@ -59,7 +59,7 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 MIN_KILL_WAIT = 10
-"""Seconds that kill_pod waits at least (docs/reference/behaviour.md, b10)."""
+"""Seconds that kill_pod waits at the least (docs/reference/behaviour.md, b10)."""
 
 CLOSE_WAIT = 2.0
 """Seconds that close() waits for syncs to give up."""
@@ -69,7 +69,7 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
 
 class PodWorkers:
-    """One worker per pod, and what the rest of the agent may say to them."""
+    """One worker per pod, and what the rest of the agent may ask of them."""
 
     def __init__(
         self,
@@ -88,15 +88,15 @@ class PodWorkers:
         traces: Traces | None = None,
         metrics: WorkerMetrics | None = None,
         on_finished: Callable[[str], None] = lambda uid: None,
-        event_log: Callable[[Event], None] | None = None,
+        event_log: Callable[[Event, Sequence[Effect]], None] | None = None,
     ) -> None:
-        """``statuses`` is what the workers show of their pods between their syncs.
+        """``statuses`` is what the workers report about their pods between syncs.
 
         ``on_finished`` is called with the uid when a worker is done with a pod or forgets it.
 
-        ``allocated`` is the pod with the resources it has been given: the only one that syncs see.
+        ``allocated`` returns the pod with its allocated resources: all that syncs ever see.
 
-        ``event_log`` is given every event of the state machine, for replays.
+        ``event_log`` is given every event of the state machine with what follows, for replays.
         """
         self._machine = machine
         self._queries = WorkerQueries(machine)
@@ -132,18 +132,18 @@ class PodWorkers:
         self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
 
     def refresh_status(self, uid: str) -> None:
-        """What a pod's status is made of has changed (a probe has settled): show it at once,
-        whatever the worker is busy with."""
+        """Something that a pod's status is made of has changed (a probe has settled): show it at
+        once, whatever the worker is busy with."""
         if (current := self._current_pod(uid)) is not None:
             pod, mirror = current
             self._handle(StatusOutdated(self._allocated(pod), mirror))
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
-        """This node refuses to run a pod: have that shown. Never starts a worker."""
+        """This node refuses to run a pod: report that. Never starts a worker."""
         self._handle(PodRejected(pod, rejection))
 
     def runtime_changed(self, uid: str) -> None:
-        """The cache has a new status of a pod that its worker has not made itself: look at it.
+        """The cache has a new status of a pod, not from the pod's own worker: look at it.
 
         What a sync in flight finds out itself is not looked at twice.
         """
@@ -178,7 +178,7 @@ class PodWorkers:
             raise
 
     def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerView]:
-        """Terminate what is no longer desired; all workers by uid, for housekeeping to count."""
+        """Terminate what is no longer desired; returns all workers by uid, for housekeeping."""
         self._handle(DesiredPods(desired, self._clock.now()))
         return self._machine.views(desired)
 
@@ -188,11 +188,11 @@ class PodWorkers:
         return len(self._tasks)
 
     def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
-        """Keep decisions of a sync that still runs."""
+        """Keep decisions of a sync that is still running."""
         self.notes.history.add(uid, decisions, self._clock.now())
 
     def next_sync_in(self, uid: str) -> float | None:
-        """Seconds until a pod is looked at again by itself; None when nothing is set."""
+        """Seconds until a pod's next scheduled look; None when none is set."""
         timer = self._timers.get(uid)
         return None if timer is None else timer.when() - asyncio.get_running_loop().time()
 
@@ -213,9 +213,10 @@ class PodWorkers:
     def _handle(self, event: Event) -> None:
         if self._closed:
             return
+        effects = self._machine.handle(event)
         if self._event_log is not None:
-            self._event_log(event)
-        for effect in self._machine.handle(event):
+            self._event_log(event, effects)
+        for effect in effects:
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -254,7 +255,7 @@ class PodWorkers:
         self._wake(uid)
 
     def _wake(self, uid: str) -> None:
-        """Run a sync with the newest object of the configuration, or else with the last one."""
+        """Run a sync with the newest object from the configuration, else with the last one."""
         current = self._current_pod(uid)
         if current is None or self._queries.is_termination_requested(uid):
             self._handle(TimerFired(uid, self._clock.now()))

@@ -1,7 +1,7 @@
 """Runs the probes of all pods: keeps the state of each, its next run, and its settled result.
 
-A task exists only while a probe runs; all that waits is one timer. When to run and what a result
-means is decided in :mod:`.schedule`, how to ask in :mod:`.prober`.
+A task exists only while a probe runs; one timer does all the waiting. :mod:`.schedule` decides when
+to run and what a result means, :mod:`.prober` how to ask.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class KubeProbeManager:
         commands: int = 0,
         connections: int = CONNECTIONS,
     ) -> None:
-        """``get_status`` gives the newest API status kept for a pod; ``agent_started_at`` is in
+        """``get_status`` returns the newest API status kept for a pod; ``agent_started_at`` is in
         Unix seconds; ``commands`` and ``connections`` limit how many run at once, 0: by cores.
         """
         self._prober = prober
@@ -79,7 +79,7 @@ class KubeProbeManager:
         self._connections = Turns(connections)
 
     def __len__(self) -> int:
-        """How many probes there are."""
+        """The number of probes."""
         return sum(len(probes) for probes in self._pods.values())
 
     # -- what the pod workers report ---------------------------------------------------------
@@ -94,7 +94,7 @@ class KubeProbeManager:
             self.status_stored(pod, status)
 
     def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
-        """A pod's status was composed again: what its probes wait for may have come."""
+        """A pod's status was recomputed: what its probes wait for may have happened."""
         probes = self._pods.get(pod.uid)
         if not probes:
             return
@@ -112,7 +112,7 @@ class KubeProbeManager:
             self._set(probe, look(probe.spec, probe.state, seen, now, self._rng.random()))
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:
-        """Stop those probes of regular containers: the pod terminates."""
+        """The pod is terminating: stop these probes of its regular containers."""
         for probe in self._pods.get(pod.uid, ()):
             if probe.kind is ContainerKind.REGULAR and probe.spec.kind is not ProbeKind.READINESS:
                 self._set(probe, end(probe.state))
@@ -124,7 +124,7 @@ class KubeProbeManager:
             self._metrics.gone(probe.labels)
 
     def forget_except(self, uids: Iterable[str]) -> None:
-        """Remove all pods but these."""
+        """Remove all pods except these."""
         for uid in self._pods.keys() - set(uids):
             self.remove_pod(uid)
 
@@ -144,11 +144,11 @@ class KubeProbeManager:
         )
 
     def reports(self, pod_uid: str) -> tuple[ProbeReport, ...]:
-        """What each probe of a pod has last found, for explain."""
+        """The last finding of each probe of a pod, for explain."""
         return tuple(report(probe) for probe in self._pods.get(pod_uid, ()))
 
     async def close(self) -> None:
-        """Stop at once; what runs is given up."""
+        """Stop at once, abandoning running probes."""
         self._timetable.close()
         running = [probe.task for probes in self._pods.values() for probe in probes if probe.task]
         for uid in list(self._pods):
@@ -160,7 +160,7 @@ class KubeProbeManager:
     # -- running -----------------------------------------------------------------------------
 
     def _set(self, probe: Probe, state: ProbeState) -> None:
-        """Take a new state over: what runs for another container is given up, the timer is set."""
+        """Adopt a new state: abandon a run for another container, and set the timer."""
         old, probe.state = probe.state, state
         if state.container_id != old.container_id:
             probe.last = None
@@ -230,7 +230,7 @@ class KubeProbeManager:
             return
         found = None
         if error := task.exception():
-            # A probe that breaks on what a server sent must not stop the others, nor itself.
+            # A probe that crashes on what a server sent must not stop others, nor itself.
             logger.error("probe broke", extra={"pod": probe.pod.key}, exc_info=error)
         else:
             probe.last = task.result()

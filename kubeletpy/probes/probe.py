@@ -1,4 +1,4 @@
-"""One probe of one container: what it is, and where it stands. Must never run anything itself."""
+"""One probe of one container: its definition and state. Must never run anything itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Probe:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """As metrics name it."""
+        """Its labels in metrics."""
         pod = self.pod
         return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
 
@@ -57,7 +57,7 @@ def probes_of(pod: Pod) -> Iterator[Probe]:
 
 
 def report(probe: Probe) -> ProbeReport:
-    """What it has last found."""
+    """Its last finding."""
     state, spec = probe.state, probe.spec
     succeeded = state.last is ProbeOutcome.SUCCESS
     return ProbeReport(
@@ -73,6 +73,6 @@ def report(probe: Probe) -> ProbeReport:
 
 
 def field_of(probe: Probe) -> api.Probe:
-    """The probe as the container's spec has it."""
+    """The probe from the container's spec."""
     found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
     return found

@@ -1,4 +1,4 @@
-"""One run of one probe: ask, and report the result as event and metric.
+"""One run of one probe: asks, and reports the result as an event and a metric.
 
 Must never decide what a result means for the container: that is :mod:`.schedule`.
 """
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 TRIES = 3
 """When a probe cannot be run; never when it fails."""
 EVENT_TEXT = 1024
-"""Characters of a container's output that an event holds at most."""
+"""Maximum characters of a container's output in an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Target:
 
 
 class ProbeMetrics(Protocol):
-    """What is counted of probes."""
+    """The metrics of probes."""
 
     def probed(self, target: tuple[str, ...], result: str, seconds: float) -> None:
-        """A run ended; ``target`` is (type, container, pod, namespace, uid)."""
+        """A run has ended; ``target`` is (type, container, pod, namespace, uid)."""
         ...
 
     def gone(self, target: tuple[str, ...]) -> None:
-        """A probe is no more: its series go."""
+        """A probe was removed: remove its series."""
         ...
 
 
@@ -73,7 +73,7 @@ class Prober:
                 reply = await self._ask(target)
             except HandlerError as error:
                 if attempt < TRIES - 1:
-                    await asyncio.sleep(0)  # the others' turn, should all fail at once
+                    await asyncio.sleep(0)  # let others run, should all fail at once
                     continue
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
@@ -90,7 +90,7 @@ class Prober:
         return Finding(ProbeOutcome.SUCCESS, words)
 
     def close(self) -> None:
-        """Let go of what name look-ups use."""
+        """Release what name look-ups use."""
         self._resolver.close()
 
     async def _ask(self, target: Target) -> Reply:
@@ -134,9 +134,9 @@ def _must_have_address(host: str) -> None:
 
 
 def _expanded(container: api.Container, command: object) -> list[str]:
-    """A command with references to the container's plain variables replaced; others stay.
+    """A command with references to the container's literal variables expanded; others stay.
 
-    The variables are those whose values stand in the spec: nothing is fetched for a probe.
+    These are the variables with values in the spec: nothing is fetched for a probe.
     """
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise HandlerError("exec.command is not a list of strings")

@@ -1,4 +1,4 @@
-"""The prober as the pod workers and the status see it. Pure."""
+"""The prober as seen by the pod workers and the status. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ProbeManager(Protocol):
         ...
 
     def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
-        """A pod's status was composed again: what its probes wait for may have come."""
+        """A pod's status was recomputed: what its probes wait for may have happened."""
         ...
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:
-        """Stop those probes of regular containers: the pod terminates."""
+        """The pod is terminating: stop these probes of its regular containers."""
         ...
 
     def remove_pod(self, pod_uid: str) -> None:
@@ -31,7 +31,7 @@ class ProbeManager(Protocol):
         ...
 
     def forget_except(self, uids: Iterable[str]) -> None:
-        """Remove all pods but these."""
+        """Remove all pods except these."""
         ...
 
     def results(self, pod: Pod) -> ProbeResults:
@@ -39,5 +39,5 @@ class ProbeManager(Protocol):
         ...
 
     def reports(self, pod_uid: str) -> tuple[ProbeReport, ...]:
-        """What each probe of a pod has last found, for explain."""
+        """The last finding of each probe of a pod, for explain."""
         ...

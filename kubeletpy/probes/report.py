@@ -1,4 +1,4 @@
-"""What a probe has last found, for people. Plain data; what containers say is cut, not cleaned.
+"""The last findings of a probe, for people. Plain data; output is truncated, not sanitized.
 
 Pure.
 """
@@ -12,11 +12,11 @@ from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 
 KEPT_WORDS = 200
-"""Characters kept of what a run said."""
+"""Characters kept of a run's output."""
 
 
 class Finding(NamedTuple):
-    """What one run found; no outcome: it could not be run."""
+    """The finding of one run; no outcome: it could not be run."""
 
     outcome: ProbeOutcome | None
     words: str = ""
@@ -29,13 +29,13 @@ class ProbeReport:
     container: str
     kind: ProbeKind
     settled: ProbeOutcome | None
-    """What counts for the container; None: nothing yet."""
+    """The settled result for the container; None: none yet."""
     last: Finding | None = None
-    """The newest run, also one that did not count; None: none has ended."""
+    """The latest run, even if it did not count; None: none has ended."""
     at: float = 0.0
     """When it ended."""
     streak: int = 0
-    """Runs in a row that found the same."""
+    """Consecutive runs with the same finding."""
     threshold: int = 1
-    """Runs in a row that settle that."""
+    """Consecutive runs needed to settle it."""
     next_at: float | None = None

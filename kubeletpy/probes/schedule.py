@@ -1,17 +1,18 @@
 """When a probe runs and what its result is: a state machine. Pure.
 
-``look`` takes in what is known of the container, ``finished`` what a run has found. The state says
-when the next run is due; nobody needs to look in between. Sources: docs/reference/behaviour.md, m1,
-m2. Must never read a clock: times are seconds of the event loop, given as ``now``.
+``look`` takes in what is known about the container, ``finished`` the finding of a run. The state
+says when the next run is due; no polling is needed in between. Sources:
+docs/reference/behaviour.md, m1, m2. Must never read a clock: times are seconds of the event loop,
+given as ``now``.
 
-Three things differ from a worker that ticks each period, and none is visible but in speed:
+Three things differ from a worker that ticks every period; only timing shows them:
 
 - A probe that waits (for its container, for the startup probe) has no timer; what it waits for
   wakes it.
-- The first run that counts comes half a period to a period after probing may begin, which is where
-  a ticker that began with the pod has it. So a startup probe still has failureThreshold periods.
-- Before that, startup and readiness probes have early runs at growing pauses, as the kubelet
-  runs readiness probes early whenever it computes a status. An early success counts, an early
+- The first run that counts comes half a period to a period after probing may begin, where a ticker
+  started with the pod would have it. So a startup probe still has failureThreshold periods.
+- Before that, startup and readiness probes have early runs at growing intervals, as the kubelet
+  runs readiness probes early whenever it computes a status. An early success counts; an early
   failure is neither counted nor reported.
 """
 
@@ -24,16 +25,16 @@ from enum import StrEnum
 from kubeletpy.pods.probe_results import ProbeOutcome
 
 EARLY_PAUSE_S = 0.1
-"""Pause after the first early run; each following one is twice as long."""
+"""Pause after the first early run; it doubles after each further one."""
 RESTART_SLACK_S = 10.0
-"""A container that started longer than this before the agent was there before it."""
+"""A container that started earlier than this before the agent predates it."""
 TERMINAL = frozenset({"Succeeded", "Failed"})
 MAX_SECONDS = 1_000_000_000
-"""No time in a probe is taken for longer than this."""
+"""Upper bound for any time in a probe."""
 
 
 class ProbeKind(StrEnum):
-    """The three probes, by the word that events and metrics use."""
+    """The three probes, named as in events and metrics."""
 
     STARTUP = "Startup"
     READINESS = "Readiness"
@@ -54,7 +55,7 @@ _INITIAL = {
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """How a probe is run. Seconds and counts; whatever a manifest says, they are sane."""
+    """How a probe is run. Seconds and counts, kept sane whatever a manifest says."""
 
     kind: ProbeKind
     period: float = 10
@@ -65,11 +66,11 @@ class ProbeSpec:
 
     @classmethod
     def of(cls, kind: ProbeKind, probe: Mapping[str, object]) -> ProbeSpec:
-        """Read from the API's Probe, with the API's defaults for what is missing."""
+        """Read the API's Probe, with the API's defaults for missing fields."""
 
-        def number(field: str, default: int, least: int = 1) -> int:
+        def number(field: str, default: int) -> int:
             value = probe.get(field)
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, int) or value < 1:
                 return default
             return min(value, MAX_SECONDS)
 
@@ -77,7 +78,7 @@ class ProbeSpec:
             kind,
             number("periodSeconds", 10),
             number("timeoutSeconds", 1),
-            number("initialDelaySeconds", 0, 0),
+            number("initialDelaySeconds", 0),
             number("failureThreshold", 3),
             number("successThreshold", 1),
         )
@@ -85,14 +86,14 @@ class ProbeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the pod's status says of the container."""
+    """What the pod's status says about the container."""
 
     phase: str
     container_id: str = ""
     running_for: float | None = None
     """Seconds since the container started; None when it does not run."""
     survivor: bool = False
-    """It runs, and started more than RESTART_SLACK_S before the agent."""
+    """It is running, and started more than RESTART_SLACK_S before the agent."""
     started: bool = False
     may_run_again: bool = True
     """For a container that does not run: whether it will be restarted."""
@@ -109,7 +110,7 @@ class ProbeState:
     """The settled result for that container."""
     last: ProbeOutcome | None = None
     streak: int = 0
-    """Runs in a row that found ``last``."""
+    """Consecutive runs that found ``last``."""
     on_hold: bool = False
     """Nothing to do until there is a new container."""
     ended: bool = False
@@ -118,9 +119,9 @@ class ProbeState:
     due: float | None = None
     """When to run next; None: not until ``look`` says otherwise."""
     counts_from: float = 0.0
-    """When the first run is due that counts whatever it finds."""
+    """When the first run is due that counts whatever its result."""
     pause: float = EARLY_PAUSE_S
-    """After the next early run."""
+    """The pause after the next early run."""
 
     @property
     def early(self) -> bool:
@@ -131,7 +132,7 @@ class ProbeState:
 def look(
     spec: ProbeSpec, state: ProbeState, seen: Seen | None, now: float, draw: float
 ) -> ProbeState:
-    """Take in what is known of the container. ``draw`` is random, from 0 to below 1."""
+    """Take in what is known about the container. ``draw`` is random, in [0, 1)."""
     if seen is None:
         return state
     if seen.phase in TERMINAL:
@@ -158,8 +159,8 @@ def look(
 def finished(
     spec: ProbeSpec, state: ProbeState, found: ProbeOutcome | None, now: float
 ) -> ProbeState:
-    """Take in what the run that was due has found; None: it could not be run."""
-    if state.due is None or state.ended or state.on_hold:
+    """Take in the finding of the run that was due; None: it could not be run."""
+    if state.due is None:
         return state
     early = state.early
     if found is None or (early and found is ProbeOutcome.FAILURE):
@@ -181,14 +182,14 @@ def end(state: ProbeState) -> ProbeState:
 
 
 def _wait(state: ProbeState) -> ProbeState:
-    return state if state.due is None else replace(state, due=None)
+    return replace(state, due=None)
 
 
 def _adopt(spec: ProbeSpec, seen: Seen) -> ProbeState:
-    """A new container: all that was known is of an old one.
+    """A new container: everything known is about an old one.
 
-    A container that was there before this agent keeps the state that the API shows until a probe
-    has settled. One that had started has: that is never taken back.
+    A container that predates this agent keeps the state that the API shows until a probe has
+    settled. One that had started stays started: that is never revoked.
     """
     result: ProbeOutcome | None = None
     if spec.kind is ProbeKind.STARTUP and seen.started:
@@ -201,7 +202,7 @@ def _adopt(spec: ProbeSpec, seen: Seen) -> ProbeState:
 def _begin(spec: ProbeSpec, state: ProbeState, opens: float, draw: float) -> ProbeState:
     """Probing may begin at ``opens``: when are the first runs?
 
-    After a restart of the agent all probes of the node begin at once, so they spread over their
+    After a restart of the agent all probes of the node begin at once, so they are spread over their
     whole period.
     """
     if state.survivor:
@@ -213,10 +214,9 @@ def _begin(spec: ProbeSpec, state: ProbeState, opens: float, draw: float) -> Pro
 
 
 def _again(spec: ProbeSpec, state: ProbeState, now: float, early: bool) -> ProbeState:
-    """When to run next: on the period's grid, or at once when a run has outlasted its period."""
+    """When to run next: on the period's grid, or immediately if a run has outlasted its period."""
     assert state.due is not None
     if early:
         due = min(now + state.pause, state.counts_from)
         return replace(state, due=due, pause=state.pause * 2)
-    due = max(state.due + spec.period, now)
-    return replace(state, due=due, counts_from=min(due, state.counts_from))
+    return replace(state, due=max(state.due + spec.period, now))

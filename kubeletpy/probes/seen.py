@@ -1,4 +1,4 @@
-"""From a pod and its API status to what its probes have to know of each container. Pure."""
+"""Derives what probes must know about each container from a pod and its API status. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def see(
     now: float,
     agent_started_at: float,
 ) -> Seen:
-    """What the status says of a container. ``now`` and ``agent_started_at`` in Unix seconds."""
+    """What the status says about a container. ``now`` and ``agent_started_at`` in Unix seconds."""
     phase = status.get("phase") or ""
     known = _find(status, container["name"])
     container_id = (known or {}).get("containerID", "").partition("://")[2]
@@ -59,10 +59,8 @@ def _may_run_again(
 
 
 def _restarts_all(pod: Pod, status: api.PodStatus) -> bool:
-    """Whether some container's exit has all of them restarted."""
+    """Whether some container's exit causes all of them to restart."""
     for container in (*pod.init_containers, *pod.containers):
-        if not container.get("restartPolicyRules"):
-            continue
         state = (_find(status, container["name"]) or {}).get("state") or {}
         ended = state.get("terminated")
         if ended is not None and triggers_restart_all(container, ended.get("exitCode", 0)):

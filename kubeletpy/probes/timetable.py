@@ -1,7 +1,7 @@
 """One timer for everything that is due: a heap on the event loop's clock.
 
-Hundreds of probes with a timer each would wake the loop for each; here those that are due within
-the same SLOT_S run together, at most that much late.
+With a timer each, hundreds of probes would wake the loop each time; here those due within the same
+SLOT_S run together, at most that much late.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Entry(Generic[T]):
     def __init__(self, at: float, item: T) -> None:
         self.at = at
         self.item: T | None = item
-        """None: taken back."""
+        """None: cancelled."""
 
 
 class Timetable(Generic[T]):
@@ -42,7 +42,7 @@ class Timetable(Generic[T]):
         return len(self._heap) - self._empty
 
     def add(self, at: float, item: T) -> Entry[T]:
-        """Have ``item`` called for at ``at``, in seconds of the loop."""
+        """Schedule ``item`` at ``at``, in seconds of the loop."""
         entry = Entry(at, item)
         self._number += 1
         heapq.heappush(self._heap, (at, self._number, entry))
@@ -50,7 +50,7 @@ class Timetable(Generic[T]):
         return entry
 
     def take_back(self, entry: Entry[T]) -> None:
-        """Forget an entry; its place is swept when its time comes, or when too many are empty."""
+        """Cancel an entry; its slot is removed when its time comes, or when too many are empty."""
         if entry.item is None:
             return
         entry.item = None
@@ -61,7 +61,7 @@ class Timetable(Generic[T]):
             heapq.heapify(self._heap)
 
     def close(self) -> None:
-        """Call for nothing more."""
+        """Cancel everything."""
         for _, _, entry in self._heap:
             entry.item = None
         self._heap.clear()

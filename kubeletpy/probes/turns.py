@@ -1,9 +1,9 @@
 """How many probes run at once: a queue that no probe can block for long.
 
-A command costs the machine a process, a connection costs little: each has a limit of its own. A
-place is given back after HOLD_S even while its probe still runs, for what takes so long is
-waiting, not working; so probes that hang can make others late by that much, and not by their
-timeouts. Each probe runs at most once at a time, which bounds all of them together.
+A command costs the machine a process, a connection costs little: each has its own limit. A slot is
+released after HOLD_S even while its probe still runs, because a probe that takes so long is
+waiting, not working; so hanging probes delay others by that much, not by their timeouts. Each probe
+runs at most once at a time, which bounds all of them together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOLD_S = 1.0
 
 
 class Turns:
-    """Places for runs; in the order of asking."""
+    """Slots for runs, granted in order of request."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -24,16 +24,16 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """How many wait for a slot."""
         return len(self._waiting)
 
     def ask(self, start: Callable[[], bool]) -> None:
-        """Call ``start`` as soon as there is a place; it says whether it took it."""
+        """Call ``start`` as soon as a slot is free; it returns whether it took it."""
         self._waiting.append(start)
         self._next()
 
     def hold(self) -> Callable[[], None]:
-        """For who was started: give the place back with what is returned, once or more often."""
+        """For the one started: call what is returned to release the slot, once or repeatedly."""
         loop = asyncio.get_running_loop()
         held = True
 

@@ -1,4 +1,4 @@
-"""Making one CRI call: deadline, typed errors, metrics. What the calls mean is the client's matter.
+"""Making one CRI call: deadline, typed errors, metrics. What the calls mean is up to the client.
 
 Must never log or raise a request's content:
 pull requests carry credentials.
@@ -29,6 +29,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.operations import OPERATIONS
 from kubeletpy.remote.stubs import stubs
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
+from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -58,7 +59,8 @@ class NoMetrics:
 class Calls:
     """The calls of one service ("RuntimeService", "ImageService") over one connection.
 
-    ``request_timeout`` is runtimeRequestTimeout in seconds.
+    ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``, of
+    which the runtime is told.
     """
 
     def __init__(
@@ -67,11 +69,15 @@ class Calls:
         service: str,
         metrics: CallMetrics,
         request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.connection = connection
+        self._tracer = tracer
         self.request_timeout = request_timeout
         self._metrics = metrics
-        self._stubs = stubs(connection.channel, cri.DESCRIPTOR.services_by_name[service])
+        described = cri.DESCRIPTOR.services_by_name[service]
+        self._service = described.full_name
+        self._stubs = stubs(connection.channel, described)
 
     async def unary(
         self,
@@ -86,18 +92,19 @@ class Calls:
     ) -> Answer:
         """Call ``method`` and return its answer, of class ``answer``.
 
-        ``own`` is the time in seconds that the request itself carries (timeouts.deadline_for);
+        ``own`` is the timeout in seconds that the request itself carries (timeouts.deadline_for);
         ``target`` names in errors what the call is about; ``check`` returns what is wrong with an
-        answer, which then is an InvalidResponse; ``secrets`` are kept out of errors. Raises
+        answer, which is then raised as InvalidResponse; ``secrets`` are kept out of errors. Raises
         CRIError.
         """
         if own < 0:
             raise InvalidArgument(method, f"negative timeout {own:g} s", target=target)
         timeout = deadline_for(method, self.request_timeout, own=own)
-        with self._counted(method):
+        with self._counted(method), self._traced(method) as span:
             self._must_be_open(method, target)
+            metadata = tuple(span.carrier.items())
             try:
-                response = await self._stubs[method](request, timeout=timeout)
+                response = await self._stubs[method](request, timeout=timeout, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 raise _typed(error, method, target, secrets) from None
             except asyncio.CancelledError:
@@ -111,11 +118,12 @@ class Calls:
     async def stream(
         self, method: str, request: Message, answer: type[Answer]
     ) -> AsyncIterator[Answer]:
-        """Call ``method`` and yield its answers as they come. Raises CRIError."""
+        """Call ``method`` and yield its answers as they arrive. Raises CRIError."""
         timeout = deadline_for(method, self.request_timeout)
-        with self._counted(method):
+        with self._counted(method), self._traced(method) as span:
             self._must_be_open(method, "")
-            call = self._stubs[method](request, timeout=timeout)
+            metadata = tuple(span.carrier.items())
+            call = self._stubs[method](request, timeout=timeout, metadata=metadata)
             try:
                 async for response in call:
                     assert isinstance(response, answer)
@@ -133,15 +141,37 @@ class Calls:
             raise Cancelled(method, "the connection is closed", target=target)
 
     def _unless_ours(self, method: str, target: str) -> BaseException:
-        """What a cancelled wait means: our task's cancellation, or a channel closed under it."""
+        """What a cancelled wait means: our task was cancelled, or a channel closed under it."""
         task = asyncio.current_task()
         if self.connection.closed and not (task and task.cancelling()):
             return Cancelled(method, "the connection was closed", target=target)
         return asyncio.CancelledError()
 
     @contextmanager
+    def _traced(self, method: str) -> Iterator[OpenSpan]:
+        """A span as OpenTelemetry's gRPC client for Go has it (its conventions of 1.39)."""
+        name = f"{self._service}/{method}"
+        given = {
+            "rpc.method": name,
+            "rpc.system.name": "grpc",
+            "server.address": self.connection.endpoint,
+        }
+        with self._tracer.span(name, given, client=True) as span:
+            code = Code.OK
+            try:
+                yield span
+            except CRIError as error:
+                code = error.code
+                raise
+            except asyncio.CancelledError:
+                code = Code.CANCELLED
+                raise
+            finally:
+                span.set("rpc.response.status_code", code.shown)
+
+    @contextmanager
     def _counted(self, method: str) -> Iterator[None]:
-        """Count the call whichever way it ends; a consumer leaving a stream is no failure."""
+        """Count the call however it ends; a consumer leaving a stream is not a failure."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         failed = True
@@ -158,6 +188,6 @@ class Calls:
 def _typed(
     error: grpc.aio.AioRpcError, method: str, target: str, secrets: Iterable[str]
 ) -> CRIError:
-    """gRPC's error as one of ours, without the secrets."""
+    """Convert gRPC's error to one of ours, without the secrets."""
     details = scrub(error.details() or "", secrets)
     return error_for(Code[error.code().name], method, details, target=target)

@@ -1,6 +1,7 @@
 """The CRI client: both services of a runtime over gRPC, as one object.
 
-It makes calls and says how they went. Must never retry, cache or decide: the rooms that use it do.
+It makes calls and reports how they went. Must never retry, cache or decide: the rooms that use it
+do.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from kubeletpy.remote.lists import PodSelectors, RemoteLists
 from kubeletpy.remote.sandboxes import RemoteSandboxes
 from kubeletpy.remote.stats import RemoteStats
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 
 ASKED_VERSION = "0.1.0"
-"""What the kubelet says in VersionRequest since CRI began; runtimes ignore it."""
+"""What the kubelet sends in VersionRequest since CRI began; runtimes ignore it."""
 
 
 class RemoteRuntime(
@@ -32,11 +34,12 @@ class RemoteRuntime(
 ):
     """remote.protocol.RuntimeService and ImageService of the runtime behind a unix socket.
 
-    Make it inside a running event loop; it dials at once, in the background. ``connect`` waits
-    for the runtime and checks that it speaks CRI v1; ``close`` ends it. ``image_endpoint`` is the
-    socket of the image service where that is another process. ``request_timeout`` is
-    runtimeRequestTimeout in seconds; ``pod_selectors``: see lists. Raises EndpointError for an
-    endpoint that cannot be one.
+    Make it inside a running event loop; it dials at once, in the background. ``connect`` waits for
+    the runtime and checks that it speaks CRI v1; ``close`` ends it. ``image_endpoint`` is the
+    socket of the image service if that is another process. ``request_timeout`` is
+    runtimeRequestTimeout in seconds; ``pod_selectors``: see lists; ``tracer``: where calls are
+    sent as spans. Raises EndpointError for an
+    invalid endpoint.
     """
 
     def __init__(
@@ -47,13 +50,14 @@ class RemoteRuntime(
         request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
         metrics: CallMetrics | None = None,
         pod_selectors: PodSelectors | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         apart = bool(image_endpoint) and dial_target(image_endpoint) != dial_target(endpoint)
         metrics = metrics or NoMetrics()
         self.connection = Connection(endpoint)
         self.image_connection = Connection(image_endpoint) if apart else self.connection
-        self._calls = Calls(self.connection, "RuntimeService", metrics, request_timeout)
-        images = Calls(self.image_connection, "ImageService", metrics, request_timeout)
+        self._calls = Calls(self.connection, "RuntimeService", metrics, request_timeout, tracer)
+        images = Calls(self.image_connection, "ImageService", metrics, request_timeout, tracer)
         RemoteSandboxes.__init__(self, self._calls, metrics)
         RemoteLists.__init__(self, self._calls, pod_selectors)
         RemoteImageService.__init__(self, images)
@@ -77,10 +81,10 @@ class RemoteRuntime(
         await self.connection.wait_lost()
 
     async def connect(self, timeout: float | None = None) -> cri.VersionResponse:
-        """Wait for the runtime and see that both services speak CRI v1; what the runtime is.
+        """Wait for the runtime and check that both services speak CRI v1; what the runtime is.
 
-        ``timeout`` in seconds, by default the request timeout. Raises Unavailable when nobody
-        listens by then, IncompatibleRuntime when somebody else does, CRIError for everything else.
+        ``timeout`` in seconds, by default the request timeout. Raises Unavailable when nothing
+        listens by then, IncompatibleRuntime when something else does, CRIError for everything else.
         """
         for connection in (self.connection, self.image_connection):
             await _wait_for(connection, timeout or self._calls.request_timeout)
@@ -100,7 +104,7 @@ class RemoteRuntime(
         except Unimplemented as error:
             raise _foreign(self.image_connection, "ImageService", error) from error
         except CRIError as error:
-            # The service is there; that it cannot measure its disk yet is no reason not to start.
+            # The service is there; that it can't measure its disk yet is no reason not to start.
             log.warning("image filesystem unknown", extra={"error": str(error)})
         return answer
 
@@ -137,13 +141,13 @@ class RemoteRuntime(
         )
 
     async def close(self) -> None:
-        """Close both connections; calls under way end with Cancelled. Idempotent."""
+        """Close both connections; calls in flight end with Cancelled. Idempotent."""
         await self.connection.close()
         await self.image_connection.close()
 
 
 async def _wait_for(connection: Connection, timeout: float) -> None:
-    """Wait until somebody listens at an endpoint. Raises Unavailable after ``timeout`` seconds."""
+    """Wait until something listens at an endpoint. Raises Unavailable after ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
             await connection.wait_ready()
@@ -157,7 +161,7 @@ async def _wait_for(connection: Connection, timeout: float) -> None:
 
 
 def _foreign(connection: Connection, service: str, error: CRIError) -> IncompatibleRuntime:
-    """The error for a listener that has no such service."""
+    """The error for a listener without that service."""
     return IncompatibleRuntime(
         error.method,
         f"it does not offer runtime.v1.{service} ({error.details}): is this a CRI v1 runtime, and "

@@ -1,8 +1,8 @@
-"""One gRPC channel to a runtime's socket, and whether somebody is at the other end.
+"""One gRPC channel to a runtime's socket, and whether the other end is there.
 
-The channel reconnects by itself, with backoff. A watcher follows its state, so that the loss of
-the runtime is known when it happens and not at the next call. Must never retry a call: what a
-lost call has done is for the caller to find out.
+The channel reconnects by itself, with backoff. A watcher follows its state, so that the loss of the
+runtime is known when it happens and not at the next call. Must never retry a call: what a lost call
+has done is for the caller to find out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 MAX_RECEIVE = 16 * 1024 * 1024
 """Bytes of the largest answer we accept: the kubelet's own limit, and what containerd is willing to
-send. An answer is read in one piece on the event loop; lists that are larger come in parts (lists).
+send. An answer is read in one piece on the event loop; larger lists come in parts (lists).
 """
 
 MAX_OUTPUT = 4 * 1024 * 1024
-"""Bytes of the largest answer of ExecSync, most of which is what a container's command printed. An
+"""Bytes of the largest answer of ExecSync, most of which is the output of a container's command. An
 answer is read, parsed and copied on the event loop, and ten of 16 MiB came at once; of a probe's
 output 10 KiB are kept."""
 
@@ -44,7 +44,7 @@ OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.service_config", json.dumps(_LIMITS)),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
-    # Core reads "min" as the time that one attempt to connect may take.
+    # gRPC core treats "min" as the time that one connection attempt may take.
     ("grpc.min_reconnect_backoff_ms", 5000),
     # One subchannel per channel: two agents of one process must not share backoff and state.
     ("grpc.use_local_subchannel_pool", 1),
@@ -62,7 +62,7 @@ Listener = Callable[[bool], None]
 class Connection:
     """A channel to one endpoint. Make it inside a running event loop; ``close`` it there.
 
-    Raises EndpointError for an endpoint that cannot be one.
+    Raises EndpointError for an invalid endpoint.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -82,7 +82,7 @@ class Connection:
         return self._ready.is_set()
 
     def add_listener(self, listener: Listener) -> None:
-        """Have ``listener`` called at every change from now on; it must not block or raise."""
+        """Have ``listener`` called on every change from now on; it must not block or raise."""
         self._listeners.append(listener)
 
     async def wait_ready(self) -> None:
@@ -94,7 +94,7 @@ class Connection:
         await self._lost.wait()
 
     async def close(self) -> None:
-        """Close the channel; calls under way end with Cancelled. Idempotent."""
+        """Close the channel; calls in flight end with Cancelled. Idempotent."""
         if self.closed:
             return
         self.closed = True
@@ -104,7 +104,7 @@ class Connection:
         self._publish(False)
 
     async def _watch(self) -> None:
-        """Follow the channel's state, and keep it trying to connect."""
+        """Follow the channel's state, and keep it connecting."""
         while True:
             state = self.channel.get_state(try_to_connect=True)
             if state is grpc.ChannelConnectivity.SHUTDOWN:

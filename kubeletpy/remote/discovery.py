@@ -1,4 +1,4 @@
-"""Asking a runtime at start how it is set up. Must never hold up the start for long."""
+"""Asking a runtime at startup how it is configured. Must never delay the start for long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.remote.protocol import RuntimeService
 
 TRIES = 3
 PAUSE = 2.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 
 
 async def cgroup_driver(
@@ -20,9 +20,9 @@ async def cgroup_driver(
     """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not say.
 
     A runtime without the call (containerd before 2.0) or without a Linux answer does not say: then
-    KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called for one without
-    the call: coming kubelets will not start with it. Other failures are tried TRIES times (as the
-    kubelet does); raises the last CRIError.
+    KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called if it lacks the
+    call: future kubelets will not start with such a runtime. Other failures are tried TRIES times
+    (as the kubelet does); raises the last CRIError.
     """
     tries = 0
     while True:

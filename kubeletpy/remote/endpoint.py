@@ -1,4 +1,4 @@
-"""From the endpoint a person writes to the target gRPC dials. Must never touch the socket."""
+"""From the endpoint as configured to the target gRPC dials. Must never touch the socket."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from urllib.parse import quote, unquote
 
 MAX_SOCKET_PATH = 107
-"""Bytes that a unix socket's path may have on Linux (sun_path without its end)."""
+"""Maximum bytes of a unix socket's path on Linux (sun_path without the terminating zero)."""
 
 
 class EndpointError(ValueError):
-    """An endpoint that cannot be a CRI runtime's socket."""
+    """An endpoint that can't be a CRI runtime's socket."""
 
 
 def socket_path(endpoint: str) -> str:

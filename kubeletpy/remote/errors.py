@@ -4,7 +4,7 @@ Pure.
 
 Needs no gRPC: the pure rooms, a simulated runtime and a user's own runtime raise and catch these
 without importing it. Must never carry credentials: ``details`` is text that goes to logs, events
-and pod statuses, so whoever builds an error removes secrets first (``scrub``).
+and pod statuses, so the builder of an error removes secrets first (``scrub``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Code(StrEnum):
 
     @property
     def shown(self) -> str:
-        """As gRPC in Go writes it, which is what people search for: "DeadlineExceeded"."""
+        """As gRPC in Go spells it, which is what people search for: "DeadlineExceeded"."""
         return code_in_words(self.value)
 
 
@@ -69,19 +69,19 @@ class CRIError(Exception):
 
 
 class Cancelled(CRIError):
-    """The runtime, or our own end when it closed, gave the call up."""
+    """The runtime, or our own end when it closed, gave up the call."""
 
     code = Code.CANCELLED
 
 
 class InvalidArgument(CRIError):
-    """The runtime refuses what was asked; asking again the same is pointless."""
+    """The runtime refuses the request; repeating it unchanged is pointless."""
 
     code = Code.INVALID_ARGUMENT
 
 
 class DeadlineExceeded(CRIError):
-    """No answer in time. The runtime may still be doing it: look before asking again."""
+    """No answer in time. The runtime may still be working on it: check before asking again."""
 
     code = Code.DEADLINE_EXCEEDED
 
@@ -93,31 +93,31 @@ class NotFound(CRIError):
 
 
 class AlreadyExists(CRIError):
-    """A sandbox or container of that name and attempt exists."""
+    """A sandbox or container of that name and attempt already exists."""
 
     code = Code.ALREADY_EXISTS
 
 
 class PermissionDenied(CRIError):
-    """The runtime, or the registry behind it, refuses us."""
+    """The runtime, or the registry behind it, denies us access."""
 
     code = Code.PERMISSION_DENIED
 
 
 class Unauthenticated(CRIError):
-    """The registry wants other credentials."""
+    """The registry wants different credentials."""
 
     code = Code.UNAUTHENTICATED
 
 
 class ResourceExhausted(CRIError):
-    """A limit was hit; also an answer larger than we accept (16 MiB)."""
+    """A limit was exceeded; also an answer larger than we accept (16 MiB)."""
 
     code = Code.RESOURCE_EXHAUSTED
 
 
 class FailedPrecondition(CRIError):
-    """Not possible in the present state, such as starting a container that has exited."""
+    """Not possible in the current state, such as starting a container that has exited."""
 
     code = Code.FAILED_PRECONDITION
 
@@ -129,13 +129,13 @@ class Unimplemented(CRIError):
 
 
 class Internal(CRIError):
-    """The runtime broke."""
+    """The runtime has an internal error."""
 
     code = Code.INTERNAL
 
 
 class Unavailable(CRIError):
-    """The runtime cannot be reached, or was lost while it worked."""
+    """The runtime cannot be reached, or was lost during the call."""
 
     code = Code.UNAVAILABLE
 
@@ -172,7 +172,7 @@ _BY_CODE: dict[Code, type[CRIError]] = {
 
 
 def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRIError:
-    """The error of a status: the class for its code, or plain CRIError where codes are not
+    """The error for a status: the class for its code, or plain CRIError for codes that are not
     distinguished."""
     kind = _BY_CODE.get(code, CRIError)
     return kind(method, details, target=target, code=code)

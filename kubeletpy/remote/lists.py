@@ -1,9 +1,9 @@
 """The CRI calls that list sandboxes and containers, in parts where one answer would be too large.
 
-What a runtime lists holds labels and annotations that pods' owners choose, so that a node's list
-may outgrow the largest message. The list is then asked for as a stream, or by state, and by pod or
-sandbox. Parts are asked for in the order of life, so that what ends in between is seen twice, not
-never. Must never leave a part out: a list that cannot be had fails.
+A runtime's lists contain labels and annotations that pods' owners choose, so a node's list may
+outgrow the largest message. The list is then requested as a stream, or by state, and by pod or
+sandbox. Parts are requested in the order of life, so that what ends in between is seen twice, not
+never. Must never leave a part out: a list that can't be completed fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 log = logging.getLogger(__name__)
 
 IN_PARTS_S = 60.0
-"""Seconds for which a list that was too large is asked for in parts only."""
+"""Seconds during which a list that was too large is requested in parts only."""
 _SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
 _CONTAINER_LIFE = (
     cri.CONTAINER_CREATED,
@@ -34,7 +34,7 @@ _CONTAINER_LIFE = (
 
 Selector = dict[str, str]
 PodSelectors = Callable[[], Awaitable[Collection[Selector]]]
-"""Labels of sandboxes, a set of them for each pod that this node may have anything of."""
+"""Labels of sandboxes, one set for each pod that this node may have anything of."""
 Item = TypeVar("Item", bound=cri.PodSandbox | cri.Container)
 Filter = TypeVar("Filter", bound=Message)
 Split = Callable[[Filter], Awaitable[Sequence[Filter]]]
@@ -113,7 +113,7 @@ class RemoteLists:
         return verify.believable_containers(answer.containers)
 
     async def _by_pod(self, filter: cri.PodSandboxFilter) -> list[cri.PodSandboxFilter]:
-        """Of what is nobody's pod such a list says nothing, as nothing can find it."""
+        """Such a list leaves out what belongs to no known pod, as nothing selects it."""
         if filter.id or filter.label_selector:
             return []
         return [_with(filter, label_selector=labels) for labels in await self._pod_selectors()]
@@ -140,7 +140,7 @@ async def _by_container_state(filter: cri.ContainerFilter) -> list[cri.Container
 
 
 def _with(filter: Filter, **fields: Any) -> Filter:
-    """A filter that lets less through."""
+    """A filter that lets fewer items through."""
     narrower = type(filter)()
     narrower.CopyFrom(filter)
     narrower.MergeFrom(type(filter)(**fields))
@@ -163,7 +163,7 @@ class _List(Generic[Item, Filter]):
         self._too_large_until = 0.0
 
     async def get(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
-        """What the filter lets through. Raises CRIError."""
+        """The items that the filter lets through. Raises CRIError."""
         loop = asyncio.get_running_loop()
         known = filter == type(filter)() and loop.time() < self._too_large_until
         try:
@@ -186,7 +186,7 @@ class _List(Generic[Item, Filter]):
         return await self._parts(filter, splits)
 
     async def _parts(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
-        """The parts of a list that is too large; what is in two of them is as the later says."""
+        """The parts of a list that is too large; if two parts have an item, the later wins."""
         found: dict[str, Item] = {}
         for number, split in enumerate(splits, 1):
             parts = await split(filter)

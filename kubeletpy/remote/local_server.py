@@ -1,12 +1,16 @@
-"""A gRPC service of the agent's own on a unix socket: for programs of this node, run by root.
+"""A gRPC service of the agent's own on a unix socket: for programs on this node, run by root.
 
-Sizes of messages and the number of calls at once are bounded. Messages come and go as bytes, so
-that who serves loads their types when somebody calls. Must never listen on a network.
+Message sizes and the number of concurrent calls are bounded, and on request calls a second.
+Messages come and go as bytes, so that a server loads their types only when it is called. Must never
+listen on a network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,15 +18,18 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.remote.endpoint import EndpointError, dial_target
+from kubeletpy.remote.endpoint import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
+from kubeletpy.remote.rate import Rate
 
 Request = TypeVar("Request", bound=Message)
 
 MAX_REQUEST = 64 * 1024
 """Bytes of the largest request that is read."""
 CLOSE_S = 0.2
-"""How long calls under way may take yet when it ends."""
+"""Seconds that calls in flight may still take when it closes."""
+TOO_FAST = "rejected by rate limit"
+"""Clients written for the kubelet compare the whole text; nothing may be added."""
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_REQUEST),
     ("grpc.max_metadata_size", 16 * 1024),
@@ -31,10 +38,12 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """From a request to its answer; raises CallRefused."""
+Stream = Callable[[bytes], AsyncIterator[bytes]]
+"""From a request to its answers, until the caller hangs up; raises CallRefused."""
 
 
 class CallRefused(Exception):
-    """A call is answered with an error."""
+    """A call that is answered with an error."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -45,47 +54,85 @@ class LocalServer:
     """Make it inside a running event loop."""
 
     def __init__(
-        self, socket: Path, at_once: int, services: Mapping[str, Mapping[str, Answer]]
+        self,
+        path: Path,
+        at_once: int,
+        services: Mapping[str, Mapping[str, Answer]],
+        *,
+        streams: Mapping[str, Mapping[str, Stream]] | None = None,
+        rate: Rate | None = None,
     ) -> None:
         """Args:
-        at_once: calls under way; more are refused.
-        services: by full name, the answers of each method.
+        at_once: calls in flight at once; more are refused.
+        services: by full name, the handlers of each method.
+        streams: by the same names, the methods with any number of answers.
+        rate: of the calls with one answer; more are refused.
         """
-        self._socket = socket
+        self._path = path
         self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=at_once)
         for service, answers in services.items():
-            methods = {name: _handler(answer) for name, answer in answers.items()}
+            methods = {name: _handler(answer, rate) for name, answer in answers.items()}
+            for name, stream in (streams or {}).get(service, {}).items():
+                methods[name] = _stream_handler(stream)
             handler = grpc.method_handlers_generic_handler(service, methods)
             self._server.add_generic_rpc_handlers((handler,))
 
     async def start(self) -> None:
         """Listen, for root only. Raises OSError."""
+        long = len(os.fsencode(self._path))
+        if long > MAX_SOCKET_PATH:
+            raise OSError(
+                f"its path has {long} bytes, and that of a unix socket {MAX_SOCKET_PATH} at most"
+            )
         try:
-            self._server.add_insecure_port(dial_target(str(self._socket)))
+            self._server.add_insecure_port(dial_target(str(self._path)))
         except (RuntimeError, EndpointError) as error:
-            raise OSError(f"can't listen on {self._socket}: {error}") from None
-        self._socket.chmod(0o600)
+            _try_to_bind(self._path)
+            raise OSError(str(error)) from None
+        self._path.chmod(0o600)
         await self._server.start()
 
     async def close(self) -> None:
-        """Listen no longer; the socket is removed."""
+        """Stop listening; the socket is removed."""
         await self._server.stop(CLOSE_S)
 
 
+def _try_to_bind(path: Path) -> None:
+    """Try to bind, as gRPC does not say why it can't. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as tried:
+        tried.bind(str(path))
+    path.unlink()
+
+
 def parsed(message: type[Request], data: bytes) -> Request:
-    """A request. Raises CallRefused."""
+    """A request, parsed. Raises CallRefused."""
     try:
         return message.FromString(data)
     except DecodeError:
         raise CallRefused(Code.INVALID_ARGUMENT, "the request can't be read") from None
 
 
-def _handler(answer: Answer) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(answer: Answer, rate: Rate | None) -> grpc.RpcMethodHandler[Any, Any]:
     async def serve(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         try:
+            if rate is not None and not rate.takes(asyncio.get_running_loop().time()):
+                raise CallRefused(Code.RESOURCE_EXHAUSTED, TOO_FAST)
             return await answer(request)
         except CallRefused as error:
             await context.abort(grpc.StatusCode[error.code.name], str(error))
-            raise  # abort has
+            raise  # abort has raised already
 
     return grpc.unary_unary_rpc_method_handler(serve)
+
+
+def _stream_handler(stream: Stream) -> grpc.RpcMethodHandler[Any, Any]:
+    async def serve(
+        request: bytes, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[bytes]:
+        try:
+            async for each in stream(request):
+                yield each
+        except CallRefused as error:
+            await context.abort(grpc.StatusCode[error.code.name], str(error))
+
+    return grpc.unary_stream_rpc_method_handler(serve)

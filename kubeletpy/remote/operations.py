@@ -1,4 +1,4 @@
-"""What the kubelet's metrics call each CRI call. Must never do more than name."""
+"""The names of CRI calls in the kubelet's metrics. Must never do more than name."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ OPERATIONS: Final = {
     "RemoveImage": "remove_image",
     "ImageFsInfo": "image_fs_info",
 }
-"""The kubelet's operation_type of each call. The Stream calls count as the lists they replace."""
+"""The kubelet's operation_type of each call. Stream calls count as the lists they replace."""

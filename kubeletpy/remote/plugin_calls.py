@@ -1,8 +1,8 @@
-"""Calls to a plugin of the node: a gRPC service behind a unix socket that a stranger listens on.
+"""Calls to a plugin on the node: a gRPC service behind a unix socket of unknown origin.
 
 What answers may be a driver, an old socket file or anything else: messages are bounded, each call
-has a deadline, and an answer that cannot be read is an error like any other. Never repeats a call.
-Must never log or raise a request's content: requests carry secrets. Source:
+has a deadline, and an unreadable answer is an error like any other. Never repeats a call. Must
+never log or raise a request's content: requests carry secrets. Source:
 docs/reference/behaviour-storage.md, sk.
 """
 
@@ -27,9 +27,9 @@ Answer = TypeVar("Answer", bound=Message)
 MAX_ANSWER = 1024 * 1024
 """Bytes of the largest answer that is read; it is parsed on the event loop."""
 MAX_METADATA = 64 * 1024
-"""Bytes of the headers of an answer, of which an error's text is one."""
+"""Bytes of an answer's headers, which include an error's text."""
 LARGE_ANSWER = 64 * 1024
-"""Bytes from which on an answer is parsed in a thread."""
+"""Bytes above which an answer is parsed in a thread."""
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.default_authority", "localhost"),
     ("grpc.max_metadata_size", MAX_METADATA),
@@ -49,7 +49,8 @@ class PluginCallFailed(Exception):
         code: gRPC's status.
         call: ``NodeStageVolume of driver x``.
         details: what the plugin said.
-        answered: the plugin itself said so; False: the call was lost, or its answer was nonsense.
+        answered: the plugin itself reported it; False: the call was lost, or its answer was
+            nonsense.
     """
 
     def __init__(self, code: Code, call: str, details: str, *, answered: bool = True) -> None:
@@ -72,32 +73,46 @@ class Calls(Protocol):
         *,
         secrets: Iterable[str] = (),
     ) -> Answer:
-        """Call ``method``, wait at most ``within`` seconds. Raises PluginCallFailed."""
+        """Call ``method`` and wait at most ``within`` seconds. Raises PluginCallFailed."""
         ...
 
     async def close(self) -> None:
-        """Let go of the plugin; calls under way end with Canceled."""
+        """Let go of the plugin; calls in flight end with Canceled."""
         ...
 
 
 class PluginCalls:
-    """One service of one plugin, over a connection that is kept and made again when it is lost.
+    """One service of one plugin, over a persistent connection that is restored when lost.
 
     Make it inside a running event loop and ``close`` it there.
     """
 
     def __init__(
-        self, socket: str, service: ServiceDescriptor, plugin: str, max_answer: int = MAX_ANSWER
+        self,
+        socket: str,
+        service: ServiceDescriptor,
+        plugin: str,
+        max_answer: int = MAX_ANSWER,
+        *,
+        more: Iterable[ServiceDescriptor] = (),
     ) -> None:
-        """``plugin`` names it in errors: ``driver x``. Raises EndpointError."""
+        """Args:
+        plugin: names it in errors: ``driver x``.
+        more: services that it may have in addition.
+
+        Raises:
+            EndpointError: nothing can listen there.
+        """
         options = [*_OPTIONS, ("grpc.max_receive_message_length", max_answer)]
         self._channel = grpc.aio.insecure_channel(dial_target(socket), options=options)
         self._stubs = stubs(self._channel, service, raw=True)
+        for each in more:
+            self._stubs |= stubs(self._channel, each, raw=True)
         self._plugin = plugin
         self._closed = False
 
     async def connect(self, within: float) -> None:
-        """Return once somebody listens; at most ``within`` seconds. Raises PluginCallFailed."""
+        """Return once something listens; at most ``within`` seconds. Raises PluginCallFailed."""
         try:
             async with asyncio.timeout(within):
                 await self._channel.channel_ready()
@@ -105,7 +120,7 @@ class PluginCalls:
             raise PluginCallFailed(
                 Code.UNAVAILABLE,
                 f"connecting to {self._plugin}",
-                f"nobody answers within {within:g}s",
+                f"no answer within {within:g}s",
                 answered=False,
             ) from None
 
@@ -118,7 +133,7 @@ class PluginCalls:
         *,
         secrets: Iterable[str] = (),
     ) -> Answer:
-        """Call ``method``, wait at most ``within`` seconds for its answer.
+        """Call ``method`` and wait at most ``within`` seconds for its answer.
 
         ``secrets`` are kept out of errors, whatever the plugin says. Raises PluginCallFailed.
         """
@@ -126,7 +141,7 @@ class PluginCalls:
         if self._closed:
             raise self._lost(call)
         try:
-            # gRPC keeps the deadline too, but the wait must end even if it would not
+            # gRPC enforces the deadline too, but the wait must end even if it didn't
             async with asyncio.timeout(within + 1):
                 data = await self._stubs[method](request, timeout=within)
         except grpc.aio.AioRpcError as error:
@@ -147,7 +162,7 @@ class PluginCalls:
             raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
 
     async def follow(self, changed: Callable[[bool], None]) -> None:
-        """Keep the connection made, and call ``changed`` with whether it is; until closed."""
+        """Keep the connection up, and call ``changed`` with whether it is; until closed."""
         state = self._channel.get_state(try_to_connect=True)
         while not self._closed and state is not grpc.ChannelConnectivity.SHUTDOWN:
             changed(state is grpc.ChannelConnectivity.READY)
@@ -157,7 +172,7 @@ class PluginCalls:
     async def stream(
         self, method: str, request: Message, answer: type[Answer]
     ) -> AsyncIterator[Answer]:
-        """Answers for as long as the plugin sends some; the next is read when it is asked for.
+        """Yield answers for as long as the plugin sends any; the next is read when it is asked for.
 
         Raises PluginCallFailed, also when the connection is lost.
         """
@@ -183,12 +198,12 @@ class PluginCalls:
             raise self._lost(call) from None
 
     async def close(self) -> None:
-        """Let go of the plugin; calls under way end with Canceled. Idempotent."""
+        """Let go of the plugin; calls in flight end with Canceled. Idempotent."""
         if not self._closed:
             self._closed = True
             await self._channel.close(None)
 
     @staticmethod
     def _lost(call: str) -> PluginCallFailed:
-        text = "the plugin has gone away"
+        text = "the plugin has disconnected"
         return PluginCallFailed(Code.CANCELLED, call, text, answered=False)

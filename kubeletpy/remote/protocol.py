@@ -4,8 +4,8 @@ Anything with these methods can be plugged in: the gRPC client, a simulated runt
 Every call of the two services is here. Must never import a transport or an event loop.
 
 All methods raise ``remote.errors.CRIError`` subclasses and nothing else (besides cancellation).
-Cancelling a call gives up the wait; the runtime may finish the work all the same. Times in
-messages are Unix nanoseconds.
+Cancelling a call gives up the wait; the runtime may still finish the work. Times in messages are
+Unix nanoseconds.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class RuntimeService(Protocol):
         ...
 
     async def stop_pod_sandbox(self, pod_sandbox_id: str) -> None:
-        """Stop a sandbox and all in it, and take its network down. Idempotent."""
+        """Stop a sandbox and everything in it, and tear down its network. Idempotent."""
         ...
 
     async def remove_pod_sandbox(self, pod_sandbox_id: str) -> None:
-        """Remove a sandbox and its containers, by force if they run. Idempotent."""
+        """Remove a sandbox and its containers, by force if they are running. Idempotent."""
         ...
 
     async def pod_sandbox_status(
         self, pod_sandbox_id: str, verbose: bool = False
     ) -> cri.PodSandboxStatusResponse:
-        """State of a sandbox; NotFound when there is none."""
+        """The state of a sandbox; NotFound when there is none."""
         ...
 
     async def list_pod_sandbox(
@@ -59,7 +59,7 @@ class RuntimeService(Protocol):
         config: cri.ContainerConfig,
         sandbox_config: cri.PodSandboxConfig,
     ) -> str:
-        """Create a container in a sandbox, not yet started; its id."""
+        """Create a container in a sandbox, without starting it; its id."""
         ...
 
     async def start_container(self, container_id: str) -> None:
@@ -67,11 +67,11 @@ class RuntimeService(Protocol):
         ...
 
     async def stop_container(self, container_id: str, timeout: int) -> None:
-        """Stop signal, then SIGKILL after ``timeout`` seconds of grace. Idempotent."""
+        """Send the stop signal, then SIGKILL after ``timeout`` seconds of grace. Idempotent."""
         ...
 
     async def remove_container(self, container_id: str) -> None:
-        """Remove a container, by force if it runs. Idempotent."""
+        """Remove a container, by force if it is running. Idempotent."""
         ...
 
     async def list_containers(
@@ -89,7 +89,7 @@ class RuntimeService(Protocol):
     async def container_status(
         self, container_id: str, verbose: bool = False
     ) -> cri.ContainerStatusResponse:
-        """State of a container; NotFound when there is none."""
+        """The state of a container; NotFound when there is none."""
         ...
 
     async def update_container_resources(
@@ -102,13 +102,13 @@ class RuntimeService(Protocol):
         ...
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """Make the runtime reopen the log file, after a rotation."""
+        """Make the runtime reopen the log file after a rotation."""
         ...
 
     async def exec_sync(
         self, container_id: str, cmd: Sequence[str], timeout: float
     ) -> cri.ExecSyncResponse:
-        """Run a command to its end; a failed command is an answer with its exit code, no error.
+        """Run a command to its end; a failed command is an answer with its exit code, not an error.
 
         ``timeout`` in seconds, 0 for none; DeadlineExceeded when it passes.
         """
@@ -127,13 +127,13 @@ class RuntimeService(Protocol):
         ...
 
     async def container_stats(self, container_id: str) -> cri.ContainerStats:
-        """What a container uses."""
+        """The resource usage of a container."""
         ...
 
     async def list_container_stats(
         self, filter: cri.ContainerStatsFilter | None = None
     ) -> Sequence[cri.ContainerStats]:
-        """What running containers use."""
+        """The resource usage of running containers."""
         ...
 
     def stream_container_stats(
@@ -143,13 +143,13 @@ class RuntimeService(Protocol):
         ...
 
     async def pod_sandbox_stats(self, pod_sandbox_id: str) -> cri.PodSandboxStats:
-        """What a sandbox and its containers use."""
+        """The resource usage of a sandbox and its containers."""
         ...
 
     async def list_pod_sandbox_stats(
         self, filter: cri.PodSandboxStatsFilter | None = None
     ) -> Sequence[cri.PodSandboxStats]:
-        """What sandboxes and their containers use."""
+        """The resource usage of sandboxes and their containers."""
         ...
 
     def stream_pod_sandbox_stats(
@@ -175,18 +175,18 @@ class RuntimeService(Protocol):
     def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
         """Events of all containers and sandboxes, as they happen, until the runtime goes away.
 
-        Ends by an error (Unimplemented from runtimes without events, Unavailable when the runtime
-        is lost) or, when the runtime closes the stream in peace, by exhaustion. Leave the loop or
+        Ends with an error (Unimplemented from runtimes without events, Unavailable when the runtime
+        is lost) or, when the runtime closes the stream cleanly, by exhaustion. Leave the loop or
         ``aclose()`` the iterator to stop.
         """
         ...
 
     async def list_metric_descriptors(self) -> Sequence[cri.MetricDescriptor]:
-        """What the metrics of list_pod_sandbox_metrics mean."""
+        """Describes the metrics of list_pod_sandbox_metrics."""
         ...
 
     async def list_pod_sandbox_metrics(self) -> Sequence[cri.PodSandboxMetrics]:
-        """Metrics of all sandboxes and their containers, as the runtime names them."""
+        """Metrics of all sandboxes and their containers, under the runtime's names."""
         ...
 
     def stream_pod_sandbox_metrics(self) -> AsyncIterator[cri.PodSandboxMetrics]:
@@ -194,7 +194,7 @@ class RuntimeService(Protocol):
         ...
 
     async def runtime_config(self) -> cri.RuntimeConfigResponse:
-        """How the runtime is set up: its cgroup driver. Unimplemented before containerd 2.0."""
+        """How the runtime is configured: its cgroup driver. Unimplemented before containerd 2.0."""
         ...
 
     async def update_pod_sandbox_resources(
@@ -208,7 +208,7 @@ class RuntimeService(Protocol):
 
 
 class ImageService(Protocol):
-    """runtime.v1.ImageService: the images of the node."""
+    """runtime.v1.ImageService: the node's images."""
 
     async def list_images(self, filter: cri.ImageFilter | None = None) -> Sequence[cri.Image]:
         """All images, or those that the filter lets through."""
@@ -230,7 +230,7 @@ class ImageService(Protocol):
         auth: cri.AuthConfig | None = None,
         sandbox_config: cri.PodSandboxConfig | None = None,
     ) -> str:
-        """Pull an image; the reference it has on the node. Without deadline: cancel to give up."""
+        """Pull an image; its reference on the node. No deadline: cancel to give up."""
         ...
 
     async def remove_image(self, image: cri.ImageSpec) -> None:
@@ -238,5 +238,5 @@ class ImageService(Protocol):
         ...
 
     async def image_fs_info(self) -> cri.ImageFsInfoResponse:
-        """The filesystems of images and of containers' writable layers, and their use."""
+        """The filesystems of images and of containers' writable layers, and their usage."""
         ...

@@ -10,7 +10,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 
 class RemoteSandboxes:
-    """The sandbox half of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
+    """The sandbox part of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
 
     def __init__(self, calls: Calls, metrics: CallMetrics) -> None:
         self._calls = calls

@@ -9,15 +9,15 @@ DEFAULT_REQUEST_TIMEOUT = 120.0
 """Seconds; KubeletConfiguration's runtimeRequestTimeout."""
 
 NO_DEADLINE = frozenset({"PullImage", "GetContainerEvents"})
-"""Calls that last as long as they last: cancel them to give up."""
+"""Calls without a time limit: cancel them to give up."""
 
 
 def deadline_for(method: str, request_timeout: float, *, own: float = 0.0) -> float | None:
     """Seconds that ``method`` (the CRI's name) may take, None for no limit.
 
-    ``request_timeout`` is runtimeRequestTimeout in seconds. ``own`` is the time the request itself
-    carries, in seconds: StopContainer's grace period, ExecSync's and CheckpointContainer's timeout.
-    Raises ValueError for a negative one.
+    ``request_timeout`` is runtimeRequestTimeout in seconds. ``own`` is the timeout the request
+    itself carries, in seconds: StopContainer's grace period, ExecSync's and CheckpointContainer's
+    timeout. Raises ValueError for a negative one.
     """
     if own < 0:
         raise ValueError(f"{method}: negative timeout {own:g} s")

@@ -1,4 +1,4 @@
-"""Is a runtime's answer one that can be believed?
+"""Can a runtime's answer be trusted?
 
 Pure: each check returns what is wrong, or "".
 
@@ -17,7 +17,7 @@ API_VERSION = "v1"
 
 
 def unset(message: object, *fields: str) -> str:
-    """Names those of ``fields`` that are empty in ``message``."""
+    """The names of those ``fields`` that are empty in ``message``."""
     missing = [name for name in fields if not getattr(message, name)]
     return f"{', '.join(missing)} not set" if missing else ""
 
@@ -28,7 +28,7 @@ def wrong_version(answer: cri.VersionResponse) -> str:
 
 
 def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
-    """A sandbox status must say which sandbox of which pod it is about."""
+    """A sandbox status must say which sandbox of which pod it describes."""
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
@@ -39,7 +39,7 @@ def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
 
 
 def wrong_container_status(answer: cri.ContainerStatusResponse) -> str:
-    """A container status must say which container it is about, and of which image."""
+    """A container status must say which container it describes, and which image that has."""
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
@@ -50,27 +50,27 @@ def wrong_container_status(answer: cri.ContainerStatusResponse) -> str:
 
 
 def wrong_status(answer: cri.StatusResponse) -> str:
-    """A runtime status must hold both conditions that the node's Ready follows."""
+    """A runtime status must hold both conditions that the node's Ready depends on."""
     have = {condition.type for condition in answer.status.conditions}
     missing = [name for name in ("RuntimeReady", "NetworkReady") if name not in have]
     return f"condition {' and '.join(missing)} not set" if missing else ""
 
 
 def wrong_image_status(answer: cri.ImageStatusResponse) -> str:
-    """No image is an answer; an image without id or size is not."""
+    """An answer without an image is valid; an image without id or size is not."""
     return unset(answer.image, "id", "size") if answer.HasField("image") else ""
 
 
 def believable_sandboxes(items: Iterable[cri.PodSandbox]) -> list[cri.PodSandbox]:
-    """The sandboxes of a list that say which they are."""
+    """The sandboxes in a list that identify themselves."""
     return [item for item in items if item.id and item.HasField("metadata")]
 
 
 def believable_containers(items: Iterable[cri.Container]) -> list[cri.Container]:
-    """The containers of a list that say which they are and where."""
+    """The containers in a list that identify themselves and their sandbox."""
     return [item for item in items if item.id and item.pod_sandbox_id and item.HasField("metadata")]
 
 
 def believable_images(items: Iterable[cri.Image]) -> list[cri.Image]:
-    """The images of a list that say which they are."""
+    """The images in a list that identify themselves."""
     return [item for item in items if item.id]

@@ -1,8 +1,8 @@
-"""What containers get besides what their spec says: the joint for who adds to their config.
+"""What containers get besides what their spec says: where others add to their config.
 
-Variables and mounts come in here, and so does what a pod has been given of the node: a provider is
-an object in the list that the composition root hands to the runtime manager, and what it adds is
-data. Must never import who provides.
+Variables and mounts come in here, and so do the node's resources given to a pod: a provider is an
+object in the list that the composition root hands to the runtime manager, and what it adds is data.
+Must never import a provider.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class ContainerAdditions:
     """What has been added to one container that is about to be made."""
 
     environment: EnvironmentInputs
-    """What its variables are made of."""
+    """What its variables are computed from."""
     mounts: Sequence[Mount] = ()
     groups: Sequence[int] = ()
     """Supplemental groups."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """For the runtime."""
+    """Annotations for the runtime."""
     envs: Sequence[tuple[str, str]] = ()
-    """Variables of devices. They come first in the runtime's list, so that of two with one name
-    the container's own is in force."""
+    """Variables of devices. They come first in the runtime's list, so that the container's own wins
+    over one of the same name."""
     devices: Sequence[Device] = ()
     cdi_devices: Sequence[str] = ()
     """Devices that the runtime knows by name: ``vendor.com/class=name``."""
     placement: Placement = NOWHERE
-    """Which CPUs and which memory are its own."""
+    """The CPUs and the memory that are its own."""
 
 
 class ContainerProvider(Protocol):
-    """Adds what it has for a container."""
+    """Adds its share for a container."""
 
     async def provide(
         self,
@@ -49,7 +49,7 @@ class ContainerProvider(Protocol):
         pod_ips: tuple[str, ...],
         given: ContainerAdditions,
     ) -> ContainerAdditions:
-        """What those before it have given, with its own.
+        """What the providers before it have added, plus its own.
 
         Raises:
             ContainerConfigError: the container can't be made; the message is for its owner.

@@ -1,4 +1,4 @@
-"""Where lifecycle hooks join in: what the runtime manager asks for, and nothing behind it.
+"""Where lifecycle hooks plug in: what the runtime manager asks for, and nothing behind it.
 
 Must never run a hook itself.
 """
@@ -12,7 +12,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class HookFailed(Exception):
-    """A hook did not work; the text is the container's message and holds no secret."""
+    """A hook failed; the text is the container's message and holds no secret."""
 
 
 class LifecycleHooks(Protocol):
@@ -29,10 +29,10 @@ class LifecycleHooks(Protocol):
         container_id: str,
         handler: api.LifecycleHandler,
     ) -> None:
-        """Before the stop, within the grace period; the caller gives it up when that is over.
+        """Before the stop, within the grace period; the caller cancels it when that is over.
 
-        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is reported, the stop
-        goes on.
+        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is reported, and the
+        stop goes on.
         """
         ...
 

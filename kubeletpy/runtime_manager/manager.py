@@ -1,7 +1,7 @@
-"""The runtime manager: decide what a pod needs of the runtime, have it done, say what came of it.
+"""The runtime manager: decides what a pod needs of the runtime, has it done, reports the outcome.
 
 Puts the pieces of this room together behind protocol.RuntimeManager. Must never keep what matters
-only in its memory: after a restart of the agent the runtime's own records are all it needs.
+only in memory: after a restart of the agent the runtime's own records are all it needs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import (
     PodSyncResult,
     ResizeOutcome,
     StartError,
+    SyncIntent,
     SyncResult,
 )
 from kubeletpy.remote.errors import CRIError
@@ -50,7 +52,8 @@ from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
 from kubeletpy.runtime_manager.names.labels import POD_UID
-from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
@@ -73,7 +76,7 @@ STARTS_PER_CORE = 4
 
 
 def default_concurrent_starts() -> int:
-    """Sandboxes and containers made at once on this machine."""
+    """Sandboxes and containers created at once on this machine."""
     return STARTS_PER_CORE * (os.cpu_count() or 1)
 
 
@@ -109,18 +112,22 @@ class KubeRuntimeManager:
         max_crash_loop_delay: float = 300,
         concurrent_starts: int | None = None,
         gc_policy: GCPolicy | None = None,
+        plan_log: Callable[[PlanInputs, PodActions], None] | None = None,
     ) -> None:
         """Make it inside a running event loop.
 
-        ``root_dir`` is the kubelet's root directory, ``runtime_name`` what Version says,
+        ``root_dir`` is the kubelet's root directory, ``runtime_name`` what Version reports,
         ``max_crash_loop_delay`` in seconds (crashLoopBackOff.maxContainerRestartPeriod),
         ``concurrent_starts`` how many sandboxes and containers are made at once.
 
-        ``providers`` add to what containers are made with, in this order. What sandboxes need:
-        :class:`.act.run_pod_sandbox.SandboxMaker`. ``actuated`` are the records of what pods were
-        last given, ``pod_limits`` the limits of their own cgroups, ``placement`` where a container
-        runs, by uid of its pod and its name.
+        ``providers`` add to what containers are made with, in this order. For what sandboxes need
+        see :class:`.act.run_pod_sandbox.SandboxMaker`. ``actuated`` are the records of what pods
+        were last given, ``pod_limits`` the limits of their own cgroups, ``placement`` where a
+        container runs, by uid of its pod and its name.
+
+        ``plan_log`` is given what each plan is computed from, and the plan, for replays.
         """
+        self._plan_log = plan_log
         self._runtime_name = runtime_name
         settings = settings or RuntimeSettings()
         roots = MessageRoots(root_dir, settings.pod_logs_dir)
@@ -160,7 +167,7 @@ class KubeRuntimeManager:
             metrics=metrics,
             placement=placement,
         )
-        starter = ContainerStarter(
+        self._starter = ContainerStarter(
             runtime,
             images,
             killer,
@@ -181,7 +188,7 @@ class KubeRuntimeManager:
             remover,
             sandboxes,
             resizer,
-            starter,
+            self._starter,
             crash_loops=crash_loops,
             source=source,
             recorder=recorder,
@@ -202,6 +209,10 @@ class KubeRuntimeManager:
         self._stop_slots, self._clock, self._metrics = stops, clock, metrics
         self._in_effect = ResourcesInEffect(actuated, pod_limits, settings)
 
+    def connection_changed(self, connected: bool) -> None:
+        """The connection to the runtime was lost or is back."""
+        self._starter.forget_runtime()
+
     @property
     def runtime_name(self) -> str:
         """The runtime's name, as container ids carry it."""
@@ -215,13 +226,16 @@ class KubeRuntimeManager:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         pod = request.pod
         in_effect = self._in_effect.of(pod, status)
+        restarting = restart_all_active(pod, status)
         plan = compute_pod_actions(
             pod,
             status,
             request.probes,
-            all_containers_restarting=restart_all_active(pod, status),
+            all_containers_restarting=restarting,
             in_effect=in_effect,
         )
+        if self._plan_log is not None:
+            self._plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)
         self._in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
             waits = resize_in_progress(pod, status, in_effect)
@@ -255,6 +269,26 @@ class KubeRuntimeManager:
             self._metrics.started_user_namespaced_pods_errors.inc()
         return result
 
+    def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
+        """What :meth:`sync_pod` would do; changes nothing, and looks at no cgroup."""
+        plan = compute_pod_actions(
+            pod,
+            status,
+            probes,
+            all_containers_restarting=restart_all_active(pod, status),
+            in_effect=self._in_effect.recorded(pod),
+        )
+        return SyncIntent(
+            plan.decisions,
+            ends=plan.kill_pod and not plan.create_sandbox,
+            new_sandbox=plan.create_sandbox,
+            stopped=tuple(kill.name for kill in plan.containers_to_kill),
+            started=tuple(start.name for start in plan.starts),
+            resized=tuple(
+                dict.fromkeys(update.name for update in (*plan.resize.memory, *plan.resize.cpu))
+            ),
+        )
+
     async def kill_pod(
         self,
         pod: Pod | None,
@@ -264,7 +298,8 @@ class KubeRuntimeManager:
     ) -> PodSyncResult:
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
-        May be cancelled and called again with a shorter grace period: the stop goes on with it.
+        May be cancelled and called again with a shorter grace period: the stop then goes on with
+        that.
         """
         try:
             status = await self._current(status.uid, status)
@@ -280,21 +315,21 @@ class KubeRuntimeManager:
         return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
 
     def hurry(self, on: bool) -> None:
-        """Whether the machine goes down: stops then don't wait for one another."""
+        """Whether the machine is shutting down: stops then don't wait for one another."""
         self._stop_slots.hurry(on)
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        """Ask the runtime for all it knows of a pod. Raises CRIError."""
+        """Ask the runtime for all it knows about a pod. Raises CRIError."""
         return await self._source.read(uid, name, namespace)
 
     async def list_pods(self) -> list[RuntimePodSummary]:
-        """Every pod of the runtime, dead ones included. Raises CRIError."""
+        """Every pod the runtime knows, dead ones included. Raises CRIError."""
         return await self._source.list_pods()
 
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as a runtime event shows it; None: it shows too little, ask instead.
+        """The pod's status as a runtime event shows it; None: it shows too little, so ask.
 
         ``previous`` is what was known: it fills in the pod's other sandboxes.
         """
@@ -305,7 +340,7 @@ class KubeRuntimeManager:
         await self._remover.container(container_id)
 
     async def has_containers(self, uid: str) -> bool:
-        """Whether the runtime knows a container of a pod, dead or alive. Raises CRIError."""
+        """Whether the runtime knows any container of a pod, dead or alive. Raises CRIError."""
         chosen = cri.ContainerFilter(label_selector={POD_UID: uid})
         return bool(await self._runtime.list_containers(chosen))
 
@@ -315,16 +350,17 @@ class KubeRuntimeManager:
         all_sources_ready: bool,
         removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
-    ) -> None:
+    ) -> int:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
         self._crash_loops.collect(self._clock.now())
-        known = await self._collector.collect(
+        found = await self._collector.collect(
             removable, all_sources_ready=all_sources_ready, reported=reported
         )
-        self._in_effect.forget_except(known)
+        self._in_effect.forget_except(found.known)
+        return found.removed
 
     async def health(self) -> RuntimeHealth:
-        """Ask the runtime how it is. Never raises."""
+        """Ask the runtime for its health. Never raises."""
         try:
             answer = await self._runtime.status()
         except CRIError as error:
@@ -332,7 +368,7 @@ class KubeRuntimeManager:
         return health_from_conditions(answer.status.conditions)
 
     async def drain(self, timeout: float) -> None:
-        """Wait for the runtime to end what it was asked for, at most ``timeout`` seconds."""
+        """Wait for the runtime to finish what it was asked for, at most ``timeout`` seconds."""
         await self._mutations.drain(timeout)
 
     def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
@@ -349,7 +385,7 @@ class KubeRuntimeManager:
         )
 
     async def _current(self, uid: str, status: PodRuntimeStatus) -> PodRuntimeStatus:
-        """The status to decide from: the given one, unless the pod was changed after it."""
+        """The status to decide from: the given one, unless the pod was changed since then."""
         await self._mutations.settled(uid)
         if not self._mutations.outdated(uid, status.observed_at):
             return status
@@ -364,10 +400,10 @@ class KubeRuntimeManager:
         try:
             if certain:
                 return await draft.finished(source), None
-            # A call that failed may have had its effect: a sandbox that we know nothing of.
+            # A failed call may have had its effect all the same: a sandbox we don't know of.
             return await source.read(before.uid, before.name, before.namespace), None
         except CRIError as error:
-            # What was done is known, its effect is not: an old time has the next sync look.
+            # We know what was done, not its effect: an old time makes the next sync look.
             return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))
 
 

@@ -1,7 +1,8 @@
-"""What the runtime manager asks of pods' cgroups and of the records of what is in effect.
+"""What the runtime manager needs from pods' cgroups and from the records of what is in effect.
 
 A pod's resources are changed in place in two spots: the limits of each container, which the runtime
-sets, and the limits of the pod as a whole, which the agent sets itself. Must never know how.
+sets, and the limits of the pod as a whole, which the agent sets itself. Must never know how that is
+done.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class PodCgroupLimits(Protocol):
     """Reads and writes the limits of pods' cgroups. All methods raise PodLimitsError."""
 
     def wanted(self, pod: Pod) -> PodLimits | None:
-        """The limits that the pod's spec asks for; None: pods have no cgroups of their own."""
+        """The limits that the pod's spec asks for; None: pods don't have their own cgroups."""
         ...
 
     def current(self, pod: Pod) -> PodLimits:
@@ -25,16 +26,16 @@ class PodCgroupLimits(Protocol):
         ...
 
     def memory_usage(self, pod: Pod) -> int:
-        """Bytes that the pod uses now, page cache included."""
+        """Bytes that the pod uses now, including page cache."""
         ...
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Set those limits that are given; to lower memory may take the kernel a while."""
+        """Set the given limits; lowering memory may take the kernel a while."""
         ...
 
 
 class NoPodCgroupLimits:
-    """Where pods have no cgroups of their own (cgroupsPerQOS false)."""
+    """Where pods don't have their own cgroups (cgroupsPerQOS false)."""
 
     def wanted(self, pod: Pod) -> PodLimits | None:
         """None: only containers are limited."""
@@ -53,9 +54,9 @@ class NoPodCgroupLimits:
 
 
 class ActuatedResources(Protocol):
-    """Which resources containers were last given, by pod uid and container name.
+    """The resources that containers were last given, by pod uid and container name.
 
-    To be kept across restarts of the agent: requests of memory can be seen nowhere else.
+    To be kept across restarts of the agent: memory requests can be read nowhere else.
     """
 
     def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
@@ -63,11 +64,11 @@ class ActuatedResources(Protocol):
         ...
 
     def set(self, uid: str, container: str, resources: api.ResourceRequirements) -> None:
-        """A container is given these; limits that it has only from its pod are among them."""
+        """A container is given these; they include limits that it only has through its pod."""
         ...
 
     def get_pod_level(self, uid: str) -> api.ResourceRequirements | None:
-        """What a pod as a whole was last given; None: not known, or never anything."""
+        """What a pod as a whole was last given; None: unknown, or never given anything."""
         ...
 
     def set_pod_level(self, uid: str, resources: api.ResourceRequirements) -> None:
@@ -80,7 +81,7 @@ class ActuatedResources(Protocol):
 
 
 class ActuatedInMemory:
-    """ActuatedResources that end with the agent."""
+    """ActuatedResources that live only as long as the agent."""
 
     def __init__(self) -> None:
         self._containers: dict[str, dict[str, api.ResourceRequirements]] = {}

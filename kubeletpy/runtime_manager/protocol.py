@@ -1,4 +1,4 @@
-"""The runtime manager as the pod workers, the PLEG and housekeeping see it."""
+"""The runtime manager as seen by the pod workers, the PLEG and housekeeping."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
@@ -17,13 +18,13 @@ from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
 PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
 PLAUSIBLE_EVENT_LEAD = 60 * 10**9
-"""Nanoseconds that the time of a runtime's event may lie behind or ahead of ours; beyond, it is
+"""Nanoseconds that the time of a runtime's event may be behind or ahead of ours; beyond that it is
 nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPodRequest:
-    """All that one runtime sync decides from."""
+    """All that one runtime sync bases its decisions on."""
 
     pod: Pod
     status: PodRuntimeStatus
@@ -31,18 +32,20 @@ class SyncPodRequest:
     pull_secrets: Sequence[PullSecret] = ()
     volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     """Container name -> mounts that the volume manager prepared."""
+    shown: api.PodStatus | None = None
+    """The status that the API has or is about to get; None: not known."""
     on_sandbox_ready: Callable[[PodRuntimeStatus], None] | None = None
     """Called once the new sandbox and its IPs are there, before any container starts."""
     on_plan: Callable[[Sequence[Decision]], None] = lambda decisions: None
-    """Called with what will be done and why, before it is; the result has only what is new."""
+    """Called with what will be done and why, before it is done; the result has only what is new."""
     is_terminating: Callable[[], bool] = lambda: False
-    """Whether termination was asked for meanwhile: the sync then starts nothing more."""
+    """Whether termination was requested meanwhile: the sync then starts nothing more."""
     reported: Callable[[], bool] = lambda: True
     """Whether the API knows what ``status`` says: records that it still needs stay until then."""
 
 
 class RuntimeManager(Protocol):
-    """Makes the runtime run what a pod asks for, and reads back what it runs."""
+    """Makes the runtime run what a pod asks for, and reads back what runs."""
 
     async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
         """Compute the plan and carry it out. Never raises for what a pod can cause."""
@@ -64,11 +67,11 @@ class RuntimeManager(Protocol):
         ...
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        """Ask the runtime for all it knows of a pod. Raises remote.errors.CRIError."""
+        """Ask the runtime for all it knows about a pod. Raises remote.errors.CRIError."""
         ...
 
     async def list_pods(self) -> list[RuntimePodSummary]:
-        """Every pod of the runtime, dead ones included. Raises remote.errors.CRIError."""
+        """Every pod the runtime knows, dead ones included. Raises remote.errors.CRIError."""
         ...
 
     async def delete_container(self, container_id: str) -> None:
@@ -76,7 +79,7 @@ class RuntimeManager(Protocol):
         ...
 
     async def has_containers(self, uid: str) -> bool:
-        """Whether the runtime knows a container of a pod, dead or alive. Raises CRIError."""
+        """Whether the runtime knows any container of a pod, dead or alive. Raises CRIError."""
         ...
 
     async def collect_garbage(
@@ -85,8 +88,8 @@ class RuntimeManager(Protocol):
         all_sources_ready: bool,
         removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
-    ) -> None:
-        """Remove dead containers and sandboxes beyond what is kept.
+    ) -> int:
+        """Remove dead containers and sandboxes beyond what is kept; returns how many containers.
 
         ``removable(pod_uid)`` says whether everything of that pod may go (docs: GC and eviction),
         ``reported(pod_uid)`` whether the API knows how its containers ended.
@@ -94,7 +97,7 @@ class RuntimeManager(Protocol):
         ...
 
     async def health(self) -> RuntimeHealth:
-        """Ask the runtime how it is. Never raises."""
+        """Ask the runtime for its health. Never raises."""
         ...
 
     @property

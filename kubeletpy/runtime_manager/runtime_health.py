@@ -1,4 +1,4 @@
-"""What the runtime says of itself.
+"""What the runtime reports about itself.
 
 Pure.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHealth:
-    """What the runtime says of itself (CRI Status), or why it could not be asked."""
+    """What the runtime reports about itself (CRI Status), or why it could not be asked."""
 
     runtime_ready: bool
     network_ready: bool

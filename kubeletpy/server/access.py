@@ -1,7 +1,7 @@
-"""Who a client is and what it may: x509, TokenReview, anonymous; then SubjectAccessReview.
+"""Who a client is and what it may do: x509, TokenReview, anonymous; then SubjectAccessReview.
 
-Fails closed: where the API can't be asked, nobody gets in by a token and nobody is allowed
-anything. Must never log or keep a token: only its digest is a key of the cache.
+Fails closed: when the API can't be reached, no token is accepted and no request is allowed. Must
+never log or keep a token: the cache is keyed by its digest only.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kubeletpy.server.identity import ANONYMOUS, Identity, of_certificate, of_re
 log = logging.getLogger(__name__)
 
 CACHED = 2048
-"""Answers of each kind that are kept."""
+"""Cached answers of each kind."""
 REVIEW_S = 10.0
 REVIEWS_AT_ONCE = 16
-"""Of permissions, and of tokens that have been good before: each kind has so many of its own."""
+"""A limit each for reviews of permissions and of tokens that have been valid before."""
 STRANGERS_AT_ONCE = 8
-"""Reviews of tokens that nobody has seen yet."""
+"""Reviews at once of tokens not seen before."""
 STRANGERS_WAITING = 64
 STRANGERS_OF_ONE = 16
-"""Those of one address."""
+"""Waiting reviews for one client address."""
 
 
 class AccessError(Exception):
-    """It can't be found out whether a client may."""
+    """The client's permissions can't be determined."""
 
 
 class Busy(AccessError):
-    """Too many tokens that nobody knows wait for a review."""
+    """Too many unknown tokens are waiting for a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class AccessSettings:
 
 
 class Access:
-    """Answers the two questions; asks the API no more often than it must."""
+    """Authenticates and authorizes; asks the API no more often than it must."""
 
     def __init__(
         self, api: KubeApi | None, node_name: str, settings: AccessSettings, clock: Clock
     ) -> None:
-        """``api`` None: there is none to ask, every review ends in a no."""
+        """``api`` None: there is no API, and every review is refused."""
         self._clock = clock
         self._api = api
         self._node = node_name
@@ -69,9 +69,9 @@ class Access:
         self._identities: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
         self._decisions: ExpiringCache[tuple[Identity, str, str], bool] = ExpiringCache(CACHED)
         self._unknown: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
-        """Apart, so that made-up tokens push no good one out."""
+        """Kept apart, so that made-up tokens evict no valid one."""
         self._good: OrderedDict[bytes, None] = OrderedDict()
-        """Digests of tokens that were good; the last one used last."""
+        """Digests of tokens that were valid, the most recently used last."""
         self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._known_slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._stranger_slots = asyncio.Semaphore(STRANGERS_AT_ONCE)
@@ -80,7 +80,7 @@ class Access:
     async def authenticate(
         self, certificate: Mapping[str, Any] | None, authorization: str, source: str = ""
     ) -> Identity | None:
-        """Who asks; None: 401.
+        """Who the client is; None: 401.
 
         Args:
             certificate: the verified client certificate, if there is one.
@@ -88,7 +88,7 @@ class Access:
             source: the client's address.
 
         Raises:
-            Busy: too many tokens are new.
+            Busy: too many new tokens are waiting.
         """
         found = of_certificate(certificate, self._clock.now())
         if found is not None:
@@ -101,15 +101,16 @@ class Access:
         return ANONYMOUS if self._settings.anonymous else None
 
     async def authorize(self, identity: Identity, verb: str, subresources: tuple[str, ...]) -> bool:
-        """Whether a client may on any of the subresources of this node, asked in their order.
+        """Whether a client may use any of these subresources of the node, tried in order.
+
+        A method without a verb (HEAD) is asked about with an empty one, as the kubelet does:
+        who may do everything (``*``) may do it.
 
         Raises:
-            AccessError: the API could not be asked.
+            AccessError: the API could not be reached.
         """
         if self._settings.always_allow:
             return True
-        if not verb:
-            return False
         for subresource in subresources:
             key = (identity, verb, subresource)
             if await self._decisions.get(key, lambda key=key: self._review_access(*key)):  # type: ignore[misc]

@@ -1,6 +1,6 @@
-"""The agent's own HTTPS API: listens, lets in who may come in, and hands requests to handlers.
+"""The agent's own HTTPS API: listens, admits clients, and hands requests to handlers.
 
-Nothing is served before authentication and authorization, but on the read-only port. Must never
+Except on the read-only port, nothing is served before authentication and authorization. Must never
 show a client a traceback, and never let one client cost more than its share: heads, bodies,
 connections and idle time are bounded.
 """
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -19,8 +20,10 @@ from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import BACKLOG, small_tls_buffers
-from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
+from kubeletpy.server.request_span import answered, span_attributes, span_name
+from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.wire.door import Door, guarded, most_connections
 from kubeletpy.wire.http_log import http_log
 
@@ -33,20 +36,20 @@ MAX_LINE = 64 << 10
 """Bytes of a request's first line: the command of an exec is in its query."""
 MAX_CONNECTIONS = 4096
 MAX_ANSWERS = 128
-"""Requests that are answered at once, but for streams and those that wait to be admitted."""
+"""Requests answered at once, not counting streams and those waiting for admission."""
 ANSWER_S = 60.0
-"""How long an answer may take, its client's reading included; streams may take longer."""
+"""How long an answer may take, including the client reading it; streams may take longer."""
 IDLE_S = 60.0
-"""How long a connection may be without a whole request."""
+"""How long a connection may go without a complete request."""
 PIECE = 128 << 10
 LINGER_S = 2.0
-"""How long the rest of a body is read that nobody wants, so that its client reads the answer."""
+"""How long the rest of an unwanted body is drained, so that the client reads the answer."""
 HANDSHAKE_S = 10.0
 STOP_S = 1.0
 
 
 class AgentServer:
-    """One port. ``access`` None: the read-only port, with what may be read without asking."""
+    """One port. ``access`` None: the read-only port, without authentication."""
 
     def __init__(
         self,
@@ -55,8 +58,11 @@ class AgentServer:
         metrics: HttpMetrics,
         *,
         debugging: bool = True,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
-        """``handlers`` by the name of the route; a route without handler is not served."""
+        """``handlers`` by route name; a route without a handler is not served. Requests that are
+        admitted are spans of ``tracer``."""
+        self._tracer = tracer
         self._access = access
         self._metrics = metrics
         self._type = "readonly" if access is None else "readwrite"
@@ -72,7 +78,8 @@ class AgentServer:
             if handler is None:
                 continue
             for path in route.paths:
-                for method in route.methods if handler is not _debugging_off else ("*",):
+                every = route.any_method or handler is _debugging_off
+                for method in ("*",) if every else route.methods:
                     added = app.router.add_route(method, path, handler)
                     assert added.resource is not None, "it has a path"
                     self._routes[added.resource.canonical] = route
@@ -95,7 +102,7 @@ class AgentServer:
     async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
         if tls is None and self._access is not None:
-            raise ValueError("credentials are not taken over plain HTTP")
+            raise ValueError("credentials are not accepted over plain HTTP")
         if tls is not None:
             small_tls_buffers()
         self._tls = tls
@@ -133,9 +140,14 @@ class AgentServer:
                     text=f"{who} has too many connections to this port\n",
                     headers={"Retry-After": "1", "Connection": "close"},
                 )
-            if route is not None and route.long_running:
-                return await handler(request)
-            return await self._answer(request, handler)
+            name = span_name(request)
+            with self._tracer.request(name, partial(span_attributes, request, name)) as span:
+                try:
+                    response = await self._handled(request, route, handler)
+                except web.HTTPException as answer:
+                    response = _plain(answer)
+                answered(span, response.status)
+                return response
         except web.HTTPException as answer:
             return _plain(answer)
         except (asyncio.CancelledError, ConnectionError):
@@ -153,8 +165,19 @@ class AgentServer:
             took = asyncio.get_running_loop().time() - began
             self._metrics.requests_duration.labels(*labels).observe(took)
 
+    async def _handled(
+        self, request: web.Request, route: Route | None, handler: Handler
+    ) -> web.StreamResponse:
+        target = request.rel_url
+        if (path := canonical(target.raw_path)) != target.raw_path:
+            query = target.raw_query_string
+            raise web.HTTPMovedPermanently(f"{path}?{query}" if query else path)
+        if route is not None and route.long_running:
+            return await handler(request)
+        return await self._answer(request, handler)
+
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer and see the answer sent, in bounded time and number: answers may be large."""
+        """Answer and wait until it is sent, in bounded time and number: answers may be large."""
         if self._answering >= MAX_ANSWERS:
             raise web.HTTPTooManyRequests(
                 text="too many requests at once\n", headers={"Retry-After": "1"}
@@ -171,7 +194,7 @@ class AgentServer:
             self._answering -= 1
 
     async def _admit(self, request: web.Request, route: Route | None) -> str:
-        """Who asks; the client's address where the port asks nobody."""
+        """Who the client is; its address on a port without authentication."""
         if self._access is None:
             return request.remote or ""
         transport = request.transport
@@ -179,7 +202,7 @@ class AgentServer:
         if certificate and self._tls is not None and transport is not None:
             made = transport.get_extra_info("ssl_object")
             if not self._tls.trusts(made):
-                # closed without an answer, as an idle connection may be: the client comes again
+                # closed without an answer, as an idle connection may be: the client reconnects
                 transport.abort()
                 raise ConnectionResetError("the client's authority has changed")
         try:
@@ -213,7 +236,7 @@ class AgentServer:
 
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Send a response, a large one in pieces: one write of all would not wait for its reader."""
+    """Send a response, a large one in pieces: a single write would not wait for its reader."""
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, bytes) and len(body) > PIECE:
         response = web.StreamResponse(status=response.status, headers=response.headers)
@@ -233,7 +256,9 @@ async def _debugging_off(_request: web.Request) -> web.StreamResponse:
 
 def _plain(answer: web.HTTPException) -> web.Response:
     headers = {
-        key: value for key, value in answer.headers.items() if key in ("Allow", "Retry-After")
+        key: value
+        for key, value in answer.headers.items()
+        if key in ("Allow", "Location", "Retry-After")
     }
     made = web.Response(status=answer.status, text=answer.text or answer.reason, headers=headers)
     if answer.headers.get("Connection") == "close":

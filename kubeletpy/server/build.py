@@ -1,6 +1,6 @@
-"""The agent's server put together: handlers, access, certificates, one or two ports.
+"""Assembles the agent's server: handlers, access, certificates, one or two ports.
 
-Binding comes first, so that the node can say which port it is; serving comes when the agent exists.
+Ports are bound first, so that the node can report its port; they are served once the agent exists.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from kubeletpy.server.access import Access
 from kubeletpy.server.app import AgentServer, Handler
 from kubeletpy.server.debug.zpages import Program
 from kubeletpy.server.errors import ServerError
+from kubeletpy.server.explained import Explained
+from kubeletpy.server.explained import handlers as explained_handlers
 from kubeletpy.server.listening import listen
 from kubeletpy.server.logs import handler as log_handler
 from kubeletpy.server.logs.follow import LogStreams
@@ -32,6 +34,7 @@ from kubeletpy.server.stats_handlers import handlers as stats_handlers
 from kubeletpy.server.streaming.handlers import StreamHandlers
 from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class Ports:
 
     @property
     def settings(self) -> ServerSettings:
-        """What they were bound for."""
+        """The settings they were bound with."""
         return self._settings
 
     @property
@@ -70,12 +73,12 @@ class Ports:
                 each.close()
 
     def sockets(self) -> tuple[socket.socket, socket.socket | None]:
-        """The main port's, and the read-only port's."""
+        """The sockets of the main and the read-only port."""
         return self._main, self._read_only
 
 
 class KubeletServer:
-    """Answers on the ports."""
+    """Serves the ports."""
 
     def __init__(
         self,
@@ -88,12 +91,17 @@ class KubeletServer:
         node_ips: Sequence[str],
         serving_pair: PairInUse | None = None,
         program: Program,
+        tracer: Tracer = NO_TRACER,
+        explained: Explained | None = None,
     ) -> None:
         """Args:
-        reviews: is asked about clients.
-        serving_pair: gives the certificate in use, and while it has none clients are refused;
-            None: it is in files.
+        explained: answers /explain.
+        reviews: reviews tokens and permissions of clients.
+        serving_pair: gives the certificate in use; clients are refused while there is none. None:
+            it is in files.
+        tracer: where requests are sent as spans.
         """
+        self._tracer = tracer
         self._ports = ports
         self._settings = ports.settings
         self._view = view
@@ -103,10 +111,11 @@ class KubeletServer:
         self._node_ips = node_ips
         self._serving_pair = serving_pair
         self._program = program
+        self._explained = explained
         self._opened = AsyncExitStack()
 
     async def start(self) -> None:
-        """Answer until closed.
+        """Serve until closed.
 
         Raises:
             ServerError: certificate, key or client authority can't be used.
@@ -117,7 +126,7 @@ class KubeletServer:
         access = Access(self._reviews, view.node_name, settings.access, clock)
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
-                "anybody who reaches the agent's port may do anything there: "
+                "anyone who reaches the agent's port has full access: "
                 "authentication.anonymous is enabled and authorization.mode is AlwaysAllow",
                 extra={"port": self._ports.port},
             )
@@ -139,21 +148,24 @@ class KubeletServer:
                 view, settings.endpoints, self._program, clock, write_timeout=settings.idle_timeout
             ),
             "container_logs": logs,
+            **(explained_handlers(self._explained) if self._explained is not None else {}),
         }
-        server = AgentServer(handlers, access, metrics, debugging=settings.debugging)
+        server = AgentServer(
+            handlers, access, metrics, debugging=settings.debugging, tracer=self._tracer
+        )
         stack.push_async_callback(server.close)
         await server.start(main, tls)
         if read_only_socket is not None:
             log.warning(
-                "the read-only port shows pods and metrics to anybody who reaches it",
+                "the read-only port shows pods and metrics to anyone who reaches it",
                 extra={"readOnlyPort": settings.read_only_port, "address": settings.address},
             )
-            read_only = AgentServer(handlers, None, metrics)
+            read_only = AgentServer(handlers, None, metrics, tracer=self._tracer)
             stack.push_async_callback(read_only.close)
             await read_only.start(read_only_socket, None)
 
     async def close(self) -> None:
-        """Stop answering."""
+        """Stop serving."""
         await self._opened.aclose()
 
     def _tls(self) -> ServingTls:

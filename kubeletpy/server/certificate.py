@@ -1,4 +1,4 @@
-"""The certificate that the agent's server has from the cluster (serverTLSBootstrap)."""
+"""The certificate that the agent's server gets from the cluster (serverTLSBootstrap)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 def comes_from_cluster(settings: KubeletSettings) -> bool:
-    """Whether the server's certificate is to be asked for."""
+    """Whether the server's certificate is requested from the cluster."""
     enabled = settings.feature_gates.enabled("RotateKubeletServerCertificate")
     return settings.server_tls_bootstrap and settings.enable_server and enabled
 
 
 class ServingCertificate:
-    """Asked for by what the API shows of the node, and renewed in time."""
+    """Requested for the names that the API shows for the node, and renewed in time."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ServingCertificate:
         rng: random.Random,
     ) -> None:
         """Args:
-        kube_api: None: standalone, nothing can be asked for.
+        kube_api: None: standalone, nothing can be requested.
         node: the node as the API last showed it; None: not yet.
         """
         given = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
@@ -73,7 +73,7 @@ class ServingCertificate:
         metrics.server_ttl.set_function(lambda: self._manager.ttl)
 
     async def start(self) -> None:
-        """Take up what an earlier run has left."""
+        """Load what an earlier run left behind."""
         await mend_link(self._store, self._clock.now())
         await self._manager.load()
         if self._api is None and self._manager.current is None:
@@ -86,7 +86,7 @@ class ServingCertificate:
         await self._manager.run()
 
     def node_changed(self) -> None:
-        """The API has shown the node: its names may be others now."""
+        """The API has shown the node: its names may have changed."""
         self._manager.poke()
 
     def in_use(self) -> KeyPair | None:
@@ -95,7 +95,7 @@ class ServingCertificate:
         return pair.files if pair is not None else None
 
     def _names(self) -> Names | None:
-        # as the API knows the node: who approves requests goes by that
+        # as the API knows the node: the approver of requests goes by that
         node = self._node()
         if node is None:
             return None

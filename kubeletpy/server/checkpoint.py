@@ -1,15 +1,18 @@
 """/checkpoint/{namespace}/{pod}/{container}: the runtime writes a container's state to a file.
 
-The file's place is ours alone: below the checkpoint directory, under a name made of names that are
-known. It holds the memory of the container, so nobody else may read the directory. Source:
-docs/reference/behaviour.md, t4; docs/reference/names.csv: {root}/checkpoints; KEP-2008.
+We alone choose the file's path: below the checkpoint directory, with a name built from known names.
+It holds the container's memory, so nobody else may read the directory. Only the node's owner
+removes archives, so what is kept is bounded. Source: docs/reference/behaviour.md, t4;
+docs/reference/names.csv: {root}/checkpoints; KEP-2008.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +27,12 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 2
 MAX_TIMEOUT_S = 3600
+MAX_KEPT = 100
+"""Maximum number of archives in the directory."""
+MAX_SHARE = 10
+"""Percent of the file system that all archives may take before another is made."""
+MIN_FREE = 15
+"""Percent of the file system that must be free: where image garbage collection begins."""
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
 _TIMEOUT = re.compile(r"[0-9]{1,9}")
 
@@ -32,13 +41,57 @@ def file_name(namespace: str, pod: str, container: str, now: float) -> str:
     """The archive's name. ``now`` in Unix seconds.
 
     Raises:
-        ValueError: a name that is no Kubernetes name, and could lead elsewhere.
+        ValueError: a name is not a valid Kubernetes name, and could lead elsewhere.
     """
     for name in (namespace, pod, container):
         if not _NAME.fullmatch(name) or ".." in name:
             raise ValueError("not a name of a Kubernetes object")
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"checkpoint-{pod}_{namespace}-{container}-{at}.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the archive directory holds, and its file system's size and free space, in bytes."""
+
+    archives: int
+    used: int
+    capacity: int
+    available: int
+
+
+def no_room(kept: Kept) -> str | None:
+    """Why there is no room for another checkpoint; None: there is."""
+    if kept.archives >= MAX_KEPT:
+        return f"there are {kept.archives} checkpoints, of {MAX_KEPT} that may be kept"
+    if kept.used * 100 >= kept.capacity * MAX_SHARE:
+        return (
+            f"checkpoints take {kept.used >> 20} MiB, and may take {MAX_SHARE} percent of their "
+            f"file system of {kept.capacity >> 20} MiB"
+        )
+    if kept.available * 100 < kept.capacity * MIN_FREE:
+        return (
+            f"{kept.available >> 20} MiB of {kept.capacity >> 20} MiB are free, and "
+            f"{MIN_FREE} percent must be"
+        )
+    return None
+
+
+def look(directory: Path) -> Kept:
+    """What is kept now; creates the directory if it is missing. Blocks. Raises OSError."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    archives = used = 0
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                used += entry.stat(follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue
+            archives += 1
+            if archives >= MAX_KEPT:
+                break
+    space = os.statvfs(directory)
+    return Kept(archives, used, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
 
 def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
@@ -69,10 +122,24 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
         under_way.add(record.id)
         try:
             location = directory / file_name(namespace, name, container, clock.now())
-            await asyncio.to_thread(directory.mkdir, mode=0o700, parents=True, exist_ok=True)
-            await view.runtime.checkpoint_container(
-                record.id, str(location), min(int(given), MAX_TIMEOUT_S)
-            )
+            why = no_room(await asyncio.to_thread(look, directory))
+            if why is not None:
+                log.warning(
+                    "checkpoint refused: remove old ones",
+                    extra={"container": what, "why": why, "directory": str(directory)},
+                )
+                raise web.HTTPInsufficientStorage(
+                    text=f"checkpointing of {what} failed ({why}: remove old ones from "
+                    f"{directory} on the node)\n"
+                )
+            try:
+                await view.runtime.checkpoint_container(
+                    record.id, str(location), min(int(given), MAX_TIMEOUT_S)
+                )
+            except CRIError:
+                # what was written so far is no checkpoint, and nobody would know its name
+                await asyncio.to_thread(location.unlink, missing_ok=True)
+                raise
         except (CRIError, OSError, ValueError) as error:
             raise web.HTTPInternalServerError(text=_failure(what, error)) from None
         finally:

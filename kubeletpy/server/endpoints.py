@@ -1,7 +1,7 @@
 """The endpoints that settings switch on and off: node logs, checkpoints, debugging.
 
-What is off answers 405 and says so where the kubelet does, and is not there at all otherwise. What
-few nodes are ever asked for is loaded by its first request.
+An endpoint that is off answers 405 and says so where the kubelet does; otherwise it does not exist.
+Rarely used endpoints are loaded by their first request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECRET_FLAG = "manifest-url-header"
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """What is served, by the settings of the same names, and where its files are.
+    """What is served, named like the settings, and where its files are.
 
     Attributes:
         checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
@@ -92,7 +92,7 @@ def handlers(
 
 
 def _when_asked(make: Callable[[], Handler]) -> Handler:
-    """A handler that is made by its first request."""
+    """A handler that is created by its first request."""
     made = cache(make)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -109,7 +109,7 @@ def _disabled(text: str) -> Handler:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    """A command line without what may be a credential."""
+    """A command line without possible credentials."""
     shown: list[str] = []
     for argument in arguments:
         name, equals, _ = argument.lstrip("-").replace("_", "-").partition("=")

@@ -1,4 +1,4 @@
-"""Answers kept for a while, bounded in number, each asked for once however many wait for it."""
+"""Answers kept for a while, bounded in number, each loaded once however many wait for it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Load = Callable[[], Awaitable[tuple[V, float]]]
-"""Gives the value and for how many seconds it holds."""
+"""Returns the value and for how many seconds it is valid."""
 
 
 class ExpiringCache(Generic[K, V]):
-    """The least recently asked-for answers go first when ``size`` is reached."""
+    """Evicts the least recently used answers when ``size`` is reached."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -23,7 +23,7 @@ class ExpiringCache(Generic[K, V]):
         self._under_way: dict[K, asyncio.Future[tuple[V, float]]] = {}
 
     async def get(self, key: K, load: Load[V]) -> V:
-        """The kept answer, or that of ``load``, whose errors are raised and not kept."""
+        """The cached answer, or that of ``load``, whose errors are raised and not cached."""
         now = asyncio.get_running_loop().time()
         kept = self._kept.get(key)
         if kept is not None and kept[1] > now:
@@ -34,7 +34,7 @@ class ExpiringCache(Generic[K, V]):
             asked = asyncio.ensure_future(load())
             self._under_way[key] = asked
             asked.add_done_callback(lambda done: self._done(key, done))
-        # one client that goes away must not take the answer from the others that wait for it
+        # one client that goes away must not cancel the answer that others wait for
         value, _ = await asyncio.shield(asked)
         return value
 
@@ -48,7 +48,7 @@ class ExpiringCache(Generic[K, V]):
         self.keep(key, *done.result())
 
     def keep(self, key: K, value: V, seconds: float) -> None:
-        """Keep an answer that is known from elsewhere."""
+        """Cache an answer that is known from elsewhere."""
         if seconds <= 0:
             return
         self._kept[key] = (value, asyncio.get_running_loop().time() + seconds)

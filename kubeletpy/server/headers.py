@@ -1,4 +1,4 @@
-"""The headers that all answers of the agent's servers have alike.
+"""The headers common to all answers of the agent's servers.
 
 Must never depend on the request.
 """
@@ -9,7 +9,7 @@ from aiohttp import web
 
 
 def guard_headers(app: web.Application) -> None:
-    """Answers say nothing of the software behind them, and no browser guesses what they are."""
+    """Answers do not reveal the software behind them, and no browser guesses their type."""
     app.on_response_prepare.append(_guard)
 
 

@@ -1,7 +1,7 @@
-"""The agent's plain HTTP endpoints on loopback: /healthz, /metrics, /metrics/probes.
+"""The agent's plain HTTP endpoints: /healthz; on loopback also /metrics and /metrics/probes.
 
-No authentication, so it must never listen anywhere but on a loopback address, and never show
-anything of a pod's content.
+No authentication: on any other address (healthzBindAddress) it says only whether a check fails, not
+why, as the kubelet does, and serves no metrics. Must never show any pod content.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ MAX_CONNECTIONS = 256
 IDLE_S = 60.0
 
 HealthCheck = Callable[[], str]
-"""Empty when well, else what is wrong."""
+"""Empty when healthy, else what is wrong."""
 
 
-class NotLoopback(ValueError):
-    """The address to listen on is not a loopback address."""
+WITHHELD = "reason withheld"
 
 
-def healthz_text(checks: Mapping[str, HealthCheck], *, verbose: bool) -> tuple[bool, str]:
-    """Whether all checks pass, and the body: ``ok``, or a line per check."""
+def healthz_text(
+    checks: Mapping[str, HealthCheck], *, verbose: bool, reasons: bool = True
+) -> tuple[bool, str]:
+    """Whether all checks pass, and the body: ``ok``, or one line per check."""
     lines, healthy = [], True
     for name, check in checks.items():
         problem = check()
         healthy = healthy and not problem
-        lines.append(f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok")
+        why = problem if reasons else WITHHELD
+        lines.append(f"[-]{name} failed: {why}" if problem else f"[+]{name} ok")
     if healthy and not verbose:
         return True, "ok"
     lines.append("healthz check passed" if healthy else "healthz check failed")
@@ -46,7 +48,7 @@ def healthz_text(checks: Mapping[str, HealthCheck], *, verbose: bool) -> tuple[b
 
 
 class HealthServer:
-    """Serves /healthz[/CHECK], /metrics and /metrics/probes."""
+    """Serves /healthz[/CHECK], and on this machine /metrics and /metrics/probes."""
 
     def __init__(
         self,
@@ -57,17 +59,9 @@ class HealthServer:
         render_metrics: Callable[[], tuple[bytes, str]],
         render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None,
     ) -> None:
-        """``render_metrics`` gives body and content type. Port 0 takes a free one.
-
-        Raises:
-            NotLoopback: ``address`` is not a loopback address.
-        """
-        if not ipaddress.ip_address(address).is_loopback:
-            raise NotLoopback(
-                f"healthzBindAddress {address}: this endpoint has no authentication and listens "
-                "on a loopback address only (127.0.0.1 or ::1)"
-            )
+        """``render_metrics`` returns body and content type. Port 0 picks a free one."""
         self._address = address
+        self._local = ipaddress.ip_address(address).is_loopback
         self._port = port
         self._checks = checks
         self._render = render_metrics
@@ -86,8 +80,9 @@ class HealthServer:
         guard_headers(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/healthz/{check}", self._one_check)
-        app.router.add_get("/metrics", self._metrics)
-        if self._render_probes is not None:
+        if self._local:
+            app.router.add_get("/metrics", self._metrics)
+        if self._local and self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
         try:
             sock = listen(self._address, self._port, short_answers=True)
@@ -116,7 +111,8 @@ class HealthServer:
     async def _healthz(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
         checks = {name: c for name, c in self._checks.items() if name not in excluded}
-        healthy, text = healthz_text(checks, verbose="verbose" in request.query)
+        verbose = "verbose" in request.query
+        healthy, text = healthz_text(checks, verbose=verbose, reasons=self._local)
         return web.Response(text=text, status=200 if healthy else 500)
 
     async def _one_check(self, request: web.Request) -> web.Response:
@@ -124,6 +120,8 @@ class HealthServer:
         if check is None:
             return web.Response(text="no such check\n", status=404)
         problem = check()
+        if problem and not self._local:
+            return web.Response(text=f"internal server error: {WITHHELD}\n", status=500)
         return web.Response(text=problem or "ok", status=500 if problem else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:

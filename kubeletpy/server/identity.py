@@ -24,11 +24,11 @@ ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 
 
 def of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identity | None:
-    """Whom a verified client certificate names: common name and organizations; None for nobody.
+    """The identity in a verified client certificate: common name and organizations; None: none.
 
     Args:
         certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
-        now: Unix seconds; a connection may outlive the certificate that it began with.
+        now: Unix seconds; a connection may outlive the certificate that it started with.
     """
     if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:
         return None

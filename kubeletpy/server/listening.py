@@ -1,6 +1,6 @@
 """Sockets that listen, and how many connections they take.
 
-A connection over the limit is closed unheard, so that clients that only hold connections open can
+A connection over the limit is closed unread, so that clients that merely hold connections open can
 cost no more than the limit. What a connection may do is decided elsewhere.
 """
 
@@ -13,21 +13,23 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from kubeletpy.wire.accepting import ListeningSocket
+
 BACKLOG = 256
 TLS_BUFFER = 32 << 10
 GIVE_UP_MS = 60_000
-"""After so many milliseconds the kernel drops a plain connection that takes nothing."""
+"""Milliseconds after which the kernel drops a plain connection that accepts no data."""
 
 
-def listen(address: str, port: int, *, short_answers: bool = False) -> socket.socket:
-    """A socket that listens; port 0 takes a free one. Raises OSError.
+def listen(address: str, port: int, *, short_answers: bool = False) -> ListeningSocket:
+    """A listening socket; port 0 picks a free one. Raises OSError.
 
     Args:
-        short_answers: nobody may take longer than GIVE_UP_MS to read an answer, which holds also
-            after the answer has been handed to the kernel and the connection been closed.
+        short_answers: no client may take longer than GIVE_UP_MS to read an answer, even after the
+            answer has been handed to the kernel and the connection closed.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    made = ListeningSocket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -46,14 +48,14 @@ def listen(address: str, port: int, *, short_answers: bool = False) -> socket.so
 def small_tls_buffers() -> None:
     """Have asyncio read at most TLS_BUFFER of a TLS connection at once, in the whole process.
 
-    Each connection keeps a buffer of what is read at once, also while nothing comes: with asyncio's
-    256 KiB, a thousand idle clients would hold 256 MB.
+    Each connection keeps a buffer of that size even while idle: with asyncio's 256 KiB, a thousand
+    idle clients would hold 256 MB.
     """
     sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 
 def limited(manager: web.Server, limit: int) -> Callable[[], asyncio.Protocol]:
-    """Makes the protocol of a new connection, or one that closes it."""
+    """Makes the protocol for a new connection, or one that closes it."""
 
     def connected() -> asyncio.Protocol:
         return manager() if len(manager.connections) < limit else _Refused()
@@ -62,7 +64,7 @@ def limited(manager: web.Server, limit: int) -> Callable[[], asyncio.Protocol]:
 
 
 class _Refused(asyncio.Protocol):
-    """What a connection over the limit meets."""
+    """Closes a connection over the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -1,4 +1,4 @@
-"""What the server's handlers see of the agent: questions only, nothing that changes a pod."""
+"""What the server's handlers see of the agent: read-only, nothing that changes a pod."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class NodeView:
 
     Attributes:
         status_of: the newest API status of a pod by uid; None when none is kept.
-        checks: health checks by name; empty text means well.
+        checks: health checks by name; empty text means healthy.
         configz: the settings as a KubeletConfiguration document.
         pod_logs_dir: podLogsDir; no log outside it is read.
-        stats: what is used on the node; None: nothing of it is served.
+        stats: resource usage on the node; None: not served.
     """
 
     node_name: str
@@ -41,7 +41,7 @@ class NodeView:
     render_slis: Callable[[], bytes] = bytes
 
     def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
-        """A pod by name; with ``uid`` (of its mirror, if it likes) only if it is that one."""
+        """A pod by name; with ``uid`` (or that of its mirror) only if it matches."""
         found = self.pods.by_name(namespace, name)
         if found is None or (uid and self.pods.translate_uid(uid) != found.uid):
             return None
@@ -52,11 +52,11 @@ class NodeView:
         return self.status_of(pod.uid) or pod.status
 
     def in_runtime(self, pod: Pod) -> PodRuntimeStatus | None:
-        """What the runtime has of a pod."""
+        """What the runtime knows of a pod."""
         return self.cache.status(pod.uid)
 
     def container(self, pod: Pod, name: str) -> ContainerStatus | None:
-        """The newest record of a container, the running one first."""
+        """The newest record of a container; a running one takes precedence."""
         status = self.in_runtime(pod)
         if status is None:
             return None

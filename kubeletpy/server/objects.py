@@ -1,4 +1,4 @@
-"""Handlers of what the agent knows: pods, settings, health, metrics."""
+"""Handlers for what the agent knows: pods, settings, health, metrics."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """What the agent's server serves, and what a client must be allowed to do for each of it.
 
 Pure. Permissions belong to the route that answers, not to the text of the path, so that no spelling
-of a path is judged as another than the one that is served. Source: docs/reference/server.csv:
-endpoint; KEP-2862 for the fine-grained subresources.
+of a path is authorized as one and served as another. Source: docs/reference/server.csv: endpoint;
+KEP-2862 for the fine-grained subresources.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 VERBS: Mapping[str, str] = {
     "GET": "get",
@@ -18,22 +20,22 @@ VERBS: Mapping[str, str] = {
     "DELETE": "delete",
 }
 PROXY = ("proxy",)
-"""What everything needs that has no subresource of its own, and what is not served."""
+"""Required for everything without a subresource of its own, and for what is not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One thing that is served.
+    """One endpoint.
 
     Attributes:
         name: which handler answers.
         paths: patterns of the path.
         methods: HTTP methods; others get 405.
-        subresources: of ``nodes``; a client that may on any one of them may.
+        subresources: of ``nodes``; permission on any one of them is enough.
         debugging: refused with 405 when enableDebuggingHandlers is off, and on the read-only port.
-        debugging_only: not there at all (404) when enableDebuggingHandlers is off.
+        debugging_only: missing (404) when enableDebuggingHandlers is off.
         read_only: served on the read-only port too, without authentication.
-        long_running: may take as long as the client likes.
+        long_running: may take as long as the client wants.
     """
 
     name: str
@@ -44,10 +46,12 @@ class Route:
     debugging_only: bool = False
     read_only: bool = False
     long_running: bool = False
+    any_method: bool = False
+    """Answers every method like the first of ``methods``, as Go's plain handlers do."""
 
     @property
     def folder(self) -> str:
-        """The first part of its path, of metrics the first two: how requests are counted."""
+        """The first segment of its path, for metrics the first two: how requests are counted."""
         parts = self.paths[0].split("/")[1:]
         return "/".join(parts[:2] if parts[0] == "metrics" else parts[:1])
 
@@ -63,6 +67,7 @@ ROUTES: tuple[Route, ...] = (
         ("GET",),
         ("healthz", "proxy"),
         read_only=True,
+        any_method=True,
     ),
     Route("pods", ("/pods", "/pods/"), ("GET",), ("pods", "proxy"), read_only=True),
     Route(
@@ -72,15 +77,52 @@ ROUTES: tuple[Route, ...] = (
         ("pods", "proxy"),
         debugging=True,
     ),
-    Route("configz", ("/configz",), ("GET",), ("configz", "proxy"), debugging_only=True),
-    Route("flagz", ("/flagz",), ("GET",), ("configz",), debugging_only=True),
-    Route("statusz", ("/statusz",), ("GET",), ("statusz",), debugging_only=True),
-    Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True),
-    Route("probe_metrics", ("/metrics/probes",), ("GET",), ("metrics",), read_only=True),
-    Route("resource_metrics", ("/metrics/resource",), ("GET",), ("metrics",), read_only=True),
-    Route("cadvisor_metrics", ("/metrics/cadvisor",), ("GET",), ("metrics",), read_only=True),
-    Route("sli_metrics", ("/metrics/slis",), ("GET",), ("metrics",), read_only=True),
+    Route(
+        "configz",
+        ("/configz",),
+        ("GET",),
+        ("configz", "proxy"),
+        debugging_only=True,
+        any_method=True,
+    ),
+    Route("flagz", ("/flagz",), ("GET",), ("configz",), debugging_only=True, any_method=True),
+    Route("statusz", ("/statusz",), ("GET",), ("statusz",), debugging_only=True, any_method=True),
+    Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True, any_method=True),
+    Route(
+        "probe_metrics",
+        ("/metrics/probes",),
+        ("GET",),
+        ("metrics",),
+        read_only=True,
+        any_method=True,
+    ),
+    Route(
+        "resource_metrics",
+        ("/metrics/resource",),
+        ("GET",),
+        ("metrics",),
+        read_only=True,
+        any_method=True,
+    ),
+    Route(
+        "cadvisor_metrics",
+        ("/metrics/cadvisor",),
+        ("GET",),
+        ("metrics",),
+        read_only=True,
+        any_method=True,
+    ),
+    Route(
+        "sli_metrics", ("/metrics/slis",), ("GET",), ("metrics",), read_only=True, any_method=True
+    ),
     Route("stats_summary", ("/stats/summary",), ("GET",), ("stats",), read_only=True),
+    Route(
+        "explain",
+        ("/explain", f"/explain{_POD}"),
+        ("GET",),
+        ("explain", "proxy"),
+        debugging_only=True,
+    ),
     Route(
         "container_logs",
         (f"/containerLogs{_POD}/{{container}}",),
@@ -152,3 +194,17 @@ def refusal(user: str, verb: str, subresources: tuple[str, ...]) -> str:
     """The text of a 403, as the kubelet words it."""
     listed = " ".join(subresources)
     return f"Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
+
+
+def canonical(path: str) -> str:
+    """Where Go's multiplexer sends a client: no doubled slash, no ``.`` or ``..``.
+
+    ``path`` is as it was received: an escaped slash or dot is a character of a name. The answer
+    begins with one slash, which leads nowhere but to this server. What is no path (``*``) stays.
+    """
+    if not path.startswith("/"):
+        return path
+    made = posixpath.normpath("/" + path.lstrip("/"))
+    if path.endswith(("/", "/.", "/..")) and made != "/":
+        made += "/"
+    return path if made == path else quote(made, safe="/%:@!$&'()*+,;=~")

@@ -33,7 +33,7 @@ class ServerSettings:
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings, flags: NodeFlags) -> ServerSettings:
-        """What the settings say. Raises ServerError: they want an API, and there is none."""
+        """What the settings say. Raises ServerError when they need an API and there is none."""
         if not flags.kubeconfig:
             _check_alone(settings)
         authentication, authorization = settings.authentication, settings.authorization
@@ -77,7 +77,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
 
 
 def _check_alone(settings: KubeletSettings) -> None:
-    """As the kubelet: without an API, settings that need one are an error."""
+    """As in the kubelet: without an API, settings that need one are an error."""
     asks = []
     if settings.authentication.webhook.enabled:
         asks.append("authentication.webhook.enabled true (set it to false)")

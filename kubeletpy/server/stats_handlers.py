@@ -1,4 +1,4 @@
-"""Handlers of the node's numbers: /stats/summary, /metrics/cadvisor, /metrics/resource."""
+"""Handlers for the node's statistics: /stats/summary, /metrics/cadvisor, /metrics/resource."""
 
 from __future__ import annotations
 

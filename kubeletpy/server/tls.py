@@ -1,7 +1,7 @@
-"""The TLS of the agent's server: its certificate, the clients' authority, and new files at once.
+"""The TLS of the agent's server: its certificate, the client CA, and reloading of both.
 
-Files are looked at when a client connects, so a rotated certificate or authority needs no restart.
-A new file that can't be used is reported once; the old one stays in use. Must never log a key.
+Files are checked when a client connects, so a rotated certificate or CA needs no restart. An
+unusable new file is reported once; the old one stays in use. Must never log a key.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ VERSIONS = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-"""tlsMinVersion; nothing below 1.2 is spoken whatever is set."""
+"""tlsMinVersion; nothing below 1.2 is accepted, whatever is set."""
 _SELF_SIGNED = "kubelet"
 
 
 PairInUse = Callable[[], KeyPair | None]
-"""Gives the certificate to serve with now; None: there is none, and clients are refused."""
+"""Returns the certificate to serve with now; None: there is none, and clients are refused."""
 
 
 def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
-    """``kubelet.crt`` and ``kubelet.key`` in a directory, made if they are not there.
+    """``kubelet.crt`` and ``kubelet.key`` in a directory, created if they are missing.
 
     Blocking.
 
     Raises:
-        CertificateError: a name can't stand in a certificate.
+        CertificateError: a name can't go into a certificate.
         OSError: the directory can't be written.
     """
     pair = KeyPair.named(directory, _SELF_SIGNED)
@@ -78,10 +78,10 @@ class ServingTls:
         self.context: ssl.SSLContext = _Following(self._newest)
 
     def trusts(self, connection: ssl.SSLObject | None) -> bool:
-        """Whether a client's certificate was verified by the authorities that are in force now.
+        """Whether a client's certificate was verified against the CAs in force now.
 
-        A connection that was made before the file changed does not count on: its client comes
-        again. A new serving certificate alone changes nothing.
+        A connection made before the file changed no longer counts: its client must reconnect. A new
+        serving certificate alone changes nothing.
         """
         if connection is None or self._client_ca is None:
             return True
@@ -132,14 +132,14 @@ class ServingTls:
 
 
 class _Loaded(ssl.SSLContext):
-    """What was in the files at one time. Never changed afterwards."""
+    """The contents of the files at one time. Never changed afterwards."""
 
     authorities = b""
-    """Digest of the file of client authorities."""
+    """Digest of the client CA file."""
 
 
 class _Following(ssl.SSLContext):
-    """Stands for the newest context: each connection is made with that one, from the start."""
+    """Stands for the newest context, which each new connection uses from the start."""
 
     _newest: Callable[[], ssl.SSLContext]
 

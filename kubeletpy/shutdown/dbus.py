@@ -1,7 +1,7 @@
-"""A connection to a D-Bus: calls, signals, passed files; the protocol is the library's.
+"""A D-Bus connection: calls, signals, passed files; a library speaks the protocol.
 
 Import this where it is used: few nodes are configured to talk to a bus. Must never keep files that
-nobody waits for (one may be a lock on the machine's shutdown), nor more signals than its queue
+no call waits for (one may be a lock on the machine's shutdown), nor more signals than its queue
 holds.
 """
 
@@ -35,11 +35,11 @@ class Bus:
     """A connection to a bus. :meth:`connect` makes one."""
 
     def __init__(self, bus: MessageBus, wanted: Wanted = _all) -> None:
-        """``wanted``: which signals are kept; what strangers send must not fill the queue."""
+        """``wanted``: which signals are kept, so that strangers can't fill the queue."""
         self._bus = bus
         self._wanted = wanted
         self._files: dict[int, list[int]] = {}
-        """Of calls under way, by serial number: the files of their replies."""
+        """The files in the replies of calls in progress, by serial number."""
         self._signals: asyncio.Queue[Message | None] = asyncio.Queue(MAX_SIGNALS)
         self._following: asyncio.Task[None]
         bus.add_message_handler(self._received)
@@ -49,8 +49,8 @@ class Bus:
         """Connect to the bus at an address, or to the system's.
 
         Raises:
-            OSError: nobody is there; TimeoutError: nobody answers.
-            DBusError: it is no bus, it refuses us, or the address is none.
+            OSError: nothing is there; TimeoutError: nothing answers.
+            DBusError: it is not a bus, it refuses us, or the address is invalid.
         """
         try:
             made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True), wanted)
@@ -130,7 +130,7 @@ class Bus:
             self._signals.put_nowait(message)
 
     async def _until_over(self) -> None:
-        # whatever ended it: callers and receivers get to know that it is over
+        # whatever ended it: callers and receivers learn that it is over
         with contextlib.suppress(Exception):
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
         if self._signals.full():

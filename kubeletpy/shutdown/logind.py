@@ -29,7 +29,7 @@ SIGHUP = 1
 
 
 class DBusError(Exception):
-    """The bus, or who was called, said no; or what came was no D-Bus."""
+    """The bus or the called service refused, or the answer was not D-Bus."""
 
 
 class NoLogind(Exception):
@@ -37,10 +37,10 @@ class NoLogind(Exception):
 
 
 class Logind(Protocol):
-    """What the shutdown manager asks."""
+    """What the shutdown manager needs of logind."""
 
     async def inhibit(self) -> int:
-        """Take a delay lock on shutdown: a descriptor that releases it when it is closed."""
+        """Take a delay lock on shutdown: closing the descriptor releases it."""
         ...
 
     async def max_delay(self) -> float:
@@ -48,36 +48,36 @@ class Logind(Protocol):
         ...
 
     async def shutting_down(self) -> bool:
-        """Whether a shutdown is under way already."""
+        """Whether a shutdown is already in progress."""
         ...
 
     async def raise_max_delay(self, seconds: int) -> None:
-        """Have a delay lock hold for so long; the caller looks whether it was done."""
+        """Let a delay lock hold for this long; the caller checks whether that worked."""
         ...
 
     async def next_shutdown(self) -> bool:
-        """Wait for word of a shutdown: True it comes, False it was cancelled."""
+        """Wait for a shutdown signal: True: it is coming, False: it was cancelled."""
         ...
 
     async def close(self) -> None:
-        """Hang up; locks stay."""
+        """Disconnect; locks stay."""
         ...
 
 
 class _Signals:
     """Who logind is, and which signals are its own.
 
-    Must never take anybody else's word for a shutdown: whoever may speak on the bus can send a
-    signal to one connection, whatever that one has asked for.
+    Must never accept a shutdown signal from anything else: any client of the bus can send a signal
+    to one connection, whatever that connection subscribed to.
     """
 
     def __init__(self) -> None:
         self.owner: str | None = None
-        """The connection that has logind's name; empty while nobody has it, None: not known."""
+        """The connection that owns logind's name; empty while none does, None: not known."""
         self._warned = False
 
     def wanted(self, message: Message) -> bool:
-        """Whether a signal is logind's word of a shutdown; follows who logind is."""
+        """Whether this is logind's shutdown signal; keeps track of who logind is."""
         said = (message.interface, message.member, message.signature)
         if said == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
             if message.body[0] == LOGIN1:
@@ -128,7 +128,7 @@ class SystemLogind:
         except BaseException:
             await bus.close()
             raise
-        if signals.owner is None:  # else a change since then has said it
+        if signals.owner is None:  # otherwise a change since then has set it
             signals.owner = owner
         return cls(bus, drop_in)
 
@@ -141,7 +141,7 @@ class SystemLogind:
         if len(reply.unix_fds) != 1:
             for each in reply.unix_fds:
                 os.close(each)
-            raise DBusError("logind gave no lock")
+            raise DBusError("logind granted no lock")
         return int(reply.unix_fds[0])
 
     async def max_delay(self) -> float:
@@ -160,7 +160,7 @@ class SystemLogind:
         return reply.body[0].value
 
     async def raise_max_delay(self, seconds: int) -> None:
-        """Write a drop-in file and have logind read its configuration again."""
+        """Write a drop-in file and have logind reload its configuration."""
         await asyncio.to_thread(self._write_drop_in, seconds)
         systemd = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
         await self._bus.call(

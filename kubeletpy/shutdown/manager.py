@@ -1,6 +1,6 @@
-"""Ends the node's pods when the machine is about to go down, and holds it up for that long.
+"""Ends the node's pods when the machine is about to go down, and delays the shutdown meanwhile.
 
-Who ends when is :mod:`.plan`'s; here is only the doing. It must never hold a shutdown up for longer
+:mod:`.plan` decides which pod ends when; this only acts. It must never delay a shutdown for longer
 than the configured periods, nor after all pods have ended. Source: docs/reference/behaviour.md, q.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 RECONNECT_S = 1.0
 RECHECK_S = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Waits for logind to take a longer delay."""
+"""Waits between checks whether logind has accepted a longer delay."""
 STATE_FILE = "graceful_node_shutdown_state"
 
 
@@ -110,12 +110,12 @@ class ShutdownManager:
 
     def _say(self, error: Exception, said: bool) -> bool:
         if not said:
-            log.warning("logind can't be followed; trying again", extra={"why": str(error)})
+            log.warning("the connection to logind failed; trying again", extra={"why": str(error)})
         return True
 
     async def _follow(self, logind: Logind) -> None:
         if await logind.shutting_down():
-            self._begin()  # an agent that was restarted meanwhile: there is no lock to be had
+            self._begin()  # the agent was restarted meanwhile: no lock is available
         elif self._lock is None and not self.shutting_down:
             await self._make_time(logind)
             self._lock = await logind.inhibit()
@@ -126,7 +126,7 @@ class ShutdownManager:
                 await self._cancel(logind)
 
     async def _make_time(self, logind: Logind) -> None:
-        """Have logind wait for as long as all periods together."""
+        """Have logind wait for the sum of all periods."""
         wanted = sum(period.seconds for period in self._periods)
         if await logind.max_delay() >= wanted:
             return
@@ -136,7 +136,7 @@ class ShutdownManager:
             if await logind.max_delay() >= wanted:
                 return
         log.warning(
-            "logind will not hold a shutdown up for as long as configured",
+            "logind will not delay a shutdown for as long as configured",
             extra={"wanted_s": wanted, "logind_s": await logind.max_delay()},
         )
 
@@ -182,7 +182,7 @@ class ShutdownManager:
             asyncio.get_running_loop().create_task(self._end_pod(pod, group.period))
             for pod in group.pods
         ]
-        await asyncio.sleep(0)  # all are asked to end, even within no time
+        await asyncio.sleep(0)  # all are asked to end, even with no time left
         try:
             async with asyncio.timeout(group.period.seconds):
                 await asyncio.wait(tasks)
@@ -192,7 +192,7 @@ class ShutdownManager:
         except TimeoutError:
             late = [pod.key for pod in group.pods if not self._is_finished(pod.uid)]
             log.warning(
-                "pods have not ended in time for the shutdown",
+                "pods did not end in time for the shutdown",
                 extra={"pods": late[:20], "seconds": group.period.seconds},
             )
         finally:
@@ -225,4 +225,4 @@ class ShutdownManager:
         try:
             await asyncio.to_thread(self._state_file.write_text, json.dumps(times))
         except OSError as error:
-            log.info("times of the shutdown not stored", extra={"why": str(error)})
+            log.info("the times of the shutdown could not be stored", extra={"why": str(error)})

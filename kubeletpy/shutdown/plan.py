@@ -1,4 +1,4 @@
-"""Who ends when, and within what time, while the machine shuts down. Pure.
+"""Which pods end when, and how long they have, while the machine shuts down. Pure.
 
 Source: docs/reference/behaviour.md, q; docs/reference/constants.csv: shutdown; KEP-2000 and
 KEP-2712.
@@ -43,7 +43,7 @@ def periods(
     Args:
         total: shutdownGracePeriod, seconds.
         critical: shutdownGracePeriodCriticalPods, seconds of ``total`` for critical pods.
-        by_priority: shutdownGracePeriodByPodPriority, (priority, seconds); wins over the others.
+        by_priority: shutdownGracePeriodByPodPriority, (priority, seconds); overrides the others.
     """
     found = [Period(priority, seconds) for priority, seconds in by_priority]
     if not found and total > 0:
@@ -67,7 +67,7 @@ def periods_of(settings: KubeletSettings) -> tuple[Period, ...]:
 
 
 def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:
-    """Pods by the highest period that their priority reaches, in the order in which they end.
+    """Pods grouped by the highest period that their priority reaches, in ending order.
 
     A pod below all of them belongs to the lowest. Periods without pods are left out.
     """
@@ -87,7 +87,7 @@ def grace(pod: Pod, period: Period) -> int:
 
 
 def ended_status(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
-    """The status of a pod that the shutdown ends; one that has succeeded stays so."""
+    """The status of a pod that the shutdown ends; a succeeded pod stays succeeded."""
     conditions = with_disruption(status, MESSAGE, now, generation)
     ended: api.PodStatus = {**status, "reason": REASON, "message": MESSAGE}
     if status.get("phase") != "Succeeded":

@@ -1,5 +1,5 @@
-"""What the node, its pods and containers use: read when somebody asks, shown in three shapes.
+"""Resource usage of the node, its pods and containers: read on demand, served in three formats.
 
-``usage`` are the words; ``collector`` reads, ``summary``, ``cadvisor`` and ``resource`` show. Must
-never collect anything when nobody asks.
+``usage`` holds the data types; ``collector`` reads; ``summary``, ``cadvisor`` and ``resource``
+format. Must never collect anything unless asked.
 """

@@ -1,4 +1,4 @@
-"""From settings and the agent's parts to the views, for the composition root."""
+"""Builds the views from settings and the agent's parts, for the composition root."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def make_collector(
     disks: DiskMeter | None = None,
     claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict,
 ) -> StatsCollector:
-    """What collects on this node; make it inside a running event loop and close it.
+    """The collector of this node; make it inside a running event loop and close it.
 
-    ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures as seldom as
-    volumeStatsAggPeriod asks for. ``claimed``: volumes that others measure, by uid of the pod.
+    ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures every
+    volumeStatsAggPeriod. ``claimed``: volumes measured elsewhere, by pod uid.
     """
     groups = group_files(clock)
     names = tree.names if tree is not None else None
@@ -85,7 +85,7 @@ def make_collector(
 
 
 def machine(facts: MachineFacts) -> Callable[[], Machine]:
-    """What does not change, read when it is first asked for."""
+    """Facts that do not change, read on first use."""
 
     @cache
     def read() -> Machine:

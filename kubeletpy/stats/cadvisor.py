@@ -1,7 +1,7 @@
-"""/metrics/cadvisor: what was read of every cgroup, under cAdvisor's names and labels. Pure.
+"""/metrics/cadvisor: the reading of every cgroup, under cAdvisor's names and labels. Pure.
 
-A pod's network is a series of its sandbox, without container name, as dashboards expect it; so is
-what the pod's own cgroup says, with its path as ``id``.
+A pod's network is a series of its sandbox, without a container name, as dashboards expect; so are
+the numbers of the pod's own cgroup, with its path as ``id``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def render(reading: Reading, machine: Machine, devices: Mapping[tuple[int, int],
     shown = _Shown(scrape, devices, reading.at)
     node = reading.node
     shown.group(node.group, network=node.network, space=node.root)
-    # daemons may share a cgroup, and a series is there once
+    # daemons may share a cgroup, and a series may appear only once
     paths = {group.path: group for group in (*node.groups, *node.system) if group.path}
     for group in paths.values():
         shown.group(group)

@@ -1,7 +1,7 @@
-"""The names, types and meanings of /metrics/cadvisor's series: cAdvisor's, as dashboards know them.
+"""The names, types and help texts of /metrics/cadvisor's series: cAdvisor's, as dashboards expect.
 
-Pure. Left out is what a kubelet switches off or what nobody but cAdvisor can count: load averages
-and task states, per-device queue times, sockets, limits of the first process.
+Pure. Omitted is what a kubelet switches off or only cAdvisor can count: load averages and task
+states, per-device queue times, sockets, limits of the first process.
 """
 
 from __future__ import annotations

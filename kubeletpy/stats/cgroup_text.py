@@ -1,8 +1,8 @@
-"""What the kernel's cgroup files say, both versions. Pure: texts in, GroupStats out.
+"""Parses the kernel's cgroup files, both versions. Pure: texts in, GroupStats out.
 
-The texts are the kernel's, but a container chooses what it does: a file may be missing, a line may
-be of another shape on another kernel, and neither is an error. Working set = usage without inactive
-file pages, as the kubelet's (docs/reference/metrics.csv: container_memory_working_set_bytes).
+The kernel writes the texts, but containers influence them: a file may be missing, a line may look
+different on another kernel, and neither is an error. Working set = usage without inactive file
+pages, as the kubelet's (docs/reference/metrics.csv: container_memory_working_set_bytes).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubeletpy.host.kernel_text import lines, number, words
 from kubeletpy.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
 
 Texts = Mapping[str, str]
-"""File name -> text; what could not be read is not there."""
+"""File name -> text; unreadable files are absent."""
 
 V1_BASIC = (
     ("cpuacct", "cpuacct.usage"),
@@ -23,7 +23,7 @@ V1_BASIC = (
     ("memory", "memory.memsw.limit_in_bytes"),
     ("pids", "pids.current"),
 )
-"""(controller, file) that say how much cpu and memory is used."""
+"""(controller, file) pairs that hold cpu and memory usage."""
 V1_DETAIL = (
     ("cpuacct", "cpuacct.stat"),
     ("cpu", "cpu.stat"),
@@ -198,12 +198,12 @@ def _scaled(value: int | None, factor: int) -> int | None:
 
 
 def _without(whole: int | None, part: int | None) -> int | None:
-    """What is left of the whole; counters are not read at one instant, so never below 0."""
+    """The whole minus a part; never below 0, because counters are not read at the same instant."""
     return None if whole is None else max(0, whole - (part or 0))
 
 
 def _shares(weight: int | None) -> int | None:
-    """v1 shares of a v2 weight (KEP-2254)."""
+    """The v1 shares for a v2 weight (KEP-2254)."""
     return None if weight is None else 2 + ((max(weight, 1) - 1) * 262142) // 9999
 
 

@@ -1,8 +1,8 @@
-"""Collects what is used, once for all who ask within a second, and only when somebody asks.
+"""Collects resource usage on demand, once for all requests within a second.
 
-Cpu and memory come from the cgroup files, which cost the runtime nothing and are as of now; from
-the runtime come writable layers and whatever has no cgroup here. With ``prefer_runtime`` (the
-feature gate PodAndContainerStatsFromCRI) what the runtime says goes before what the files say.
+Cpu and memory come from the cgroup files, which cost the runtime nothing and are current; writable
+layers, and whatever has no cgroup here, come from the runtime. With ``prefer_runtime`` (the feature
+gate PodAndContainerStatsFromCRI) the runtime's numbers take precedence over the files.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kubeletpy.volumes.on_disk import MeasuredVolume
 log = logging.getLogger(__name__)
 
 READERS = 3
-"""Threads apart from those that start pods: clients decide how often this is asked for, and the
-runtime which file systems are looked at, of which one may hang."""
+"""Threads separate from those that start pods: clients decide how often stats are read, and the
+runtime decides which file systems are checked, one of which may hang."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatsSources:
-    """What numbers are read from.
+    """The sources of all numbers.
 
     Attributes:
         statuses: of all pods that the runtime knows.
-        pod: the object of a pod by uid; None when it is not wanted any more.
+        pod: the object of a pod by uid; None when it is no longer wanted.
         pod_path: a pod's cgroup by uid; None when it has none of its own.
         groups: None where there are no cgroups to read.
         root_dir: --root-dir; its file system is the node's.
@@ -63,7 +63,7 @@ class StatsSources:
     pod_logs_dir: str
     prefer_runtime: bool = False
     claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict
-    """Volumes of claims, drivers and disks as they were last measured, by uid of the pod."""
+    """Volumes of claims, drivers and disks as last measured, by pod uid."""
 
 
 class StatsCollector:
@@ -79,28 +79,28 @@ class StatsCollector:
         self._disks = Shared(self._measure)
         self._threads = PatientThreads(READERS)
         self._silent = False
-        """The runtime has been said to give no stats."""
+        """It has been logged that the runtime gives no stats."""
 
     async def usage(self) -> Reading:
         """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``."""
         return await self._usage.get()
 
     async def detail(self) -> Reading:
-        """All that cgroups, interfaces and the runtime report, writable layers included."""
+        """Everything that cgroups, interfaces and the runtime report, including writable layers."""
         return await self._detail.get()
 
     async def disks(self) -> Disks:
-        """File systems, volumes, logs: some of it up to a minute old."""
+        """File systems, volumes and logs: some numbers are up to a minute old."""
         return await self._disks.get()
 
     async def at_once(self, *, disk: bool) -> tuple[Reading, Disks | None]:
-        """As of now, whatever others were given a moment ago; ``disk``: what is on disk, too."""
+        """A fresh reading, regardless of cached ones; ``disk``: disk usage too."""
         if not disk:
             return await self._collect(detail=False), None
         return await self._collect(detail=True), await self._measure()
 
     def refs(self) -> Mapping[str, PodRef]:
-        """The pods that run, by uid."""
+        """The running pods, by uid."""
         return {pod.ref.uid: pod.ref for pod in self._running()}
 
     async def close(self) -> None:
@@ -126,7 +126,7 @@ class StatsCollector:
         return Reading(at, node, tuple(found), problem)
 
     async def _located(self, pods: Sequence[RunningPod]) -> Mapping[str, str]:
-        """Paths of what is not below its pod's cgroup."""
+        """Paths of cgroups that are not below their pod's."""
         homeless = [pod for pod in pods if self._from.pod_path(pod.ref.uid) is None]
         if not homeless or self._from.groups is None:
             return {}
@@ -144,7 +144,7 @@ class StatsCollector:
     async def _said(
         self, pods: Sequence[PodReading], *, detail: bool
     ) -> tuple[CriStats | None, str]:
-        """What the runtime says, where it has to be asked; and why it could not be."""
+        """The runtime's stats, if it has to be asked; and why it could not be."""
         lacking = any(group.stats is None for pod in pods for group in pod.containers)
         wanted = self._from.prefer_runtime or lacking
         if not pods or not (detail or wanted):
@@ -155,7 +155,9 @@ class StatsCollector:
                 try:
                     said = from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats())
                 except (Unimplemented, ResourceExhausted) as error:
-                    log.debug("no stats of sandboxes to be had", extra={"why": str(error)})
+                    log.debug(
+                        "the runtime has no statistics of sandboxes", extra={"why": str(error)}
+                    )
                 else:
                     self._silent = False
                     return said, ""
@@ -171,10 +173,11 @@ class StatsCollector:
     async def _measure(self) -> Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]
         measured = await self._from.disks.measure(p for plan in plans for p in plan.paths())
+        pending = self._from.disks.pending(p for plan in plans for p in plan.paths())
         at = self._now()
         root = await self._threads.run(space_with_device, self._from.root_dir, at)
         image, containers = await self._runtime_file_systems(at)
-        disks = {plan.uid: disk_plan.pod_disk(plan, measured) for plan in plans}
+        disks = {plan.uid: disk_plan.pod_disk(plan, measured, pending) for plan in plans}
         return Disks(root, image, containers, disks, self._from.claimed())
 
     def _plan(self, pod: RunningPod) -> disk_plan.PodTrees | None:
@@ -187,7 +190,7 @@ class StatsCollector:
         )
 
     async def _runtime_file_systems(self, at: int) -> tuple[TreeUse | None, TreeUse | None]:
-        """Of images and of writable layers; where the runtime names only one it is both."""
+        """File systems of images and of writable layers; if the runtime names one, it is both."""
         try:
             info = await self._from.images.image_fs_info()
         except CRIError as error:

@@ -1,4 +1,4 @@
-"""Joins what was read with what the runtime says. Pure."""
+"""Merges what was read with what the runtime reports. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeletpy.stats.usage import FsSpace, Group, GroupStats, PodReading, TreeUs
 
 
 def mount_points(said: CriStats) -> set[str]:
-    """Where the file systems of writable layers are mounted."""
+    """Mount points of the file systems of writable layers."""
     layers = (each.layer for each in said.containers.values())
     return {layer.mountpoint for layer in layers if layer is not None and layer.mountpoint}
 
@@ -18,13 +18,13 @@ def mount_points(said: CriStats) -> set[str]:
 def completed(
     pod: PodReading, said: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
 ) -> PodReading:
-    """A pod with what the runtime says of it.
+    """A pod completed with the runtime's numbers.
 
     Args:
         pod: as it was read.
-        said: by the runtime.
+        said: what the runtime reported.
         spaces: file systems by mount point.
-        prefer_runtime: what the runtime says goes before what was read, else after it.
+        prefer_runtime: the runtime's numbers take precedence over what was read; else the reverse.
     """
 
     def joined(ours: GroupStats | None, theirs: GroupStats | None) -> GroupStats | None:

@@ -1,8 +1,8 @@
 """/metrics/cadvisor as the runtime itself writes it (ListPodSandboxMetrics). Pure.
 
-For runtimes that offer it, where the feature gate PodAndContainerStatsFromCRI asks for it. What the
-runtime sends is text from outside: names that are no metric names are left out, a metric without
-descriptor or with another number of labels too.
+For runtimes that support it, when the feature gate PodAndContainerStatsFromCRI is on. The runtime's
+text is untrusted: invalid metric names are omitted, as is a metric without a descriptor or with the
+wrong number of labels.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Which trees on disk are a pod's. Pure.
+"""Which directory trees on disk belong to a pod. Pure.
 
 Source: docs/reference/names.csv: volume-dir, log; ephemeral storage is the containers' writable
-layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts; and the files for
-containers' last words, which the kubelet leaves out although containers write to them.
+layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts; and containers' termination
+message files, which the kubelet omits although containers write to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -21,7 +21,9 @@ from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
 
 MAX_VOLUMES = 1000
-"""Of one pod, where numbers are only shown."""
+"""Limit for one pod, where numbers are only displayed."""
+UNCOUNTABLE = 1 << 64
+"""Bytes: more than any file system holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,13 @@ class VolumeTree:
 
 @dataclass(frozen=True, slots=True)
 class PodTrees:
-    """What is to be measured of a pod.
+    """What to measure of a pod.
 
     Attributes:
-        pod_logs: the directory of all its logs, those of containers included.
+        pod_logs: the directory of all its logs, including those of containers.
         logs: container name -> directory.
         hosts: the managed hosts file.
-        all_words: the directory of all files for containers' last words.
+        all_words: the directory of all termination message files.
         words: container name -> directory of its own.
     """
 
@@ -72,10 +74,10 @@ def trees(
     *,
     max_volumes: int | None = MAX_VOLUMES,
 ) -> PodTrees | None:
-    """What to measure of a pod; ``pod`` None: it is not wanted any more, only its logs count.
+    """The plan of a pod; ``pod`` None: it is no longer wanted, and only its logs count.
 
-    ``max_volumes``: None: all, of which there may be tens of thousands; for limits, and not on the
-    event loop. None when a name can not be part of a path.
+    ``max_volumes``: None: all, possibly tens of thousands; for limits, and not on the event loop.
+    Returns None when a name can't be part of a path.
     """
     paths = PodPaths(pods_dir, ref.uid)
     where = (logs_root, ref.namespace, ref.name, ref.uid)
@@ -105,14 +107,19 @@ def _volumes(pod: Pod | None, paths: PodPaths, most: int | None) -> Iterator[Vol
             yield VolumeTree(name, paths.volume(kind, name), on_disk)
 
 
-def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
-    """What was measured of a pod. The logs of no container are what is left of all its logs."""
+def pod_disk(
+    plan: PodTrees, measured: dict[str, TreeUse], pending: Collection[str] = ()
+) -> PodDisk:
+    """What was measured of a pod. Logs of no container are the remainder of all its logs.
+
+    ``pending``: paths that have not been measured yet.
+    """
     logs = {name: measured[path] for name, path in plan.logs.items() if path in measured}
     others = [measured[path] for path in (plan.hosts, plan.all_words) if path in measured]
     if (whole := measured.get(plan.pod_logs)) is not None:
         used = (whole.used or 0) - sum(each.used or 0 for each in logs.values())
         inodes = (whole.inodes or 0) - sum(each.inodes or 0 for each in logs.values())
-        others.append(TreeUse(whole.at, max(0, used), max(0, inodes), whole.space))
+        others.append(replace(whole, used=max(0, used), inodes=max(0, inodes)))
     return PodDisk(
         volumes=tuple(
             VolumeUse(volume.name, measured[volume.path], volume.ephemeral)
@@ -122,16 +129,19 @@ def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
         logs=logs,
         words={name: measured[path] for name, path in plan.words.items() if path in measured},
         others=tuple(others),
+        pending=any(path in pending for path in plan.paths()),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PodStorage:
-    """What a pod takes of the node's disk, in bytes; what is not known is left out.
+    """A pod's usage of the node's disk, in bytes; unknown parts are omitted.
+
+    What can't be counted (``TreeUse.beyond``) exceeds any limit: UNCOUNTABLE.
 
     Attributes:
         volumes: by name.
-        containers: running containers by name: logs, files for last words, and writable layers
+        containers: running containers by name: logs, termination message files, and writable layers
             where they are on the node's file system.
         total: all that counts as the pod's ephemeral storage.
     """
@@ -148,22 +158,26 @@ def ephemeral_parts(disk: PodDisk) -> list[TreeUse]:
 
 
 def pod_storage(disk: PodDisk, layers: Mapping[str, int], *, layers_apart: bool) -> PodStorage:
-    """What a pod takes.
+    """A pod's disk usage.
 
     Args:
         disk: as measured.
         layers: writable layers by container name, bytes.
-        layers_apart: images and layers have a file system of their own; a container's layer does
-            not count for the container then, but it does for the pod (as the kubelet has it).
+        layers_apart: images and layers have a file system of their own; then a container's layer
+            does not count for the container but does for the pod (as in the kubelet).
     """
-    containers = {name: use.used or 0 for name, use in disk.logs.items()}
+    containers = {name: _bytes(use) for name, use in disk.logs.items()}
     for name, use in disk.words.items():
-        containers[name] = containers.get(name, 0) + (use.used or 0)
+        containers[name] = containers.get(name, 0) + _bytes(use)
     if not layers_apart:
         for name, used in layers.items():
             containers[name] = containers.get(name, 0) + used
     return PodStorage(
-        volumes={volume.name: volume.use.used or 0 for volume in disk.volumes},
+        volumes={volume.name: _bytes(volume.use) for volume in disk.volumes},
         containers=containers,
-        total=sum(layers.values()) + sum(part.used or 0 for part in ephemeral_parts(disk)),
+        total=sum(layers.values()) + sum(_bytes(part) for part in ephemeral_parts(disk)),
     )
+
+
+def _bytes(use: TreeUse) -> int:
+    return UNCOUNTABLE if use.beyond else use.used or 0

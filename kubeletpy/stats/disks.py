@@ -1,14 +1,17 @@
 """Measures file systems and trees, at most about once a minute each, off the event loop.
 
-A tree that takes long is measured seldom, so that no pod can make the agent spend more than a part
-in twenty of its time on counting files. One tree is walked at a time.
+A slow tree is measured rarely, so that no pod can make the agent spend more than a twentieth of its
+time counting files. One tree is walked at a time; one with very many files is counted separately,
+with pauses, so that others are measured meanwhile and nothing hides behind empty files.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +27,17 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN = 60.0
 IDLE_SHARE = 20
-"""A tree is left alone for this many times what measuring it took."""
+"""A tree is not measured again for this many times as long as measuring it took."""
 PATIENCE_S = 2.0
 """How long an answer waits for trees."""
 MAX_TREES = 100_000
 """A pod may use some ten thousand volumes."""
 BATCH = 25
-"""Trees that are measured in one go of a thread."""
+"""Trees measured in one turn of a thread."""
+QUICK_ENTRIES = 1_000_000
+"""A tree with more entries (some seconds of work) is counted separately."""
+PAUSES = 4
+"""A separate walk rests for this many times as long as it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +47,32 @@ class _Known:
 
 
 class DiskMeter:
-    """Remembers what trees take. ``close`` it with the event loop it was made in."""
+    """Remembers the size of trees. ``close`` it within the event loop it was made in."""
 
     def __init__(
         self, clock: Clock, seconds_between: float = SECONDS_BETWEEN, *, patient: bool = False
     ) -> None:
         """Args:
         seconds_between: negative: trees are never measured (volumeStatsAggPeriod).
-        patient: an answer waits also for trees that are only due to be measured again.
+        patient: an answer also waits for trees that are only due for another measurement.
         """
         self._clock = clock
         self._between = seconds_between
         self._patient = patient
         self._known: dict[str, _Known] = {}
         self._work: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closed = threading.Event()
         self._thread = PatientThreads(1)
-        """Apart: pods make trees that take minutes, and pods start by other threads."""
+        """A thread of its own: trees may take minutes, and must not delay the start of pods."""
+        self._large: dict[str, float] = {}
+        """Trees still to be counted in full -> seconds that the quick walk took."""
+        self._large_work: asyncio.Task[None] | None = None
+        self._large_thread = PatientThreads(1)
 
     async def measure(self, paths: Iterable[str]) -> dict[str, TreeUse]:
-        """What trees take, as far as it is known within PATIENCE_S; what is not there is left out.
+        """The size of trees, as far as known within PATIENCE_S; missing trees are omitted.
 
-        All others are forgotten: the paths are all that matter.
+        All other trees are forgotten: pass all paths that matter.
         """
         if self._between < 0:
             return {}
@@ -69,6 +80,7 @@ class DiskMeter:
         kept = set(wanted)
         for gone in [path for path in self._known if path not in kept]:
             del self._known[gone]
+            self._large.pop(gone, None)
         now = asyncio.get_running_loop().time()
         due = [p for p in wanted if (k := self._known.get(p)) is None or k.next_at <= now]
         if due and (self._work is None or self._work.done()):
@@ -82,43 +94,95 @@ class DiskMeter:
             if (known := self._known.get(path)) is not None and known.use is not None
         }
 
+    def pending(self, paths: Iterable[str]) -> set[str]:
+        """Those of these paths that have not been measured yet."""
+        return set() if self._between < 0 else {path for path in paths if path not in self._known}
+
     async def _measure(self, paths: list[str]) -> None:
         loop = asyncio.get_running_loop()
         for start in range(0, len(paths), BATCH):
             some = paths[start : start + BATCH]
             self._known |= await loop.run_in_executor(self._thread, self._some, some, loop.time)
+            if self._large and (self._large_work is None or self._large_work.done()):
+                self._large_work = asyncio.create_task(self._count_large(), name="large-trees")
 
     def _some(self, paths: list[str], time: Callable[[], float]) -> dict[str, _Known]:
         found: dict[str, _Known] = {}
         for path in paths:
-            if self._closed:
+            if self._closed.is_set():
                 break
             began = time()
-            use = self._one(path)
+            use = self._one(path, QUICK_ENTRIES, self._closed.is_set)
             ended = time()
-            if use is not None and use.at_least:
-                log.debug("a tree has more files than are counted", extra={"path": path})
-            wait = max(self._between, (ended - began) * IDLE_SHARE)
-            found[path] = _Known(use, ended + wait)
+            if use is not None and use.at_least and not use.beyond:
+                self._large[path] = ended - began
+                found[path] = _Known(self._better(path, use), math.inf)
+                continue
+            found[path] = _Known(use, self._next_look(began, ended))
         return found
 
-    def _one(self, path: str) -> TreeUse | None:
-        found = walk(path, stopped=lambda: self._closed)
+    def _better(self, path: str, part: TreeUse) -> TreeUse:
+        """A partial count is worth less than the last full one, unless it is larger."""
+        before = self._known.get(path)
+        if before is None or before.use is None or (part.used or 0) > (before.use.used or 0):
+            return part
+        return before.use
+
+    def _next_look(self, began: float, ended: float) -> float:
+        return ended + max(self._between, (ended - began) * IDLE_SHARE)
+
+    async def _count_large(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._large and not self._closed.is_set():
+            path = next(iter(self._large))
+            took = self._large.pop(path)
+            known = await loop.run_in_executor(
+                self._large_thread, self._whole, path, took, loop.time
+            )
+            if path in self._known:
+                self._known[path] = known
+
+    def _whole(self, path: str, took: float, time: Callable[[], float]) -> _Known:
+        """Count a tree to its end; ``took`` seconds have been spent on it already."""
+        worked, since = took, time()
+
+        def stopped() -> bool:
+            nonlocal worked, since
+            spent = time() - since
+            worked += spent
+            self._closed.wait(spent * PAUSES)
+            since = time()
+            return self._closed.is_set() or path not in self._known
+
+        use = self._one(path, None, stopped)
+        now = time()
+        return _Known(use, self._next_look(now - worked, now))
+
+    def _one(
+        self, path: str, max_entries: int | None, stopped: Callable[[], bool]
+    ) -> TreeUse | None:
+        found = walk(path, max_entries=max_entries, stopped=stopped)
         if found is None:
             return None
+        if found.beyond:
+            log.debug("a tree can't be counted", extra={"path": path})
         at = int(self._clock.now() * 1e9)
-        return TreeUse(at, found.used, found.inodes, space(path, at), found.at_least)
+        return TreeUse(
+            at, found.used, found.inodes, space(path, at), found.at_least, beyond=found.beyond
+        )
 
     async def close(self) -> None:
-        """Stop, in the middle of a tree if need be."""
-        self._closed = True
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait({self._work})
+        """Stop, in the middle of a tree if necessary."""
+        self._closed.set()
+        tasks = {task for task in (self._work, self._large_work) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 def space(path: str, at: int) -> FsSpace | None:
-    """The file system of a path; None when it can not be asked."""
+    """The file system of a path; None when it can't be queried."""
     try:
         found = os.statvfs(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""What the runtime says of containers and sandboxes, in this room's words. Pure.
+"""Converts the runtime's stats of containers and sandboxes to this package's types. Pure.
 
 For containers whose cgroups are not on this machine (sandboxes that are virtual machines), for
-writable layers, which only the runtime knows, and for everything where the configuration says so.
+writable layers, which only the runtime knows, and for everything when configured so.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from kubeletpy.stats.usage import GroupStats, Interface, Network, Psi, PsiLine
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A writable layer; ``mountpoint`` of the file system it is on.
+    """A writable layer; ``mountpoint``: of its file system.
 
-    ``uncounted``: the runtime has not looked at it yet.
+    ``uncounted``: the runtime has not measured it yet.
     """
 
     at: int
@@ -48,7 +48,7 @@ class CriSandbox:
 
 @dataclass(frozen=True, slots=True)
 class CriStats:
-    """All that the runtime said, by id."""
+    """Everything that the runtime reported, by id."""
 
     containers: dict[str, CriContainer]
     sandboxes: dict[str, CriSandbox]
@@ -80,7 +80,7 @@ def _container(stats: cri.ContainerStats) -> CriContainer:
     if stats.HasField("writable_layer"):
         given = stats.writable_layer
         used, inodes = _value(given, "used_bytes"), _value(given, "inodes_used")
-        # a layer that was not looked at yet has no time
+        # a layer that was not measured yet has no timestamp
         at = given.timestamp or stats.cpu.timestamp
         layer = Layer(at, used, inodes, given.fs_id.mountpoint, uncounted=not given.timestamp)
     return CriContainer(stats.attributes.id, _stats(stats), layer)
@@ -97,7 +97,7 @@ def _stats(usage: cri.ContainerStats | cri.LinuxPodSandboxStats) -> GroupStats:
         memory=_value(memory, "usage_bytes"),
         working_set=_value(memory, "working_set_bytes"),
         rss=_value(memory, "rss_bytes"),
-        # a runtime that knows of no limit says 0 or what is left of an absurd one
+        # a runtime without a limit reports 0 or the remainder of an absurdly large one
         available=_plausible(_value(memory, "available_bytes")),
         faults=_value(memory, "page_faults"),
         major_faults=_value(memory, "major_page_faults"),

@@ -1,7 +1,7 @@
-"""Reads cgroups: where a pod's and its containers' are, and what their files say.
+"""Reads cgroups: locates those of a pod and its containers, and reads their files.
 
-Blocking, some tens of system calls a cgroup on a file system in memory: call it in a thread. A
-cgroup that goes away meanwhile is no error. Must never write, and never leave the hierarchies.
+Blocking, some tens of system calls per cgroup on an in-memory file system: call it in a thread. A
+cgroup that disappears meanwhile is not an error. Must never write, and never leave the hierarchies.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from kubeletpy.stats.usage import GroupStats
 
 MAX_FILE = 64 << 10
 MAX_PROCESSES = 1000
-"""Processes of one cgroup whose descriptors are counted."""
+"""Maximum processes per cgroup whose descriptors are counted."""
 MAX_LISTED = 10_000
 """Descriptors that are counted one by one, where the kernel does not count them."""
 
 
 def container_id(directory: str) -> str:
-    """The container whose cgroup has that name: ``ID`` or ``RUNTIME-ID.scope``."""
-    if directory.endswith(".scope"):
-        directory = directory.removesuffix(".scope").rpartition("-")[2]
-    return directory
+    """The container whose cgroup has this name: ``ID``, ``RUNTIME-ID`` or ``RUNTIME-ID.scope``."""
+    return directory.removesuffix(".scope").rpartition("-")[2]
 
 
 class GroupFiles:
@@ -35,7 +33,7 @@ class GroupFiles:
 
     Args:
         version: 1 or 2.
-        mounts: controller -> mount point of the hierarchy that has it.
+        mounts: controller -> mount point of its hierarchy.
     """
 
     def __init__(self, version: int, mounts: Mapping[str, Path], clock: Clock) -> None:
@@ -62,7 +60,7 @@ class GroupFiles:
         return Path(self._memory) if self._memory else None
 
     def stats(self, path: str, *, detail: bool) -> GroupStats | None:
-        """What a cgroup uses; None when it is not there.
+        """The usage of a cgroup; None when it does not exist.
 
         ``detail``: limits, throttling and devices too.
         """
@@ -78,9 +76,9 @@ class GroupFiles:
         return read(texts, at)
 
     def made_at(self, path: str) -> int:
-        """Since when a cgroup has been there, Unix nanoseconds; 0 when it is not.
+        """Since when a cgroup has existed, Unix nanoseconds; 0 when it does not exist.
 
-        The kernel does not say; its files bear the time when they were first looked at.
+        The kernel does not report it; its files carry the time when they were first accessed.
         """
         group = f"{self._memory}{path}"
         try:
@@ -90,27 +88,28 @@ class GroupFiles:
         return min(seen)
 
     def containers(self, path: str) -> dict[str, str]:
-        """id -> path of the cgroups directly below a pod's."""
-        found: dict[str, str] = {}
+        """id -> path of the cgroups directly below a pod's.
+
+        A runtime may have the container's monitor there too, with a longer name for the same id.
+        """
         try:
             with os.scandir(f"{self._memory}{path}") as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        found[container_id(entry.name)] = f"{path}/{entry.name}"
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return {}
-        return found
+        names.sort(key=len, reverse=True)
+        return {container_id(name): f"{path}/{name}" for name in names}
 
     def processes(self, path: str) -> list[int]:
-        """Processes in a cgroup itself, those below not counted; none when it is not there."""
+        """Processes in a cgroup itself, not in those below; none when it does not exist."""
         text = read_text(f"{self._memory}{path}/cgroup.procs")
         return [pid for line in lines(text) if (pid := number(line)) is not None]
 
 
 def descriptors(processes: Iterable[int]) -> int:
-    """Open files of processes, of the first MAX_PROCESSES.
+    """The number of open files of the first MAX_PROCESSES processes.
 
-    The kernel shows how many as the size of the directory since Linux 6.2.
+    Since Linux 6.2 the kernel shows the count as the size of the directory.
     """
     count, left = 0, MAX_LISTED
     for pid in itertools.islice(processes, MAX_PROCESSES):
@@ -128,7 +127,7 @@ def descriptors(processes: Iterable[int]) -> int:
 
 
 def read_text(path: str) -> str:
-    """The text of a kernel's file; empty when it can not be read."""
+    """The text of a kernel file; empty when it can't be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""Where the cgroups of sandboxes and containers are when pods have none (cgroupsPerQOS false).
+"""Locates the cgroups of sandboxes and containers when pods have none (cgroupsPerQOS false).
 
-Then the runtime puts them where it likes, and its verbose status says which process is the first;
-that one's cgroup is the container's. Asked once per container.
+Then the runtime puts them anywhere, and its verbose status names the first process; the cgroup of
+that process is the container's. Asked once per container.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Locator:
         self._paths: dict[str, str] = {}
 
     async def find(self, sandboxes: Iterable[str], containers: Iterable[str]) -> dict[str, str]:
-        """id -> path of those that can be found."""
+        """id -> path, for those that can be found."""
         sandboxes, containers = list(sandboxes), list(containers)
         kept = {*sandboxes, *containers}
         self._paths = {key: path for key, path in self._paths.items() if key in kept}
@@ -54,12 +54,12 @@ class Locator:
         pid = first_process(info.get("info", ""))
         paths = proc_text.group_paths(read_text(f"/proc/{pid}/cgroup")) if pid else {}
         path = paths.get(self._controller, "")
-        # a process that has just ended was everybody's sibling: the root is no container's
+        # a process that has just ended shows up in the root, which is no container's cgroup
         self._paths[identifier] = "" if path == "/" else path
 
 
 def first_process(info: str) -> int:
-    """The pid in what a runtime says of a container or sandbox; 0 when it does not say."""
+    """The pid in a runtime's verbose status of a container or sandbox; 0 when there is none."""
     try:
         pid = json.loads(info).get("pid")
     except (ValueError, AttributeError):

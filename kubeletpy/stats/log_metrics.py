@@ -1,4 +1,4 @@
-"""What the logs of containers take on disk, as the kubelet shows it in /metrics. Pure."""
+"""Disk usage of container logs, as the kubelet shows it in /metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAMILIES = {_NAME: ("gauge", "[ALPHA] Bytes that the logs of a container take on
 
 
 def render(disks: Disks, refs: Mapping[str, PodRef]) -> bytes:
-    """A scrape; ``refs``: the pods by uid, others are left out."""
+    """A scrape; ``refs``: pods by uid, others are omitted."""
     scrape = Scrape(FAMILIES)
     for uid, disk in disks.pods.items():
         if (ref := refs.get(uid)) is None:

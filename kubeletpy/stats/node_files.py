@@ -1,6 +1,6 @@
-"""Reads what the machine as a whole and its daemons use. Blocking: call it in a thread.
+"""Reads the usage of the whole machine and its daemons. Blocking: call it in a thread.
 
-Must never fail because a file is not there: what can not be read is not shown.
+Must never fail because a file is missing: what can't be read is not shown.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class NodeFiles:
 
     Args:
         groups: None where there are no cgroups to read.
-        named: system container (kubelet, runtime, misc, pods) -> its cgroup, where it is known.
+        named: system container (kubelet, runtime, misc, pods) -> its cgroup, where known.
         pods: cgroups of all pods and of their QoS classes.
-        runtime_socket: of the container runtime; who listens there is the runtime's process.
+        runtime_socket: of the container runtime; the process listening there is the runtime.
         root_dir: --root-dir.
     """
 
@@ -56,7 +56,7 @@ class NodeFiles:
         self._runtime_pid = 0
 
     def read(self, *, detail: bool) -> NodeReading:
-        """All of it; ``detail`` as in GroupFiles.stats."""
+        """The whole reading; ``detail`` as in GroupFiles.stats."""
         at = int(self._clock.now() * 1e9)
         texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}
         stats = proc_text.machine(texts, _TICKS, at)
@@ -99,7 +99,7 @@ class NodeFiles:
         return Group(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
 
     def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> Group:
-        """By its own cgroup, else by its process: the root cgroup is everybody's."""
+        """By its own cgroup, else by its process: the root cgroup is shared by all."""
         stat = read_text(f"{self._proc}/{pid}/stat") if pid > 0 else ""
         after = proc_text.started_after_boot(stat, _TICKS)
         begun = boot + int(after * 1e9) if boot and after is not None else 0
@@ -124,7 +124,7 @@ class NodeFiles:
         return "" if found or path == "/" else path
 
     def _runtime(self) -> int:
-        """The process of the container runtime; 0 when nobody knows."""
+        """The process of the container runtime; 0 when unknown."""
         if self._runtime_pid and Path(f"{self._proc}/{self._runtime_pid}").is_dir():
             return self._runtime_pid
         self._runtime_pid = _listener(self._socket) if self._socket else 0
@@ -139,8 +139,7 @@ class NodeFiles:
 
 
 def _listener(path: str) -> int:
-    """The process that listens at a socket; 0 when it is not known (or init holds the socket for
-    it)."""
+    """The process listening on a socket; 0 when unknown (or when init holds the socket for it)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(1.0)
         try:

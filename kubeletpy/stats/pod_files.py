@@ -1,4 +1,4 @@
-"""Reads what a pod's cgroups and processes say. Blocking: call it in a thread."""
+"""Reads a pod's cgroups and processes. Blocking: call it in a thread."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kubeletpy.stats.usage import Group, GroupKind, GroupStats, Network, PodRead
 
 
 class RunningPod:
-    """A pod with a ready sandbox: the newest of these, and its running containers, one a name."""
+    """A pod's newest ready sandbox, and its running containers, one per name."""
 
     def __init__(self, status: PodRuntimeStatus) -> None:
         """Raises ValueError: no sandbox is ready."""
         self.ref = PodRef(status.uid, status.name, status.namespace)
         ready = [sandbox for sandbox in status.sandboxes if sandbox.ready]
-        self.sandbox: SandboxStatus = max(ready, key=lambda sandbox: sandbox.created_at)
+        self.sandbox: SandboxStatus = max(ready, key=lambda sandbox: sandbox.rank)
         newest: dict[str, ContainerStatus] = {}
         for container in status.running_containers:
             old = newest.get(container.name)
-            if old is None or old.created_at < container.created_at:
+            if old is None or old.rank < container.rank:
                 newest[container.name] = container
         self.containers = tuple(newest.values())
 
@@ -54,7 +54,7 @@ class PodFiles:
 
         Args:
             pod: as the runtime knows it.
-            located: container and sandbox id -> cgroup, of those that are not below their pod's.
+            located: container and sandbox id -> cgroup, for those not below their pod's.
             detail: limits, devices, processes and interfaces too.
         """
         path = self._pod_path(pod.ref.uid) or ""
@@ -104,7 +104,7 @@ class PodFiles:
         )
 
     def _with_processes(self, reading: PodReading, pod: RunningPod) -> PodReading:
-        """With what the processes in the cgroups show: how many there are, files, interfaces."""
+        """Add what the processes in the cgroups show: their number, open files, interfaces."""
         assert reading.sandbox is not None, "it was just read"
         found: list[Group] = []
         network: Network | None = None
@@ -129,5 +129,5 @@ class PodFiles:
 
     def _interfaces(self, groups: GroupFiles, path: str, pid: int) -> Network | None:
         found = self._node.network(f"{pid}/net", int(self._clock.now() * 1e9))
-        # the process may have ended meanwhile, and its number be somebody else's
+        # the process may have ended meanwhile, and its pid been reused
         return found if pid in groups.processes(path) else None

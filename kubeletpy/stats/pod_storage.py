@@ -1,8 +1,8 @@
-"""What chosen pods take of the node's disk, measured when it is asked for.
+"""The disk usage of selected pods, measured on demand.
 
-For limits, which must be watched although nobody scrapes: only the trees of the pods that have one
-are walked, and the runtime is asked only about containers that count. What can't be learnt counts
-nothing: a number is never more than what is there.
+For limits, which must be watched although nobody scrapes: only the trees of pods with a limit are
+walked, and the runtime is asked only about containers that count. What can't be determined counts
+as nothing: a number never exceeds the real usage.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from kubeletpy.stats.pod_files import RunningPod
 log = logging.getLogger(__name__)
 
 ASKED_ONE_BY_ONE = 4
-"""Up to so many pods the runtime is asked about each; from there on about all that it has."""
+"""Up to this many pods the runtime is asked about each; beyond that about all at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSources:
-    """What is asked.
+    """The sources of the numbers.
 
     Attributes:
-        status: of a pod by uid, as the runtime was last seen.
+        status: of a pod by uid, as last seen in the runtime.
         pod: the object of a pod by uid.
-        disks: a meter of its own: it forgets what it was not asked for.
+        disks: a dedicated meter, because it forgets what it was not asked for.
     """
 
     runtime: RuntimeService
@@ -53,7 +53,7 @@ class StorageSources:
 
 
 class StorageMeter:
-    """Measures; ``close`` it with the event loop it was used in."""
+    """Measures; ``close`` it within the event loop it was used in."""
 
     @classmethod
     def from_settings(
@@ -66,14 +66,14 @@ class StorageMeter:
         root_dir: str,
         pods: PodManager,
         cache: PodStatusCache,
-        at_least_every: float,
+        between: float,
     ) -> StorageMeter:
-        """The meter of a node, which looks every ``at_least_every`` seconds.
+        """The meter of a node, which measures a tree at most every ``between`` seconds.
 
-        Volumes of pods with limits are measured for every look, more often than
-        volumeStatsAggPeriod asks for; a negative period turns measuring off for them too.
+        Volumes of pods with limits are measured more often than volumeStatsAggPeriod asks for; a
+        negative period turns measuring off for them too.
         """
-        between = min(settings.volume_stats_agg_period, at_least_every) or at_least_every
+        between = min(settings.volume_stats_agg_period, between) or between
         return cls(
             StorageSources(
                 runtime=runtime,
@@ -90,10 +90,10 @@ class StorageMeter:
         self._from = sources
         self._apart: bool | None = None
         self._silent = False
-        """The runtime has been said not to answer."""
+        """It has been logged that the runtime does not answer."""
 
     async def measure(self, wanted: Mapping[str, bool]) -> dict[str, PodStorage]:
-        """What pods take, by uid; those that do not run, or are not measured yet, are left out.
+        """Usage of pods by uid; those not running, or not measured yet, are omitted.
 
         Args:
             wanted: uid -> whether writable layers count.
@@ -103,7 +103,7 @@ class StorageMeter:
         # off the loop: a pod may have tens of thousands of volumes
         plans = await asyncio.to_thread(self._plans, running, specs)
         layered = [pod for uid, pod in running.items() if wanted[uid] and uid in plans]
-        # pods with little first: one with very much must not push others out of what is measured
+        # small pods first: a very large one must not keep others from being measured
         fair = sorted((list(plan.paths()) for plan in plans.values()), key=len)
         measured, layers = await asyncio.gather(
             self._from.disks.measure(path for paths in fair for path in paths),
@@ -147,7 +147,7 @@ class StorageMeter:
         return found
 
     async def _layers(self, pods: list[RunningPod]) -> dict[str, dict[str, int]]:
-        """Bytes in writable layers of running containers: uid -> container name -> bytes."""
+        """Size of writable layers of running containers: uid -> container name -> bytes."""
         if not pods:
             return {}
         try:
@@ -171,16 +171,18 @@ class StorageMeter:
     async def _stats(
         self, pods: list[RunningPod]
     ) -> tuple[list[cri.ContainerStats], ResourceExhausted | None]:
-        """And why one of the pods is left out: what its owner wrote makes its answer too large.
+        """Also why a pod is omitted: what its owner wrote makes the answer too large.
 
-        Other pods' annotations must not keep a pod from being measured: where the answer for all
-        is too large, the runtime is asked for one pod after the other.
+        Other pods' annotations must not keep a pod from being measured: when the answer for all is
+        too large, the runtime is asked about one pod at a time.
         """
         if len(pods) > ASKED_ONE_BY_ONE:
             try:
                 return list(await self._from.runtime.list_container_stats()), None
             except ResourceExhausted as error:
-                log.debug("pods are asked for one by one", extra={"why": str(error)})
+                log.debug(
+                    "the runtime is asked about each pod separately", extra={"why": str(error)}
+                )
         said: list[cri.ContainerStats] = []
         too_large: ResourceExhausted | None = None
         for start in range(0, len(pods), ASKED_ONE_BY_ONE):
@@ -201,7 +203,7 @@ class StorageMeter:
             return error
 
     async def _layers_apart(self) -> bool:
-        """Whether images and layers are elsewhere than the node's files; asked until it is known.
+        """Whether images and layers are on a file system of their own; asked until known.
 
         Source: the kubelet's HasDedicatedImageFs.
         """

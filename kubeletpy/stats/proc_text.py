@@ -1,18 +1,20 @@
-"""What the files of /proc say of the machine, of a process and of a network namespace. Pure.
+"""Parses the files of /proc for the machine, a process and a network namespace. Pure.
 
-Machine: usage = total - free, working set = that without inactive file pages.
+Machine: usage is what the root cgroup counts, working set = usage without inactive file pages.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from kubeletpy.host.kernel_text import lines, number, words
 from kubeletpy.stats.cgroup_text import pressure, table
 from kubeletpy.stats.usage import GroupStats, Interface
 
 _IGNORED = ("lo", "veth", "docker", "nerdctl", "cali", "cilium_", "lxc")
-"""Beginnings of names of interfaces that carry what others count already."""
+"""Name prefixes of interfaces whose traffic is already counted elsewhere."""
 MAX_INTERFACES = 100
-"""Of one namespace: a container with rights over its network can make any number."""
+"""Limit per namespace: a privileged container can create any number."""
 
 
 def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
@@ -28,9 +30,7 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
     # user, nice, system, irq, softirq, steal: all but idle and waiting (guests are in user)
     busy = sum(cpu[:3]) + sum(cpu[5:8])
     memory, faults = sizes(texts.get("meminfo", "")), table(texts.get("vmstat"))
-    total, free = memory.get("MemTotal"), memory.get("MemFree", 0)
-    inactive = memory.get("Inactive(file)", 0)
-    usage = None if total is None else max(0, total - free)
+    usage = memory_used(memory)
     swap_total, swap_free = memory.get("SwapTotal"), memory.get("SwapFree", 0)
     return GroupStats(
         at=at,
@@ -38,14 +38,14 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
         user_ns=sum(cpu[:2]) * tick if cpu else None,
         system_ns=cpu[2] * tick if len(cpu) > 2 else None,
         memory=usage,
-        working_set=None if usage is None else max(0, usage - inactive),
+        working_set=working_set(memory),
         rss=memory.get("AnonPages"),
         cache=memory.get("Cached"),
         mapped_file=memory.get("Mapped"),
         kernel=memory.get("Slab"),
         active_file=memory.get("Active(file)"),
         inactive_file=memory.get("Inactive(file)"),
-        limit=total,
+        limit=memory.get("MemTotal"),
         faults=faults.get("pgfault"),
         major_faults=faults.get("pgmajfault"),
         own_faults=faults.get("pgfault"),
@@ -60,7 +60,7 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
 
 
 def sizes(meminfo: str) -> dict[str, int]:
-    """/proc/meminfo or /proc/PID/status: name -> bytes, of those lines that are in kB."""
+    """/proc/meminfo or /proc/PID/status: name -> bytes, for the lines in kB."""
     found: dict[str, int] = {}
     for line in lines(meminfo):
         said = words(line)
@@ -70,8 +70,27 @@ def sizes(meminfo: str) -> dict[str, int]:
     return found
 
 
+def memory_used(sizes: Mapping[str, int]) -> int | None:
+    """What the root cgroup uses, from /proc/meminfo in bytes: anonymous memory and page cache.
+
+    Kernel memory is not counted: with it the node would show less memory than the thresholds of
+    eviction leave. Source: docs/reference/behaviour-resources.md, ra; both versions of cgroups
+    count the same.
+    """
+    anonymous = sizes.get("AnonPages")
+    if anonymous is None:
+        return None
+    return anonymous + sum(sizes.get(name, 0) for name in ("Cached", "Buffers", "SwapCached"))
+
+
+def working_set(sizes: Mapping[str, int]) -> int | None:
+    """What the root cgroup uses without inactive file pages, from /proc/meminfo in bytes."""
+    used = memory_used(sizes)
+    return None if used is None else max(0, used - sizes.get("Inactive(file)", 0))
+
+
 def process(stat: str, status: str, ticks: int, at: int) -> GroupStats:
-    """One process, for a daemon that has no cgroup of its own: its memory is what is resident."""
+    """One process, for a daemon without a cgroup of its own: its memory is what is resident."""
     fields = _counts(stat.rpartition(")")[2])
     tick = 1_000_000_000 // ticks
     memory = sizes(status)
@@ -95,13 +114,13 @@ def process(stat: str, status: str, ticks: int, at: int) -> GroupStats:
 
 
 def started_after_boot(stat: str, ticks: int) -> float | None:
-    """When a process started, in seconds after the boot."""
+    """When a process started, in seconds since boot."""
     fields = _counts(stat.rpartition(")")[2])
     return fields[19] / ticks if len(fields) > 19 else None
 
 
 def boot_time(stat: str) -> int:
-    """When the machine was booted, in Unix nanoseconds, from /proc/stat; 0 when unknown."""
+    """When the machine booted, in Unix nanoseconds, from /proc/stat; 0 when unknown."""
     return table(stat).get("btime", 0) * 1_000_000_000
 
 
@@ -109,10 +128,10 @@ def interfaces(net_dev: str) -> tuple[Interface, ...]:
     """/proc/PID/net/dev without loopback and the host's ends of pods' links."""
     found: list[Interface] = []
     for line in lines(net_dev):
-        name, colon, rest = line.partition(":")
+        name, _, rest = line.partition(":")
         count = _counts(rest)
         name = name.strip(" ")
-        if not colon or len(count) < 16 or name.startswith(_IGNORED):
+        if len(count) < 16 or name.startswith(_IGNORED):
             continue
         if len(found) >= MAX_INTERFACES:
             break
@@ -160,7 +179,7 @@ def group_paths(cgroup: str) -> dict[str, str]:
 
 
 def cpu_topology(cpuinfo: str) -> tuple[int, int]:
-    """Physical cores and sockets of /proc/cpuinfo; 0 where it does not say."""
+    """Physical cores and sockets in /proc/cpuinfo; 0 where missing."""
     cores: set[tuple[str, str]] = set()
     sockets: set[str] = set()
     socket = ""
@@ -186,5 +205,5 @@ def devices(diskstats: str) -> dict[tuple[int, int], str]:
 
 
 def _counts(text: str) -> list[int]:
-    """The numbers of a line, 0 for what is none (a process's state)."""
+    """The numbers of a line, 0 for non-numbers (a process's state)."""
     return [number(word) or 0 for word in words(text.rstrip("\n"))]

@@ -1,7 +1,7 @@
-"""How much cpu is used just now: from what was used at two times.
+"""The current cpu usage rate, from the usage at two times.
 
-The window is as long as those who ask are apart, at least WINDOW_MIN_NS and, when they ask often,
-up to twice WINDOW_NS. Pure: time comes with the samples.
+The window is the time between two requests, at least WINDOW_MIN_NS and, with frequent requests, up
+to twice WINDOW_NS. Pure: time comes with the samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000
 FORGET_NS = 600_000_000_000
-"""Ten minutes: what was used before says nothing of now.
+"""Ten minutes: older samples say nothing about current usage.
 
 Source: docs/reference/constants.csv: cpu usage cache.
 """
@@ -34,7 +34,7 @@ class Rates:
         self._windows: dict[str, _Window] = {}
 
     def nano_cores(self, key: str, at: int, used_ns: int) -> int | None:
-        """The rate with a new sample, in billionths of a core; None when there is no earlier one.
+        """The rate as of a new sample, in billionths of a core; None when there is no earlier one.
 
         Args:
             key: whose cpu time it is.
@@ -51,7 +51,7 @@ class Rates:
         rate = (used_ns - old.begun_ns) * 1_000_000_000 // window
         begun_at, begun_ns = old.begun_at, old.begun_ns
         if window >= WINDOW_NS:
-            # the next window begins where this one was last looked at, so it is never empty
+            # the next window begins at the last sample of this one, so it is never empty
             begun_at, begun_ns = old.last_at, old.last_ns
             if at - begun_at >= WINDOW_NS:
                 begun_at, begun_ns = at, used_ns

@@ -12,10 +12,10 @@ MAX_AGE_S = 1.0
 
 
 class Shared(Generic[V]):
-    """Makes a value when it is asked for, and gives it to everybody for a second."""
+    """Makes a value on demand and shares it with all callers for a second."""
 
     def __init__(self, make: Callable[[], Awaitable[V]], max_age: float = MAX_AGE_S) -> None:
-        """``max_age`` in seconds from when the making began. Errors are raised and not kept."""
+        """``max_age`` in seconds from when making it began. Errors are raised and not cached."""
         self._make = make
         self._max_age = max_age
         self._at = 0.0
@@ -28,7 +28,7 @@ class Shared(Generic[V]):
         if asked is None or asked.cancelled() or (asked.done() and self._stale(asked, now)):
             asked = self._asked = asyncio.ensure_future(self._make())
             self._at = now
-        # one client that goes away must not take the answer from the others that wait for it
+        # one client that goes away must not cancel the answer that others wait for
         return await asyncio.shield(asked)
 
     def _stale(self, asked: asyncio.Future[V], now: float) -> bool:

@@ -1,7 +1,7 @@
 """/stats/summary: what was read, in the shape of the kubelet's Summary API. Pure.
 
-Field for field as docs/reference/server.csv: stats-field; what the machine does not report is left
-out. A pod without a cgroup of its own is the sum of its containers.
+Field for field as docs/reference/server.csv: stats-field; what the machine does not report is
+omitted. A pod without a cgroup of its own is the sum of its containers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _SUMMED = (
 
 
 def rated(reading: Reading, rates: Rates) -> dict[str, int]:
-    """Take the cpu times of a reading as samples: key of :func:`rate_key` -> billionths of a core.
+    """Add a reading's cpu times as samples: key of :func:`rate_key` -> billionths of a core.
 
-    Keys that are not in the reading are forgotten.
+    Keys not in the reading are forgotten.
     """
     groups = [reading.node.group, *reading.node.system]
     for pod in reading.pods:
@@ -69,7 +69,7 @@ def rate_key(group: Group) -> str:
 
 
 def pod_stats(pod: PodReading) -> GroupStats | None:
-    """A pod's own numbers, or the sums of those of its containers."""
+    """A pod's own numbers, or the sums over its containers."""
     if pod.group.stats is not None and pod.group.stats.cpu_ns is not None:
         return pod.group.stats
     parts = [group.stats for group in pod.containers if group.stats is not None]
@@ -123,7 +123,8 @@ def _node(node: NodeReading, rates: Mapping[str, int], disks: Disks | None, name
 
 
 def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON:
-    ref, disk = pod.ref, disks.pods.get(pod.ref.uid, PodDisk()) if disks is not None else None
+    ref, disk = pod.ref, disks.pods.get(pod.ref.uid) if disks is not None else None
+    disk = disk or PodDisk()
     group = replace(pod.group, stats=pod_stats(pod))
     found: JSON = {
         "podRef": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
@@ -131,7 +132,7 @@ def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON
         "containers": [_container(each, rates, disks, disk) for each in pod.containers],
         **_usage(group, rates, whole=disks is not None),
     }
-    if disk is None or disks is None:
+    if disks is None:
         return found
     if pod.network is not None:
         found["network"] = _network(pod.network)
@@ -159,15 +160,13 @@ def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
     )
 
 
-def _container(
-    group: Group, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk | None
-) -> JSON:
+def _container(group: Group, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk) -> JSON:
     found: JSON = {
         "name": group.name,
         "startTime": _time(group.created_at),
         **_usage(group, rates, whole=disks is not None),
     }
-    if disks is None or disk is None:
+    if disks is None:
         return found
     if group.layer is not None:
         found["rootfs"] = _fs(group.layer)
@@ -268,5 +267,5 @@ def _present(**values: object) -> JSON:
 
 
 def _time(nanoseconds: int) -> str | None:
-    """RFC 3339 with whole seconds; null when unknown, as Go writes a zero time."""
+    """RFC 3339 in whole seconds; null when unknown, as Go writes a zero time."""
     return format_time(nanoseconds / 1e9) if nanoseconds > 0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 Labels = str
-"""``a="b",c="d"``, ready to be written."""
+"""``a="b",c="d"``, ready to write."""
 
 
 def labels(pairs: Mapping[str, str]) -> Labels:
@@ -15,13 +15,11 @@ def labels(pairs: Mapping[str, str]) -> Labels:
 
 def escape(text: str) -> str:
     """A label's value or, without quotes, a help text."""
-    if "\\" in text or "\n" in text or '"' in text:
-        return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-    return text
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 class Scrape:
-    """Series by family, in the order in which families are first named.
+    """Series by family, in the order in which families first appear.
 
     Args:
         families: name -> (type, help); no other may be added.
@@ -39,7 +37,7 @@ class Scrape:
         self._lines.setdefault(name, []).append(f"{line} {at // 1_000_000}" if at > 0 else line)
 
     def render(self) -> bytes:
-        """All of it."""
+        """The whole text."""
         return "".join(self._text()).encode("utf-8", "replace")
 
     def _text(self) -> Iterable[str]:

@@ -1,11 +1,10 @@
-"""How much a directory tree takes on disk, in bounded steps. Blocking: call it in a thread.
+"""Measures a directory tree on disk, in bounded steps. Blocking: call it in a thread.
 
-Containers write in these trees and change them while they are walked. So: no link is followed, no
-other file system entered, a directory is opened by its name in the one that is open and left by
-``..`` only if that is still where it came from; names and entries are bounded, and what is past the
-bound makes the numbers lower bounds. A file with several links counts once. Limits are kept by
-these numbers, so the bounds are too far out for somebody to hide behind them; what has to be
-remembered while walking is bounded closer.
+Containers write to these trees and change them during the walk. So no link is followed and no other
+file system is entered; a directory is opened by name relative to the open one, and left by ``..``
+only if that still leads back to its parent. A file with several links counts once. Limits are
+enforced by these numbers, so nothing may hide behind a bound: a walk that ends early says whether
+continuing would help (``at_least``) or not (``beyond``).
 """
 
 from __future__ import annotations
@@ -17,22 +16,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_ENTRIES = 1_000_000
-MAX_PENDING = 100_000
-"""Directories that wait to be entered, and files with several links that are remembered."""
+MAX_PENDING_BYTES = 64 << 20
+"""Names of directories still to be entered: a quarter of a million of the longest."""
+MAX_LINKED = 100_000
+"""Files with several links to remember."""
+MOVED_AGAIN = 3
+"""Walks abandoned because a directory was moved meanwhile, before the tree is declared
+uncountable."""
 STOP_EVERY = 1024
-"""Entries between two looks at whether to go on."""
+"""Entries between two checks of whether to continue."""
 _BLOCK = 512
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(slots=True)
 class Walked:
-    """What was found: bytes, inodes, and whether there was more."""
+    """What was found: bytes and inodes.
+
+    Attributes:
+        at_least: there was more than was counted.
+        beyond: and it can't be counted: there are more directories than can be remembered, or they
+            keep moving.
+    """
 
     used: int = 0
     inodes: int = 0
     at_least: bool = False
+    beyond: bool = False
     _linked: set[int] = field(default_factory=set)
 
     def count(self, entry: os.stat_result) -> None:
@@ -40,7 +50,7 @@ class Walked:
         if entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode):
             if entry.st_ino in self._linked:
                 return
-            if len(self._linked) >= MAX_PENDING:
+            if len(self._linked) >= MAX_LINKED:
                 self.used += entry.st_blocks * _BLOCK // entry.st_nlink
                 return
             self._linked.add(entry.st_ino)
@@ -48,13 +58,31 @@ class Walked:
         self.inodes += 1
 
 
-def walk(
-    path: str, *, max_entries: int = MAX_ENTRIES, stopped: Callable[[], bool] = lambda: False
-) -> Walked | None:
-    """What the tree at ``path`` takes; a file counts itself. None when nothing is there.
+class _Moved(Exception):
+    """A directory is no longer where it was entered."""
 
-    ``stopped`` is asked now and then; when it says so the rest is not looked at.
+
+def walk(
+    path: str, *, max_entries: int | None = None, stopped: Callable[[], bool] = lambda: False
+) -> Walked | None:
+    """The size of the tree at ``path``, which may be a file. None when nothing is there.
+
+    Args:
+        max_entries: after this many the rest is skipped; None: no limit.
+        stopped: checked now and then; once true, the rest is skipped.
     """
+    found: Walked | None = None
+    for _ in range(MOVED_AGAIN):
+        try:
+            return _once(path, max_entries, stopped)
+        except _Moved as error:
+            (found,) = error.args
+    if found is not None:
+        found.at_least = found.beyond = True
+    return found
+
+
+def _once(path: str, max_entries: int | None, stopped: Callable[[], bool]) -> Walked | None:
     try:
         top = Path(path).lstat()
     except OSError:
@@ -69,7 +97,7 @@ def walk(
         return None
     try:
         _Walk(found, top.st_dev, max_entries, stopped).run(current)
-    except OSError:  # the tree was changed under our feet: what was counted is there at least
+    except OSError:  # the tree changed during the walk: what was counted is a lower bound
         found.at_least = True
     return found
 
@@ -78,26 +106,28 @@ class _Walk:
     """One walk; holds one open directory at a time."""
 
     def __init__(
-        self, found: Walked, device: int, max_entries: int, stopped: Callable[[], bool]
+        self, found: Walked, device: int, max_entries: int | None, stopped: Callable[[], bool]
     ) -> None:
         self._found = found
         self._device = device
-        self._left = max_entries
+        self._most = max_entries
         self._stopped = stopped
-        # a level of depth takes some bytes: as many as there are entries must be affordable
+        self._seen = 0
+        self._over = False
+        # each level of depth takes some bytes: even as many levels as entries must be affordable
         self._inodes = array("Q")
-        """Of the directories from the top to the open one."""
+        """The directories from the top to the open one."""
         self._waiting = array("L")
-        """How many of the pending names are in each of them."""
-        self._pending: list[str] = []
+        """The number of pending names in each of them."""
+        self._pending = bytearray()
+        """Names, each with a NUL after it: a list of strings would take three times as much."""
 
     def run(self, current: int) -> None:
-        """Walk from an open directory, which is closed in the end. Raises OSError."""
+        """Walk from an open directory, which is closed at the end. Raises OSError, _Moved."""
         try:
             self._enter(current)
             while self._inodes:
-                if self._left <= 0:
-                    self._found.at_least |= bool(self._pending)
+                if self._over:
                     return
                 if not self._waiting[-1]:
                     self._inodes.pop()
@@ -105,10 +135,9 @@ class _Walk:
                     if self._inodes:
                         current = self._up(current)
                     continue
-                self._waiting[-1] -= 1
                 try:
-                    below = os.open(self._pending.pop(), _OPEN, dir_fd=current)
-                except OSError:  # gone, or no directory any more
+                    below = os.open(self._next(), _OPEN, dir_fd=current)
+                except OSError:  # gone, or no longer a directory
                     continue
                 current = _swap(current, below)
                 self._enter(current)
@@ -116,7 +145,7 @@ class _Walk:
             os.close(current)
 
     def _enter(self, current: int) -> None:
-        """Count what is in a directory; what is below it comes later."""
+        """Count the entries of a directory; subdirectories come later."""
         here = os.fstat(current)
         self._inodes.append(here.st_ino)
         self._waiting.append(0)
@@ -125,12 +154,10 @@ class _Walk:
         self._found.count(here)
         with os.scandir(current) as entries:
             for entry in entries:
-                self._left -= 1
-                if self._left % STOP_EVERY == 0 and self._stopped():
-                    self._left = -1
-                if self._left < 0:
-                    self._found.at_least = True
+                if self._is_over():
+                    self._found.at_least = self._over = True
                     break
+                self._seen += 1
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         self._remember(entry.name)
@@ -139,19 +166,32 @@ class _Walk:
                 except OSError:
                     continue
 
+    def _is_over(self) -> bool:
+        if self._most is not None and self._seen >= self._most:
+            return True
+        return self._seen % STOP_EVERY == 0 and self._stopped()
+
     def _remember(self, name: str) -> None:
-        if len(self._pending) >= MAX_PENDING:
-            self._found.at_least = True
+        if len(self._pending) >= MAX_PENDING_BYTES:
+            self._found.at_least = self._found.beyond = True
             return
         self._waiting[-1] += 1
-        self._pending.append(name)
+        self._pending += os.fsencode(name) + b"\0"
+
+    def _next(self) -> bytes:
+        """Remove and return the name remembered last."""
+        self._waiting[-1] -= 1
+        begin = self._pending.rfind(b"\0", 0, -1) + 1
+        name = bytes(self._pending[begin:-1])
+        del self._pending[begin:]
+        return name
 
     def _up(self, current: int) -> int:
         above = os.open("..", _OPEN, dir_fd=current)
         there = os.fstat(above)
         if (there.st_dev, there.st_ino) != (self._device, self._inodes[-1]):
             os.close(above)
-            raise OSError("a directory was moved while it was walked")
+            raise _Moved(self._found)
         return _swap(current, above)
 
 

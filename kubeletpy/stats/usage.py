@@ -1,7 +1,7 @@
-"""The words of this room: what was read of one cgroup, file system, interface, pod and node. Pure.
+"""The data types of this package: readings of a cgroup, file system, interface, pod and node. Pure.
 
-Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None is what
-the machine does not report. Must never know where a number comes from.
+Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None: the
+machine does not report it. Must never know where a number comes from.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from enum import StrEnum
 from kubeletpy.volumes.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62
-"""A limit from which on the kernel means that there is none (v1 writes a large number)."""
+"""From this value on, a limit means that there is none (v1 writes a large number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PsiLine:
-    """Time that tasks were stalled: ``total`` microseconds, averages in percent."""
+    """Time that tasks were stalled: ``total`` in microseconds, averages in percent."""
 
     total: int
     avg10: float
@@ -36,7 +36,7 @@ class Psi:
 
 @dataclass(frozen=True, slots=True)
 class DeviceIo:
-    """What a cgroup moved to and from one block device."""
+    """A cgroup's I/O on one block device."""
 
     major: int
     minor: int
@@ -48,14 +48,14 @@ class DeviceIo:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """What one cgroup, process or machine uses.
+    """The usage of one cgroup, process or machine.
 
     Attributes:
         at: when it was read.
         swap: bytes in swap; ``swap_limit``: of swap alone, without memory.
         limit, reservation: of memory; None: unlimited or unknown.
         quota_us, period_us, shares: of cpu.
-        faults, own_faults: page faults with and without those of groups below.
+        faults, own_faults: page faults with and without those of child groups.
         pids, pids_max: tasks (threads).
     """
 
@@ -95,7 +95,7 @@ class GroupStats:
     memory_psi: Psi | None = None
     io_psi: Psi | None = None
     available: int | None = None
-    """Memory that may still be used, where its source gives it."""
+    """Memory that may still be used, if the source reports it."""
 
     @property
     def memory_available(self) -> int | None:
@@ -116,7 +116,7 @@ _FIELDS = tuple(each.name for each in fields(GroupStats) if each.name != "device
 
 
 def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | None:
-    """``first`` with what it lacks taken from ``second``."""
+    """``first`` with missing values taken from ``second``."""
     if first is None or second is None:
         return first or second
     missing = {
@@ -131,7 +131,7 @@ def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a network interface has carried since it exists."""
+    """Traffic of a network interface since it was created."""
 
     name: str
     rx_bytes: int = 0
@@ -146,7 +146,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The interfaces of a network namespace; ``default``: the one that stands for all of it."""
+    """The interfaces of a network namespace; ``default``: the one that represents it."""
 
     at: int
     interfaces: tuple[Interface, ...]
@@ -168,10 +168,10 @@ class FsSpace:
 
 @dataclass(frozen=True, slots=True)
 class TreeUse:
-    """What a directory tree or writable layer takes, and the file system that it is on.
+    """The size of a directory tree or writable layer, and its file system.
 
-    ``at_least``: there was more than is looked at; the numbers are lower bounds. ``uncounted``:
-    nobody has looked at it yet.
+    ``at_least``: there was more than was counted; the numbers are lower bounds. ``beyond``: and it
+    can't be counted, so no limit can be enforced by counting. ``uncounted``: not measured yet.
     """
 
     at: int
@@ -179,11 +179,12 @@ class TreeUse:
     inodes: int | None
     space: FsSpace | None = None
     at_least: bool = False
+    beyond: bool = False
     uncounted: bool = False
 
 
 class GroupKind(StrEnum):
-    """What a cgroup holds."""
+    """What a cgroup belongs to."""
 
     NODE = "node"
     SYSTEM = "system"
@@ -204,14 +205,14 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A cgroup, or what stands for one, with what it uses.
+    """A cgroup, or its substitute, with its usage.
 
     Attributes:
         path: below the hierarchies' mount points; empty when it has none here.
         name: of a container in its pod, or of a system container (kubelet, runtime, pods, misc).
         id: the runtime's, of sandboxes and containers.
         started_at: Unix nanoseconds, 0 when unknown.
-        processes, descriptors: counted where that was asked for.
+        processes, descriptors: counted where requested.
     """
 
     kind: GroupKind
@@ -242,7 +243,7 @@ class PodReading:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many tasks there may be and are on the machine."""
+    """The maximum and current number of tasks on the machine."""
 
     at: int
     max_pids: int | None
@@ -265,7 +266,7 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One collection. ``problem``: why pods could not be read whole; empty when they could."""
+    """One collection. ``problem``: why pods could not be read completely; empty when they could."""
 
     at: int
     node: NodeReading
@@ -275,7 +276,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A volume; ``ephemeral``: it counts for the pod's ephemeral storage."""
+    """A volume; ``ephemeral``: it counts as the pod's ephemeral storage."""
 
     name: str
     use: TreeUse
@@ -284,15 +285,17 @@ class VolumeUse:
 
 @dataclass(frozen=True, slots=True)
 class PodDisk:
-    """What a pod takes on disk besides its containers' writable layers."""
+    """A pod's disk usage apart from its containers' writable layers."""
 
     volumes: tuple[VolumeUse, ...] = ()
     logs: Mapping[str, TreeUse] = field(default_factory=dict)
     """By container name."""
     others: tuple[TreeUse, ...] = ()
-    """Logs of no container, etc-hosts, all files for last words."""
+    """Logs of no container, etc-hosts, all termination message files."""
     words: Mapping[str, TreeUse] = field(default_factory=dict)
-    """Files for last words by container name; they are in ``others`` too."""
+    """Termination message files by container name; also included in ``others``."""
+    pending: bool = False
+    """Some of it has not been measured yet, and is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,4 +307,4 @@ class Disks:
     containers: TreeUse | None = None
     pods: Mapping[str, PodDisk] = field(default_factory=dict)
     claimed: Mapping[str, Sequence[MeasuredVolume]] = field(default_factory=dict)
-    """Volumes of claims, drivers and disks, by uid of the pod: measured before."""
+    """Volumes of claims, drivers and disks, by pod uid: measured earlier."""

@@ -1,8 +1,8 @@
-"""What is served of the numbers: the summary and the two scrapes, made when they are asked for.
+"""What is served of the statistics: the summary and the two scrapes, built on demand.
 
-Shaping goes to a thread, so that the scrape of a full node holds up nothing. Must never keep
-anything of a pod but its last cpu times, and those only while it runs. A shape is loaded when it is
-first asked for: many nodes serve only one or two of them.
+Formatting runs in a thread, so that the scrape of a full node blocks nothing. Must never keep
+anything of a pod except its last cpu times, and those only while it runs. A format's module is
+loaded on first use: many nodes serve only one or two.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 
 FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
 WRITERS = 2
-"""Documents that are written at once, on threads apart from those that start pods: clients decide
-how many are asked for."""
+"""Documents written at once, on threads separate from those that start pods: clients decide how
+many are requested."""
 
 
 class StatsViews:
     """The views of one node.
 
     Args:
-        from_runtime: None, or the runtime that writes the cadvisor scrape itself if it can.
+        from_runtime: None, or the runtime, which writes the cadvisor scrape itself if it can.
         provider: called with which one writes it: FROM_FILES or FROM_RUNTIME.
     """
 
@@ -75,7 +75,7 @@ class StatsViews:
         return await self._threads.run(resource.render, await self._read(detail=False))
 
     async def log_metrics(self) -> bytes:
-        """What the logs of containers take, for /metrics."""
+        """The disk usage of container logs, for /metrics."""
         from kubeletpy.stats import log_metrics
 
         return log_metrics.render(await self._collector.disks(), self._collector.refs())

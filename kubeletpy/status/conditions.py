@@ -24,17 +24,17 @@ OWNED = frozenset(
         RESTARTING_ALL,
     }
 )
-"""Condition types that are the agent's alone; all others are kept as the API has them."""
+"""Condition types that only the agent sets; all others are kept as the API has them."""
 
 RESIZE = frozenset({"PodResizeInProgress", "PodResizePending"})
-"""Owned conditions that are kept by those who resize, with their transition times."""
+"""Owned conditions that the resize code maintains, with their transition times."""
 
 NOT_LOOKED_AFTER = frozenset({RESTARTING_ALL})
 """Owned conditions that carry no observedGeneration."""
 
 
 def find(conditions: Iterable[api.PodCondition] | None, kind: str) -> api.PodCondition | None:
-    """The condition of that type."""
+    """The condition with that type."""
     for condition in conditions or ():
         if condition.get("type") == kind:
             return condition
@@ -155,7 +155,7 @@ def initialized(
     regular_started = any(_has_run(statuses.get(c["name"])) for c in pod.containers)
     before = find(old, kind)
     if regular_started or (before is not None and before.get("status") == "True"):
-        # once initialized, a pod stays so: sidecars and restarted init containers don't undo it
+        # once initialized, always initialized: sidecars, restarted init containers don't undo it
         return condition(kind, True, generation=generation)
     parts = []
     if unknown:

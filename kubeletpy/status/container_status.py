@@ -1,7 +1,7 @@
-"""Container statuses as kubectl shows them, from runtime records and the status before.
+"""Container statuses as kubectl shows them, from runtime records and the previous status.
 
-Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime lost is reported as
-lost (exit code 137, ContainerStatusUnknown), never as success.
+Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime has lost is reported
+as lost (exit code 137, ContainerStatusUnknown), never as success.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ INIT_DONE_MESSAGE = (
     "Unable to get init container status: its record is gone from the runtime, but the pod went on "
     "after it"
 )
-"""The first words are those that people and the node conformance suite look for."""
+"""The first words are what people and the node conformance suite look for."""
 RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerInputs:
-    """What the statuses of one list of containers are made from."""
+    """The input for the statuses of one list of containers."""
 
     pod: Pod
     runtime: PodRuntimeStatus
     runtime_name: str
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
     restarting_all: bool = False
-    """The pod is in the middle of a restart of all its containers."""
+    """The pod is restarting all of its containers."""
     recursive_read_only: bool = False
     """The pod's runtime handler can mount read-only recursively."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class ContainerInputs:
 
 
 def lost(message: str = LOST_MESSAGE, reason: str = LOST_REASON) -> api.ContainerStateTerminated:
-    """The termination of a container of which nobody knows how it ended."""
+    """The termination of a container when nobody knows how it ended."""
     return {"exitCode": LOST_EXIT_CODE, "reason": reason, "message": message}
 
 
@@ -60,7 +60,7 @@ def container_statuses(
     containers: Sequence[api.Container],
     old: Iterable[api.ContainerStatus],
 ) -> list[api.ContainerStatus]:
-    """The statuses of one kind of containers; init ones in spec order, others by name."""
+    """The statuses of one kind of container; init containers in spec order, others by name."""
     before = {status.get("name", ""): status for status in old}
     statuses = []
     for container in containers:
@@ -99,13 +99,13 @@ def _without_record(
     status = _default(inputs, container, old)
     if inputs.restarting_all and old is not None and "waiting" not in old_state:
         status["state"] = {"waiting": {"reason": RESTARTING_ALL, "message": RESTART_ALL_MESSAGE}}
-        # how it ended before it was removed is known of some: that is what helps to find out why
+        # for some, how they ended before removal is known: that helps to find out why
         ended = old_state.get("terminated") or lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)
         status["lastState"] = {"terminated": ended}
         status["restartCount"] = (old.get("restartCount") or 0) + 1
         return status
     if "running" in old_state and not status.get("lastState"):
-        # it ran and is gone: shown as ended, so that the pod does not fall back to Pending
+        # it ran and is gone: shown as terminated, so that the pod does not fall back to Pending
         status["lastState"] = {"terminated": lost(WAS_RUNNING_MESSAGE)}
         if not inputs.pod.being_deleted:
             status["restartCount"] = (status.get("restartCount") or 0) + 1
@@ -240,7 +240,7 @@ def _waiting_for_start(
     container: api.Container,
     status: api.ContainerStatus,
 ) -> api.ContainerStatus:
-    """A container that should run, but whose start failed or is held back, waits and says why."""
+    """The waiting state, with its reason, of a container whose start failed or is held back."""
     error = inputs.start_errors.get(container["name"])
     if error is None:
         return status

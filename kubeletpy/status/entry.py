@@ -1,4 +1,4 @@
-"""The newest status kept of one pod, and what the API has of it.
+"""The newest status kept for one pod, and what the API has of it.
 
 Must never write anything: :mod:`.writer` does.
 """
@@ -24,7 +24,7 @@ class Entry:
     pod: Pod
     status: api.PodStatus
     in_api: api.PodStatus
-    """What the API is known to show: from the watch, or from the answer to our last write."""
+    """What the API is known to show: from the watch, or from the response to our last write."""
     api_uid: str
     version: int = 1
     sent: int = 0
@@ -33,19 +33,19 @@ class Entry:
     changed_at: float = 0.0
     writer: asyncio.Task[None] | None = None
     refused: bool = False
-    """The last write failed: said once, not at every retry."""
+    """The last write failed: logged once, not at every retry."""
     problem: WriteProblem | None = None
     answered: int = 0
-    """Answers in a row that refused; a server that does not answer is not counted."""
+    """Consecutive refusals; a server that does not answer is not counted."""
 
     @property
     def unsent(self) -> bool:
-        """Whether the API has not got the newest status."""
+        """Whether the API does not have the newest status yet."""
         return self.version != self.sent
 
     @property
     def may_delete(self) -> bool:
-        """Whether everything about a deleted pod is reported, so that its object may go."""
+        """Whether everything about a deleted pod is reported, so that its object may be deleted."""
         return (
             self.finished
             and self.pod.being_deleted
@@ -55,7 +55,7 @@ class Entry:
         )
 
     def patch(self) -> dict[str, object] | None:
-        """What makes the API's status the newest one; None when it is."""
+        """The patch that brings the API up to the newest status; None when it has it."""
         shown = store.merge_for_api(
             self.in_api, self.status, containers_may_run=self.containers_may_run
         )

@@ -1,6 +1,7 @@
-"""The last status of a pod: whatever is still open when its worker is done is settled here.
+"""The last status of a pod: settles whatever is still open when its worker is done.
 
-Pure (docs/reference/behaviour.md, f4). What nobody saw end is reported as lost, never as success.
+Pure (docs/reference/behaviour.md, f4). A container whose end nobody saw is reported as lost, never
+as success.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ def _ended(entry: api.ContainerStatus) -> api.ContainerStatus:
 
 def _begun(entries: list[api.ContainerStatus]) -> int:
     """How many init containers show signs of having been started; at least one."""
-    for index in range(len(entries) - 1, -1, -1):
-        state = entries[index].get("state") or {}
-        if "waiting" not in state or (entries[index].get("lastState") or {}).get("terminated"):
-            return index + 1
-    return 1
+    begun = (
+        number
+        for number, entry in enumerate(entries, start=1)
+        if "waiting" not in (entry.get("state") or {})
+        or (entry.get("lastState") or {}).get("terminated")
+    )
+    return max(begun, default=1)
 
 
 def _has_initialized(pod: Pod, status: api.PodStatus) -> bool:

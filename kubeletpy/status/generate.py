@@ -1,4 +1,4 @@
-"""From what the runtime says to what the API shows: the whole status of a pod.
+"""From what the runtime reports to what the API shows: the whole status of a pod.
 
 Pure: everything it needs is in :class:`StatusInputs`. It must never store or send anything.
 """
@@ -31,7 +31,7 @@ TERMINAL = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """All that a pod's API status is made from."""
+    """Everything that a pod's API status is computed from."""
 
     pod: Pod
     runtime: PodRuntimeStatus
@@ -50,16 +50,16 @@ class StatusInputs:
     """The worker has stopped everything of the pod."""
     restarting_all: bool = False
     agent_started_at: float = 0.0
-    """Unix seconds; containers older than that keep the readiness the API knows."""
+    """Unix seconds; containers older than this keep the readiness that the API has."""
     recursive_read_only: bool = False
     resize_conditions: Sequence[api.PodCondition] = ()
-    """Those that report a resize in place, with their times."""
+    """Those that report an in-place resize, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """What containers were last given, by name."""
     actuated_pod: api.ResourceRequirements | None = None
-    """What the pod as a whole was last given."""
+    """The pod-level resources that the pod was last given."""
     device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
-    """Of what its containers have, by their names."""
+    """For its containers' resources, by container name."""
 
 
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
@@ -88,10 +88,10 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
 
 
 def _ended_before_it_began(inputs: StatusInputs) -> bool:
-    """A pod that a node refused, as an agent finds it that has been restarted since.
+    """A pod that the node rejected, as seen by an agent that has restarted since.
 
-    Nothing is known of its containers, and nothing may be made up: a container without a record
-    would be reported as lost, in place of the reason why the pod was refused.
+    Nothing is known about its containers, and nothing may be made up: a container without a record
+    would be reported as lost, hiding the reason why the pod was rejected.
     """
     old, runtime = inputs.old, inputs.runtime
     return (
@@ -111,7 +111,7 @@ def deadline(pod: Pod, start_time: str | None) -> float | None:
 
 
 def _was_restarting_all(old: api.PodStatus) -> bool:
-    """Whether what is gone from the runtime since is what the agent removed to start it again."""
+    """Whether what has gone from the runtime was removed by the agent in order to restart it."""
     reported = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
     return reported is not None and reported["status"] == "True"
 
@@ -160,7 +160,7 @@ def _set_started_and_ready(
     *,
     init: bool = False,
 ) -> None:
-    """Fill ``started`` and ``ready`` of statuses just made (docs/reference/behaviour.md, m4)."""
+    """Fill in ``started`` and ``ready`` of new statuses (docs/reference/behaviour.md, m4)."""
     specs = {container["name"]: container for container in containers}
     for status in statuses:
         container = specs[status["name"]]
@@ -196,7 +196,7 @@ def _ready(
     started_at = (status.get("state") or {}).get("running", {}).get("startedAt")
     if started_at is None or parse_time(started_at) > inputs.agent_started_at - 10:
         return False
-    # the agent was restarted under a running container: what was ready stays so until probed
+    # the agent restarted under a running container: what was ready stays ready until probed
     known = conditions.find(inputs.pod.status.get("conditions"), "Ready")
     return known is not None and known.get("status") == "True"
 
@@ -204,7 +204,7 @@ def _ready(
 def _phase(
     inputs: StatusInputs, statuses: list[api.ContainerStatus]
 ) -> tuple[str, str | None, str | None]:
-    """Phase, reason and message, with all that may overrule the containers' own story."""
+    """Phase, reason and message, with everything that may override the containers' own states."""
     pod, old, in_api = inputs.pod, inputs.old, inputs.pod.status
     phase = compute_phase(
         pod,
@@ -212,7 +212,7 @@ def _phase(
         terminated=inputs.terminated,
         regular_container_in_sandbox=_regular_in_sandbox(inputs),
     )
-    # an evicted pod whose containers end well has failed all the same
+    # an evicted pod has failed even if its containers exit successfully
     for known in (old.get("phase"), in_api.get("phase")):
         if known in TERMINAL:
             phase = known

@@ -1,8 +1,8 @@
 """Keeps the newest status of each pod and writes it to the API.
 
-One write is in flight per pod; the newest status wins; a refused or lost write is tried again with
-backoff for as long as the pod is there. The final DELETE of a pod goes out only after its last
-status arrived. Must never compute a status: :mod:`.generate` does.
+One write is in flight per pod; the newest status wins; a refused or lost write is retried with
+backoff for as long as the pod exists. The final DELETE of a pod is sent only after its last status
+has arrived. Must never compute a status: :mod:`.generate` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 TerminationObserver = Callable[[str, int, str], None]
-"""Called with (list field name, exit code, reason) of each container termination newly seen."""
+"""Called with (list field name, exit code, reason) for each newly seen container termination."""
 
 
 class ApiStatusManager:
@@ -41,18 +41,21 @@ class ApiStatusManager:
         on_termination: TerminationObserver = lambda field, code, reason: None,
         on_written: Callable[[float], None] = lambda seconds: None,
         on_refused: Callable[[Pod, str], None] = lambda pod, why: None,
+        on_change: Callable[[str], None] = lambda uid: None,
         traces: Traces | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Without ``kube_api`` (standalone) statuses are kept, not written.
 
-        ``mirror_of`` finds the mirror of a static pod: its status is written there.
-        ``on_written`` is called with the seconds from a status change to its arrival at the API,
-        ``on_refused`` once that the API keeps refusing a pod's status.
+        ``mirror_of`` finds the mirror of a static pod: its status is written there. ``on_written``
+        is called with the seconds from a status change to its arrival at the API, ``on_refused``
+        once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod when
+        :meth:`shown` may have changed.
         """
         self._clock = clock
         self._mirror_of = mirror_of
         self._on_termination = on_termination
+        self._on_change = on_change
         self._writer: StatusWriter | None = None
         if kube_api is not None:
             self._writer = StatusWriter(
@@ -73,18 +76,27 @@ class ApiStatusManager:
         entry = self._entries.get(uid)
         return None if entry is None else entry.status
 
+    def shown(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
+        """A pod and the newest status, which belongs to it; None once its worker is done."""
+        entry = self._entries.get(uid)
+        return None if entry is None or entry.finished else (entry.pod, entry.status)
+
+    def uids(self) -> list[str]:
+        """The pods that have a status."""
+        return list(self._entries)
+
     @property
     def pending(self) -> int:
-        """How many pods have a status that the API has not got yet."""
+        """How many pods have a status that the API does not have yet."""
         return sum(entry.writer is not None for entry in self._entries.values())
 
     def is_reported(self, uid: str) -> bool:
-        """Whether the API has the newest status of a pod; also true of a pod without one."""
+        """Whether the API has the newest status of a pod; also true for a pod without one."""
         entry = self._entries.get(uid)
         return self._writer is None or entry is None or not entry.unsent
 
     def problem(self, uid: str) -> WriteProblem | None:
-        """Why the newest status of a pod has not reached the API, when writing it fails."""
+        """Why the newest status of a pod has not reached the API, if writing it fails."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.problem
 
@@ -101,9 +113,9 @@ class ApiStatusManager:
         self._keep(pod, finished_status(pod, known), containers_may_run=False, finished=True)
 
     def reconcile(self, pod: Pod) -> None:
-        """The API's object changed: take it as the base, and mend what someone else overwrote.
+        """The API's object changed: take it as the base, and restore what others overwrote.
 
-        For a mirror pod pass the static pod after the pod manager knows the mirror.
+        For a mirror pod, pass the static pod once the pod manager knows the mirror.
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
@@ -111,11 +123,13 @@ class ApiStatusManager:
         entry.pod = pod
         target = self._target(pod)
         if target is None:
+            self._on_change(pod.uid)
             return
         entry.api_uid, entry.in_api = target.uid, target.status
         if entry.writer is None and entry.patch() is not None:
             entry.version += 1
         self._wake(entry)
+        self._on_change(pod.uid)
 
     def forget_except(self, uids: Iterable[str]) -> None:
         """Drop the statuses of pods that are gone."""
@@ -124,7 +138,7 @@ class ApiStatusManager:
             self._drop(uid)
 
     async def close(self) -> None:
-        """Stop writing. What was not sent is computed again by the next start of the agent."""
+        """Stop writing. What was not sent is computed again when the agent next starts."""
         self._closed = True
         writers = [entry.writer for entry in self._entries.values() if entry.writer is not None]
         for writer in writers:
@@ -133,11 +147,14 @@ class ApiStatusManager:
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid, None)
-        if entry is not None and entry.writer is not None:
+        if entry is None:
+            return
+        if entry.writer is not None:
             entry.writer.cancel()
+        self._on_change(uid)
 
     def _target(self, pod: Pod) -> Pod | None:
-        """What shows the pod in the API: of a static pod its mirror, if it is of this manifest."""
+        """The object that shows the pod in the API: for a static pod its mirror, if it matches."""
         if not pod.is_static:
             return pod
         mirror = self._mirror_of(pod)
@@ -170,6 +187,7 @@ class ApiStatusManager:
             entry.version += 1
             entry.changed_at = asyncio.get_running_loop().time()
         self._wake(entry)
+        self._on_change(pod.uid)
 
     def _count_terminations(self, old: api.PodStatus, new: api.PodStatus) -> None:
         for field in (
@@ -196,6 +214,7 @@ class ApiStatusManager:
     def _forget(self, entry: Entry) -> None:
         if self._entries.get(entry.pod.uid) is entry:
             del self._entries[entry.pod.uid]
+            self._on_change(entry.pod.uid)
 
 
 def _termination_key(entry: api.ContainerStatus) -> tuple[str, str, bool]:

@@ -1,7 +1,7 @@
 """The strategic merge patch that turns the status the API has into the one it should show.
 
-Pure. Only what differs is sent, so one PATCH without a GET before it is enough; what the API has
-that we do not know of stays.
+Pure. Only differences are sent, so one PATCH without a preceding GET is enough; whatever the API
+has that we do not know about is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kubeletpy.status import conditions
 from kubeletpy.status.store import FOREIGN_FIELDS
 
 MERGED_BY_IP = ("podIPs", "hostIPs")
-"""Lists that a strategic merge would add to; replaced as a whole instead."""
+"""Lists that a strategic merge would append to; replaced as a whole instead."""
 
 
 def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
-    """The patch body (with the uid as precondition), or None when there is nothing to say."""
+    """The patch body (with the uid as precondition), or None when nothing has changed."""
     changed: dict[str, Any] = {}
     for name, value in shown.items():
         if name == "conditions" or name in FOREIGN_FIELDS:
@@ -44,7 +44,7 @@ def _condition_changes(in_api: api.PodStatus, shown: api.PodStatus) -> list[dict
     for kind, condition in after.items():
         known = before.get(kind)
         if known is None or not _same_condition(known, condition):
-            # a field that is no longer set must be nulled, or the merge would keep it
+            # a field that is no longer set must be null, or the merge would keep it
             gone = {name: None for name in (known or {}) if name not in condition}
             changes.append({**gone, **condition})
     changes += [

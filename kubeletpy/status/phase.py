@@ -17,22 +17,22 @@ RESTARTING_ALL = "RestartingAllContainers"
 
 @dataclass(slots=True)
 class _Seen:
-    """What there is among the containers of a pod."""
+    """Which states occur among the containers of a pod."""
 
     init_failed_for_good: bool = False
     pending: bool = False
-    """One that has to begin before the pod does, or of which nothing is known."""
+    """One that must start before the pod does, or about which nothing is known."""
     sidecar_pending: bool = False
-    """A sidecar that runs and has not started yet."""
+    """A sidecar that is running but has not started yet."""
     running: bool = False
     restartable: bool = False
     """A stopped one that may run again."""
     unsuccessful: bool = False
-    """A stopped one that did not end well."""
+    """A stopped one that did not succeed."""
 
 
 def last_exit(status: api.ContainerStatus) -> api.ContainerStateTerminated | None:
-    """The termination a container stands at: its state's, or its last one while it waits."""
+    """A container's current termination: its state's, or its last one while it waits."""
     state = status.get("state") or {}
     if "terminated" in state:
         return state["terminated"]
@@ -59,7 +59,7 @@ def _see_sidecar(status: api.ContainerStatus, seen: _Seen) -> None:
     if "running" in (status.get("state") or {}):
         seen.running = True
         seen.sidecar_pending |= not status.get("started")
-    elif last_exit(status) is None:  # an ended sidecar says nothing about the pod
+    elif last_exit(status) is None:  # a terminated sidecar says nothing about the pod
         seen.pending = True
 
 
@@ -74,7 +74,7 @@ def _see_regular(
         seen.pending = True
     else:
         seen.restartable |= _restartable(pod, container, ended)
-        # a waiting container whose last run ended well is about to run again: it has not succeeded
+        # a waiting container whose last run succeeded is about to run again: it has not succeeded
         seen.unsuccessful |= "terminated" not in state or (ended.get("exitCode") or 0) != 0
 
 

@@ -1,6 +1,6 @@
-"""What a pod as a whole is given and has: ``allocatedResources`` and ``resources`` of its status.
+"""What a pod as a whole is allocated and has: ``allocatedResources``, ``resources`` of its status.
 
-Pure. What it has is summed up from what its containers have, as the pod's own cgroup is made of
+Pure. What it has is the sum of what its containers have, as the pod's own cgroup is computed from
 them. Source: docs/reference/behaviour.md, e4; KEP-5419.
 """
 
@@ -23,12 +23,12 @@ def pod_level_resources(
     given: api.ResourceRequirements | None,
     phase: str,
 ) -> api.PodStatus:
-    """The two fields, as far as there is anything to say in them.
+    """The two fields, as far as they have content.
 
     Args:
-        pod: as it is allocated.
-        containers: the statuses just made, by name.
-        given: what the pod as a whole was last given, where it has resources of its own.
+        pod: the pod as allocated.
+        containers: the new statuses, by name.
+        given: the pod-level resources last given to the pod, if it has any.
 
     Raises:
         ValueError: a request or limit is not a quantity.
@@ -54,7 +54,7 @@ def pod_level_resources(
 
 
 def words(amounts: Amounts) -> dict[str, str]:
-    """Amounts as the API spells them."""
+    """Amounts as the API formats them."""
     return {name: spell(name, amount) for name, amount in sorted(amounts.items())}
 
 

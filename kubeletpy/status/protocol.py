@@ -17,12 +17,10 @@ class StatusManager(Protocol):
         ...
 
     def is_reported(self, uid: str) -> bool:
-        """Whether the API has the newest status of a pod; also true of a pod without one."""
+        """Whether the API has the newest status of a pod; also true for a pod without one."""
         ...
 
-    def set_status(
-        self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
-    ) -> None:
+    def set_status(self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool) -> None:
         """Keep a new status and have it written. Never blocks.
 
         ``containers_may_run``: while true, a terminal phase is kept but not yet shown to the API.

@@ -1,6 +1,6 @@
-"""The resources a container status reports: what the runtime enforces, over what was asked for.
+"""The resources that a container status reports: what the runtime enforces, over the spec's.
 
-Pure. A value that means the same as the spec's is shown in the spec's own words ("1Gi", not bytes).
+Pure. A value that equals the spec's is shown in the spec's own format ("1Gi", not bytes).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from kubeletpy.pods.runtime_status import ContainerStatus
 MIN_MILLI_LIMIT = 10
 """Millicores below which the kernel does not distinguish cpu limits."""
 MIN_MILLI_REQUEST = 2
-"""cpu.shares has 2 as its least value."""
+"""The minimum of cpu.shares is 2."""
 
 
 def _milli_limit(record: ContainerStatus) -> int | None:
     resources = record.resources
-    if resources is None or not resources.cpu_quota or resources.cpu_quota < 0:
+    if resources is None or resources.cpu_quota is None or resources.cpu_quota <= 0:
         return None
     return resources.cpu_quota * 1000 // resources.cpu_period if resources.cpu_period else None
 
@@ -31,7 +31,7 @@ def _cpu(asked: str, actual: int | None, least: int) -> str:
     if actual is None:
         return asked
     wanted = milli_value(asked)
-    # shares round: 100m is 102 shares is 99.6m; the same setting, so the same words
+    # shares round: 100m is 102 shares is 99.6m; the same setting, so the same text
     if abs(wanted - actual) <= 1 or (wanted <= least and actual <= least):
         return asked
     return f"{actual}m" if actual % 1000 else str(actual // 1000)
@@ -47,7 +47,7 @@ def reported_resources(
     """``status.resources`` of one container; a copy, never the spec's own object.
 
     ``actuated`` is what the container was last given: no runtime reports a memory request, and some
-    report nothing at all. What nobody reports stays as it was shown before for the same container.
+    report nothing. What is not reported stays as previously shown for the same container.
     """
     spec = container.get("resources") or {}
     if not record.running:

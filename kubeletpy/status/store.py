@@ -1,4 +1,4 @@
-"""What happens to a pod status when it is kept: times, limits, order, and what may not change.
+"""What happens to a pod status when it is stored: times, limits, order, and what may not change.
 
 Pure: time is an argument. Must never send anything.
 """
@@ -15,7 +15,7 @@ from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
 
 MESSAGE_BYTES_PER_POD = 12288
-"""All termination messages of a pod together; each container gets an equal share (in bytes)."""
+"""All termination messages of a pod combined, in bytes; each container gets an equal share."""
 
 FOREIGN_FIELDS = (
     "resourceClaimStatuses",
@@ -26,10 +26,10 @@ FOREIGN_FIELDS = (
 
 
 def prepare(pod: Pod, status: api.PodStatus, old: api.PodStatus, now: float) -> api.PodStatus:
-    """The status as it is kept: startTime, transition times, cut messages.
+    """The status as stored: startTime, transition times, truncated messages.
 
     Args:
-        old: what was kept (or what the API showed) before.
+        old: what was stored (or what the API showed) before.
         now: Unix seconds.
     """
     kept: api.PodStatus = {**status}
@@ -64,8 +64,7 @@ def _with_transition(
 
 
 def _cut(text: str, limit: int) -> str:
-    raw = text.encode()
-    return text if len(raw) <= limit else raw[:limit].decode(errors="ignore")
+    return text.encode()[:limit].decode(errors="ignore")
 
 
 def _cut_messages(pod: Pod, status: api.PodStatus) -> None:
@@ -77,17 +76,8 @@ def _cut_messages(pod: Pod, status: api.PodStatus) -> None:
         "ephemeralContainerStatuses",
     ):
         entries: list[api.ContainerStatus] = status.get(field) or []  # type: ignore[assignment]
-        if any(_too_long(entry, limit) for entry in entries):
-            cut = [_cut_entry(entry, limit) for entry in entries]
-            status[field] = cut
-
-
-def _too_long(entry: api.ContainerStatus, limit: int) -> bool:
-    for state in (entry.get("state") or {}, entry.get("lastState") or {}):
-        ended = state.get("terminated")
-        if ended is not None and len((ended.get("message") or "").encode()) > limit:
-            return True
-    return False
+        if entries:
+            status[field] = [_cut_entry(entry, limit) for entry in entries]
 
 
 def _cut_entry(entry: api.ContainerStatus, limit: int) -> api.ContainerStatus:
@@ -102,7 +92,7 @@ def _cut_entry(entry: api.ContainerStatus, limit: int) -> api.ContainerStatus:
 
 
 def same(first: api.PodStatus, second: api.PodStatus) -> bool:
-    """Whether two statuses say the same, as far as the agent is concerned."""
+    """Whether two statuses are equal as far as the agent is concerned."""
     return _ours(first) == _ours(second)
 
 
@@ -110,7 +100,7 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
     rest = {
         key: value
         for key, value in status.items()
-        if key != "conditions" and key not in FOREIGN_FIELDS and value not in (None, "", [], {})
+        if key not in FOREIGN_FIELDS and value not in (None, "", [], {})
     }
     rest["conditions"] = {
         condition["type"]: (
@@ -119,7 +109,7 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
             condition.get("message") or "",
             condition.get("observedGeneration")
             if condition.get("type") in conditions.RESIZE
-            else 0,
+            else None,
         )
         for condition in status.get("conditions") or ()
         if condition.get("type") in conditions.OWNED or condition.get("type") == DISRUPTION_TARGET
@@ -128,7 +118,7 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
 
 
 def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str | None:
-    """Why a status may not follow another: a container that may not restart came back to life."""
+    """Why a status may not follow another: a container that may not restart is running again."""
     if pod.restart_policy == "Always" or could_restart_all(pod):
         return None
     for field, containers in (
@@ -147,7 +137,7 @@ def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str 
             following = after.get(entry["name"])
             if following is None or "terminated" in (following.get("state") or {}):
                 continue
-            # a higher count: another container was made, because its definition has changed
+            # a higher count: another container was created because its definition has changed
             if following.get("restartCount", 0) <= entry.get("restartCount", 0):
                 return f"container {entry['name']} had terminated for good and came back"
     return None

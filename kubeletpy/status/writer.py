@@ -1,7 +1,7 @@
-"""Writes the status of one pod to the API, again and again until it is there, and deletes the pod.
+"""Writes the status of one pod to the API, retrying until it has arrived, and deletes the pod.
 
-A refused or lost write is tried again with backoff for as long as the pod is there. Must never
-decide what the status is.
+A refused or lost write is retried with backoff for as long as the pod exists. Must never decide
+what the status is.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.05
-"""The Node authorizer may not know a new pod for some milliseconds: the first retry comes soon."""
+"""The Node authorizer may not know a new pod for some milliseconds: the first retry is early."""
 LAST_RETRY_S = 10.0
 SAY_AFTER = 3
-"""Answers in a row that refuse a write, until the pod's events say so."""
+"""Consecutive refusals of a write before an event is emitted for the pod."""
 GIVE_UP_AFTER = 6
-"""Answers in a row that call the last status of a deleted pod invalid, until it is deleted without
-it: what the API will never take must not keep the pod Terminating forever."""
+"""Consecutive responses that call the last status of a deleted pod invalid before it is deleted
+without it: what the API will never accept must not keep the pod Terminating forever."""
 
 
 class StatusWriter:
     """Carries statuses to a Kubernetes API.
 
-    ``target`` finds what shows a pod in the API, ``forget`` is called when the API has the pod no
-    longer; the other arguments are :class:`~kubeletpy.status.manager.ApiStatusManager`'s.
+    ``target`` finds the object that shows a pod in the API, ``forget`` is called when the API no
+    longer has the pod; the other arguments are
+    :class:`~kubeletpy.status.manager.ApiStatusManager`'s.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class StatusWriter:
         self._on_refused = on_refused
 
     async def write(self, entry: Entry) -> None:
-        """Send until there is nothing more to say, and delete the object when it may go."""
+        """Write until the API is up to date, and delete the object when it may go."""
         delay = FIRST_RETRY_S
         try:
             while entry.unsent or entry.may_delete:
@@ -90,7 +91,7 @@ class StatusWriter:
     async def _send(self, entry: Entry) -> bool:
         target = self._target(entry.pod)
         if target is None:
-            return False  # a static pod whose mirror is not there yet: reconcile() comes with it
+            return False  # a static pod without a mirror yet: reconcile() follows once it exists
         if target.uid != entry.api_uid:
             entry.api_uid, entry.in_api = target.uid, target.status
         version, patch = entry.version, entry.patch()
@@ -103,7 +104,7 @@ class StatusWriter:
                 entry.in_api = Pod(answer).status  # type: ignore[arg-type]
             except MalformedPod as error:
                 log.error(
-                    "the API answered a status write with no pod",
+                    "the API's answer to a status write is not a pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
             ended = _is_ready(written) or written.get("phase") in TERMINAL
@@ -118,10 +119,10 @@ class StatusWriter:
         self._forget(entry)
 
     async def _is_gone(self, entry: Entry, error: ApiError) -> bool:
-        """Whether the API has the pod no longer: nothing of that name, or another pod.
+        """Whether the API no longer has the pod: nothing of that name, or another pod.
 
-        Writes name the uid, so a conflict may mean the latter (of a delete; to a patch the uid is
-        a field that may not change); it may also mean that writers were in each other's way.
+        Writes name the uid, so a conflict may mean the latter (for a delete; in a patch the uid is
+        a field that may not change); it may also mean that writers collided.
         """
         if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)
@@ -131,16 +132,16 @@ class StatusWriter:
         except NotFound:
             return True
         except (ApiError, MalformedPod):
-            return False  # who knows; the write is tried again
+            return False  # unknown; the write is retried
 
     def _gives_up(self, entry: Entry, error: ApiError) -> bool:
-        """Whether the pod's deletion goes on without its last status."""
+        """Whether the pod's deletion continues without its last status."""
         if not isinstance(error, BadRequest | Invalid) or entry.answered < GIVE_UP_AFTER:
             return False
         if not (entry.finished and entry.pod.being_deleted) or not entry.unsent:
             return False
         log.error(
-            "the API will not take the last status of a deleted pod: it is deleted without it",
+            "the API rejects the last status of a deleted pod: the pod is deleted without it",
             extra={"pod": entry.pod.key, "why": str(error)},
         )
         entry.sent, entry.answered = entry.version, 0
@@ -163,7 +164,7 @@ class StatusWriter:
 
 
 def _names_another(error: ApiError) -> bool:
-    """Whether a patch was for the uid of another pod: the API calls that invalid."""
+    """Whether a patch was for another pod's uid: the API calls that invalid."""
     causes = error.details.get("causes") if isinstance(error, Invalid) else None
     return isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes

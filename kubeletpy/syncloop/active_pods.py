@@ -13,7 +13,7 @@ TERMINAL = ("Succeeded", "Failed")
 
 
 class ActivePods:
-    """Asked each time."""
+    """Determined anew at each call."""
 
     def __init__(self, pods: PodManager, workers: WorkerQueries, statuses: StatusManager) -> None:
         self._pods = pods

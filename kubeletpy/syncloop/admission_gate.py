@@ -1,7 +1,7 @@
-"""Carries out admission: asks for the node, has others give way, counts refusals.
+"""Carries out admission: asks for the node, makes others give way, counts refusals.
 
-What is decided is decided in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what
-takes a while is handed back as something to wait for.
+The decisions are made in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what takes
+a while is returned as something to wait for.
 """
 
 from __future__ import annotations
@@ -53,6 +53,16 @@ COUNTED = frozenset(
 """Reasons that kubelet_admission_rejections_total distinguishes."""
 
 
+Settle = Callable[[], Awaitable[Rejection | None]]
+"""Waits for what placing a pod takes: files, and plugins that may be slow."""
+Place = Callable[[Pod], "Rejection | Settle | None"]
+"""Gives a pod its place on the machine; None: done."""
+
+
+def anywhere(pod: Pod) -> None:
+    """A pod needs no particular place."""
+
+
 class AdmissionGate:
     """The sync loop's :data:`~kubeletpy.syncloop.rejection.Admit`."""
 
@@ -66,15 +76,16 @@ class AdmissionGate:
         node: Callable[[], api.Node | None],
         newest_node: Callable[[], Awaitable[api.Node | None]],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        place: Callable[[Pod], Awaitable[Rejection | None]] | None = None,
+        place: Place = anywhere,
         held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
     ) -> None:
         """Args:
         node: the node as the API last showed it.
         newest_node: asks the API for it; None when it does not answer.
-        kill: ends a pod and waits for it; raises TimeoutError.
-        place: gives a pod its place on the machine; None: it gets whatever is free.
-        held: how many devices are in use, by resource, if the pod of this uid has some of them.
+        kill: kills a pod and waits until it has ended; raises TimeoutError.
+        place: gives a pod its place on the machine. Others are admitted meanwhile: a pod that waits
+            for a plugin blocks no other.
+        held: how many devices are in use, by resource, if the pod with this uid has some of them.
         """
         self._state = state
         self._recorder = recorder
@@ -87,23 +98,26 @@ class AdmissionGate:
         self._held = held
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
-        """By uid of the pod whose resize others give way for."""
+        """By uid of the pod for whose resize others give way."""
         self._needs: dict[str, tuple[api.Pod, Needs]] = {}
 
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
-        """Judge a pod beside the other active pods."""
+        """Judge a pod alongside the other active pods."""
         self._forget_all_but(others)
-        if self._place is not None:
-            if rejection := before_placement(pod, self._state()):
-                return self._counted(rejection)
-            return Deferred(lambda of_others: self._settle(pod, of_others))
+        if rejection := before_placement(pod, self._state()):
+            return self._counted(rejection)
+        placed = self._place(pod)
+        if isinstance(placed, Rejection):
+            return self._counted(placed)
+        if placed is not None:
+            return Deferred(lambda of_others: self._settle(pod, of_others, placed))
         verdict = self._judge(pod, others, self._node())
         if isinstance(verdict, AskForNode | Preempt):
             return Deferred(lambda of_others: self._settle(pod, of_others))
         return self._answer(verdict)
 
     def fits(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
-        """Judge a pod as it would be after a resize, beside the others.
+        """Judge a pod as it would be after a resize, alongside the others.
 
         For a critical pod others are made to give way; until they have, it does not fit.
         """
@@ -115,8 +129,18 @@ class AdmissionGate:
             case Refused(rejection) | AskForNode(rejection):
                 return rejection
 
+    def foresee(self, pod: Pod, others: Sequence[Pod]) -> tuple[Verdict, Sequence[Pod]]:
+        """Judge a pod that has not come; second, whom it would preempt. Changes nothing."""
+        verdict = self._judge(pod, others, self._node(), newest=True)
+        if not isinstance(verdict, Preempt):
+            return verdict, ()
+        try:
+            return verdict, victims(pod, others, verdict.shortages, self._needs_of)
+        except NoVictims as error:
+            return Refused(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")), ()
+
     def close(self) -> None:
-        """Stop waiting for those that give way for a resize; they end all the same."""
+        """Stop waiting for pods that give way for a resize; they end all the same."""
         for task in self._giving_way.values():
             task.cancel()
 
@@ -133,11 +157,13 @@ class AdmissionGate:
             task.add_done_callback(lambda _: self._giving_way.pop(pod.uid, None))
         return shortages[0].rejection()
 
-    async def _settle(self, pod: Pod, others: Others) -> Rejection | None:
-        """Judge again, when those that came earlier are settled, and do what it takes."""
+    async def _settle(
+        self, pod: Pod, others: Others, placed: Settle | None = None
+    ) -> Rejection | None:
+        """Judge again once the pods that came earlier are settled, and do what it takes."""
+        if placed is not None and (rejection := await placed()):
+            return self._counted(rejection)
         async with self._one_by_one:
-            if self._place is not None and (rejection := await self._place(pod)):
-                return self._counted(rejection)
             node = self._node()
             verdict = self._judge(pod, others(), node)
             if isinstance(verdict, AskForNode):
@@ -212,7 +238,7 @@ class AdmissionGate:
         self._metrics.preemptions.labels(signal).inc()
 
     def _needs_of(self, pod: Pod) -> Needs:
-        """What a pod takes of the node that is there already."""
+        """What a pod already on the node takes of it."""
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]

@@ -1,7 +1,7 @@
 """Lets pods in: has them judged as they are allocated, holds what takes a while, refuses the rest.
 
-What is decided is decided by the ``Admit`` it is given. Must never let a pod start that is held or
-was refused.
+The decisions are made by the ``Admit`` it is given. Must never let a pod start that is held or was
+refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeletpy.syncloop.rejection import Admit, Deferred
 
 
 class Admitting:
-    """For pods that are no mirrors."""
+    """For pods other than mirrors."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Admitting:
         start: Callable[[str], None],
     ) -> None:
         """Args:
-        reject: has a refusal shown, by the pod's worker.
+        reject: has the pod's worker report a refusal.
         active: the pods that use the node.
         current: the newest object of a pod in the configuration.
         start: called with the uid of a pod that was held and may run now.
@@ -47,7 +47,7 @@ class Admitting:
         self.held = HeldPods(self._settled)
 
     def may_start(self, pod: Pod) -> bool:
-        """Whether the pod may run now; else it is refused, or held until that is settled."""
+        """Whether the pod may run now; if not, it is refused, or held until that is settled."""
         as_before = self._allocations.admitting(pod)
         others = [self._allocations.allocated(o) for o in self._active() if o.uid != pod.uid]
         answer = self._admit(as_before, others)
@@ -60,7 +60,7 @@ class Admitting:
         return answer is None
 
     def admitted_pods(self) -> list[Pod]:
-        """The pods that use the node and are let in, as they are allocated."""
+        """The admitted pods that use the node, as they are allocated."""
         waiting = self.held.waiting
         active = self._active()
         return [self._allocations.allocated(pod) for pod in active if pod.uid not in waiting]

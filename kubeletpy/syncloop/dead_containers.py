@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 QUEUE = 50
 KEEP = 1
 KEEP_UNREPORTED = 2
-"""What a status can show of a container: while the API does not have it, both runs stay."""
+"""Runs of a container that a status can show: both stay until the API has them."""
 
 
 def dead_to_remove(
@@ -28,7 +28,7 @@ def dead_to_remove(
 ) -> list[str]:
     """Ids of exited containers that may go.
 
-    ``died``: only containers of that one's name; an unknown id removes nothing. None: all names,
+    ``died``: only containers with that one's name; an unknown id removes nothing. None: all names,
     and the newest ``keep`` of all of them stay. ``remove_all``: everything that has exited.
     """
     exited = [c for c in status.containers if c.state is ContainerState.EXITED]
@@ -37,12 +37,12 @@ def dead_to_remove(
     if died is not None:
         one = status.by_id(died)
         exited = [] if one is None else [c for c in exited if c.name == one.name]
-    exited.sort(key=lambda container: container.created_at, reverse=True)
+    exited.sort(key=lambda container: container.rank, reverse=True)
     return [container.id for container in exited[keep:]]
 
 
 class DeadContainers:
-    """One remover for the node; what does not fit into its queue is left to garbage collection."""
+    """One remover for the node; what does not fit in its queue is left to garbage collection."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class DeadContainers:
         content_removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``reported(pod_uid)``: the API knows how the pod's containers ended."""
+        """``reported(pod_uid)``: whether the API knows how the pod's containers ended."""
         self._runtime = runtime
         self._cache = cache
         self._content_removable = content_removable
@@ -60,14 +60,14 @@ class DeadContainers:
         self._queued: set[str] = set()
 
     def died(self, uid: str, container_id: str) -> None:
-        """A container of a pod has died: older records of its name may go."""
+        """A container of a pod has died: remove older records of its name."""
         if (status := self._cache.status(uid)) is not None:
             remove_all = self._content_removable(uid)
             keep = KEEP if self._reported(uid) else KEEP_UNREPORTED
             self._put(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
 
     def remove_all(self, uid: str) -> None:
-        """Every dead container of a pod may go."""
+        """Remove every dead container of a pod."""
         if (status := self._cache.status(uid)) is not None:
             self._put(dead_to_remove(status, None, remove_all=True))
 

@@ -1,9 +1,9 @@
-"""Looks after init containers soon after their start, where the runtime has no events.
+"""Checks on init containers soon after their start, where the runtime has no events.
 
-The next container waits for the end of this one, which most often comes quickly; a relist each
-second would make that the pace of every pod with init containers. So one container at a time is
-asked for after growing pauses, until the relist is as good. Must never look while events flow, nor
-at what else runs: that may run forever.
+The next container waits for this one to end, which most often happens soon; a relist every second
+would set the pace of every pod with init containers. So one container at a time is polled after
+growing pauses, until the relist is as good. Must never look while events flow, nor at anything else
+that runs: it may run forever.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
 
 class EarlyLooks:
-    """Follows the status cache; at most one task for each init container that has just started."""
+    """Follows the status cache; at most one task per init container that has just started."""
 
     def __init__(
         self, runtime: RuntimeService, cache: PodStatusCache, pleg: Pleg, current_pod: CurrentPod
@@ -42,7 +42,7 @@ class EarlyLooks:
         self._looking: dict[str, asyncio.Task[None]] = {}
         """By pod uid."""
         self._looked: dict[str, str] = {}
-        """Pod uid -> the init container that was looked after last."""
+        """Pod uid -> the init container that was looked at last."""
 
     def changed(self, uid: str) -> None:
         """The cache has a new status of a pod, or none any more."""
@@ -86,7 +86,7 @@ class EarlyLooks:
             try:
                 answer = await self._runtime.container_status(container_id)
             except CRIError as error:
-                log.debug("init container not looked at", extra={"error": str(error)})
+                log.debug("init container could not be inspected", extra={"error": str(error)})
                 return
             if answer.status.state != cri.CONTAINER_RUNNING:
                 self._pleg.read_soon(status.uid, status.name, status.namespace)

@@ -1,9 +1,9 @@
 """What a CRI event adds to what is known of a pod.
 
 Pure. An event carries the pod's status as it was just before the event was stamped, and only the
-containers of one sandbox; a status read meanwhile may know more. So the status of an event is
-believed only where it goes forward; everything else makes us ask the runtime. It must never let a
-running container vanish or an exited one come back.
+containers of one sandbox; a status read meanwhile may know more. So an event's status is trusted
+only where it moves forward; in all other cases the runtime is asked. It must never let a running
+container vanish or an exited one come back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import replace
 
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 
-_ORDER = {ContainerState.CREATED: 0, ContainerState.RUNNING: 1, ContainerState.EXITED: 2}
+_ORDER = (
+    ContainerState.UNKNOWN,
+    ContainerState.CREATED,
+    ContainerState.RUNNING,
+    ContainerState.EXITED,
+)
 
 
 def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> bool:
@@ -27,7 +32,7 @@ def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> boo
     containers = {container.id: container for container in event.containers}
     for container in known.containers:
         newer = containers.get(container.id)
-        if newer is None or _ORDER.get(newer.state, -1) < _ORDER.get(container.state, -1):
+        if newer is None or _ORDER.index(newer.state) < _ORDER.index(container.state):
             return False
     return True
 
@@ -35,7 +40,7 @@ def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> boo
 def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStatus:
     """What is known, less a container or sandbox that was removed at ``at`` (Unix ns).
 
-    A sandbox takes its containers along.
+    A sandbox takes its containers with it.
     """
     return replace(
         known,

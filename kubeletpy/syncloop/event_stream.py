@@ -1,8 +1,8 @@
 """Follows the runtime's own events, so that an exit is known in milliseconds.
 
 Events make us fast; relists keep us right. A runtime without events (Unimplemented) is relisted
-each second; a broken stream is tried again with backoff, and relisted meanwhile. It must never
-believe an event against better knowledge (:mod:`.event_merge`).
+every second; a broken stream is retried with backoff, with relists meanwhile. It must never believe
+an event against better knowledge (:mod:`.event_merge`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 EventReader = Callable[
     [cri.ContainerEventResponse, PodRuntimeStatus | None], Awaitable[PodRuntimeStatus | None]
 ]
-"""The status of the pod as an event shows it, given what is known; None: it does not."""
+"""The pod's status as an event shows it, given what is known; None: it shows none."""
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
 ESTABLISHED_AFTER = 1.0
-"""Seconds without an error after which a silent stream counts as there."""
+"""Seconds without an error after which a silent stream counts as connected."""
 
 
 class EventStream:
@@ -71,7 +71,7 @@ class EventStream:
                 await self._follow()
             except Unimplemented:
                 self._lost()
-                log.info("runtime has no events: it is relisted each second")
+                log.info("the runtime has no events: it is relisted every second")
                 return
             except CRIError as error:
                 self._pleg.metrics.stream_failed()
@@ -93,10 +93,10 @@ class EventStream:
                     await self._take(event)
 
     def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
-        """Whether the runtime has kept an event from before we listened.
+        """Whether an event is an old one, which the runtime has kept from before we listened.
 
-        The relist at the connection knows better. Believed one after the other, such events would
-        bring back, for some milliseconds, sandboxes that are long gone.
+        The relist on connecting knows better. Applied one after the other, such events would bring
+        back, for some milliseconds, sandboxes that are long gone.
         """
         return 0 < self._opened_at - event.created_at < PLAUSIBLE_EVENT_AGE
 
@@ -166,9 +166,9 @@ class EventStream:
 
 
 def _is_late_news(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -> bool:
-    """Whether an event says what a status that is younger than it does not know.
+    """Whether an event reports something that a newer known status does not have.
 
-    Such a status is made of a worker's own calls and of what it knew of the other containers.
+    Such a status combines a worker's own calls with what it knew of the other containers.
     """
     return (
         known is not None

@@ -1,7 +1,7 @@
 """Pods whose admission takes a while, and pods that were refused: neither may get a worker.
 
-Admission takes a while when others must give way first, or the node is asked for once more. Must
-never keep a pod that has left the configuration.
+Admission takes a while when others must give way first, or the node is fetched again. Must never
+keep a pod that has left the configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HeldPods:
     """By uid; bounded by the pods of the configuration."""
 
     def __init__(self, settled: Settled) -> None:
-        """``settled(uid, rejection)`` is called with how a pod's admission ended; None: it may
+        """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
         run."""
         self._settled = settled
         self._tasks: dict[str, asyncio.Task[Rejection | None]] = {}
@@ -37,7 +37,7 @@ class HeldPods:
         return uid in self._tasks or uid in self._refused
 
     def hold(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
-        """Hold a pod until the answer is there."""
+        """Hold a pod until the answer arrives."""
         task = asyncio.ensure_future(answer)
         self._tasks[uid] = task
         task.add_done_callback(lambda done: self._done(uid, done))
@@ -54,7 +54,7 @@ class HeldPods:
             task.cancel()
 
     def close(self) -> None:
-        """Give up what is being waited for."""
+        """Give up everything that is still waited for."""
         for uid in list(self._tasks):
             self.forget(uid)
 

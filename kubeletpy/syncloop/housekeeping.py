@@ -1,7 +1,7 @@
 """The pass that keeps memory, workers, runtime and API in step (docs/reference/behaviour.md, a6).
 
-Looks only at what is in memory, so that a pass over a quiet node costs microseconds. It must never
-run before all sources have spoken and the runtime has been listed: it ends what nobody wants.
+Only looks at what is in memory, so that a pass over a quiet node costs microseconds. It must never
+run before all sources have spoken and the runtime has been listed: it ends what is not wanted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Housekeeping:
         found: Callable[[NodePods], None] = lambda found: None,
         metrics: LoopMetrics | None = None,
     ) -> None:
-        """``found`` is called after each pass that found other pods than the one before; it must
-        not block."""
+        """``found`` is called after each pass that found different pods from the one before; it
+        must not block."""
         self._pods = pods
         self._workers = workers
         self._statuses = statuses
@@ -59,8 +59,8 @@ class Housekeeping:
     def run_once(self, received_at: float, unsettled: Collection[str] = ()) -> None:
         """Make one pass. ``received_at`` in event-loop seconds.
 
-        ``unsettled``: uids of pods of which nobody knows yet whether they may run here; they are
-        neither started nor ended.
+        ``unsettled``: uids of pods for which it is not known yet whether they may run here; they
+        are neither started nor ended.
         """
         pods = self._pods.pods()
         desired = self._pods.uids()
@@ -79,14 +79,14 @@ class Housekeeping:
         self._tell(desired.union(unsettled), views)
 
     def tell_again(self) -> None:
-        """Have the next pass report what it found even if no pod came or went."""
+        """Make the next pass report what it found even if no pod came or went."""
         self._last = None
 
     def _forget_statuses(self, known: frozenset[str]) -> None:
         self._statuses.forget_except(known.union(m.uid for m in self._pods.mirrors()))
 
     def _is_pictured(self, mirror: Pod, unsettled: Collection[str]) -> bool:
-        """Whether there is still something that a mirror shows."""
+        """Whether anything that a mirror shows still exists."""
         if self._queries.is_static_terminating(mirror.full_name):
             return True
         known = (self._cache.status(uid) for uid in unsettled)
@@ -95,7 +95,7 @@ class Housekeeping:
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float
     ) -> None:
-        """A uid that came back after its worker was done: start it again."""
+        """A uid reappeared after its worker was done: start it again."""
         for pod in active:
             if pod.uid in views:
                 continue
@@ -109,7 +109,7 @@ class Housekeeping:
     def _end_terminal(
         self, pods: Sequence[Pod], views: dict[str, WorkerView], received_at: float
     ) -> None:
-        """Deleted pods that never ran (refused ones): let their deletion come to its end."""
+        """Deleted pods that never ran (refused ones): let their deletion complete."""
         running = self._cache.running()
         for pod in pods:
             if pod.being_deleted and pod.is_terminal_in_api:
@@ -124,10 +124,10 @@ class Housekeeping:
     ) -> None:
         for uid in self._cache.running():
             status = self._cache.status(uid)
-            if uid in views or uid in unsettled or status is None:
-                continue
+            if uid in views or uid in unsettled or status is None or status.empty:
+                continue  # what could not be read yet is killed when it can be
             log.warning(
-                "pod runs that nobody wants: it is stopped",
+                "stopping a pod that should not run",
                 extra={"pod": f"{status.namespace}/{status.name}", "uid": uid},
             )
             self._workers.update_pod(
@@ -159,7 +159,7 @@ def _by_static(pods: Sequence[Pod]) -> dict[str, int]:
 
 
 def _labels(view: WorkerView) -> tuple[str, str, str]:
-    """lifecycle, config, static as kubelet_working_pods has them; finished counts as terminated."""
+    """lifecycle, config, static as in kubelet_working_pods; finished counts as terminated."""
     lifecycle = Stage.TERMINATED if view.stage is Stage.FINISHED else view.stage
     if not view.has_config:
         return lifecycle.value, "runtime_only", "unknown"

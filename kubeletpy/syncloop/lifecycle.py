@@ -13,13 +13,13 @@ from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, Runt
 
 
 class LifecycleType(StrEnum):
-    """Kinds of events, by the kubelet's names."""
+    """Kinds of events, named as in the kubelet."""
 
     STARTED = "ContainerStarted"
     DIED = "ContainerDied"
     REMOVED = "ContainerRemoved"
     CHANGED = "ContainerChanged"
-    """Some other state: nobody acts on it, but the status is read again."""
+    """Some other state: nothing acts on it, but the status is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def summarise(status: PodRuntimeStatus) -> RuntimePodSummary:
 
 
 def agrees(status: PodRuntimeStatus | None, summary: RuntimePodSummary) -> bool:
-    """Whether a known status already says what a relist shows: nobody needs to look again."""
+    """Whether a known status already says what a relist shows: no need to look again."""
     return (
         status is not None
         and {sandbox.id: sandbox.ready for sandbox in status.sandboxes} == summary.sandboxes

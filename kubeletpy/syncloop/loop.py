@@ -1,8 +1,8 @@
 """The sync loop: everything that happens goes through here to the pods' workers.
 
-Sources deliver, the PLEG and the probes notify, timers of the workers fire by themselves, and
-housekeeping comes round. Handlers never wait: they leave a message for a worker. Source: docs
-reference, sync loop: inputs, handlers. It must never kill anything before all sources have spoken.
+Sources deliver, the PLEG and the probes notify, worker timers fire by themselves, and housekeeping
+runs periodically. Handlers never wait: they leave a message for a worker. Source: docs reference,
+sync loop: inputs, handlers. It must never kill anything before all sources have spoken.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class SyncLoop:
         """Args:
         sources: all must deliver before anything is killed.
         unread: what ``merge`` could not read.
-        allocations: what pods have been given; without it they keep what they are admitted with.
-        runtime_error: why the runtime can not be used now; the inputs wait while there is a reason.
+        allocations: what pods have been given; without it they keep what they were admitted with.
+        runtime_error: why the runtime can't be used now; the inputs wait while there is a reason.
         on_api_object: called with the pod that runs whenever its object in the API has changed
             (for a mirror: the static pod), after the pod manager has it.
         """
@@ -104,20 +104,20 @@ class SyncLoop:
     # -- inputs ------------------------------------------------------------------------------
 
     def deliver(self, source: str, objects: Sequence[api.Pod]) -> None:
-        """A source hands over its full set."""
+        """A source delivers its full set."""
         if self._pause.hold_set(source, objects):
             return
         self._dispatch(source, self._merge.set_pods(source, objects, self._clock.now()))
 
     def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
-        """A source hands over one change (ADDED, MODIFIED, DELETED)."""
+        """A source delivers one change (ADDED, MODIFIED, DELETED)."""
         if self._pause.hold_event(source, event_type, obj):
             return
         merged = self._merge.apply_event(source, event_type, obj, self._clock.now())
         self._dispatch(source, merged)
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
-        """What a source has of a pod now can't be read: the pod goes on as it was."""
+        """What a source now has for a pod can't be read: the pod keeps its last good version."""
         if (pod := self._merge.pods(source).get(uid)) is not None:
             self._say_invalid(pod, f"Error validating pod {pod.description} from {problem}")
 
@@ -133,7 +133,7 @@ class SyncLoop:
 
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
         """A probe has a new result: ready and started are shown at once, whatever the worker is
-        busy with; a container that is not alive is for its next sync."""
+        busy with; a container that is not alive is left to its next sync."""
         if kind is not ProbeKind.LIVENESS:
             self._workers.refresh_status(uid)
         elif result is not ProbeOutcome.FAILURE:
@@ -147,22 +147,22 @@ class SyncLoop:
             self._send(UpdateType.SYNC, *current)
 
     async def sync_static_pods(self) -> None:
-        """The node object is there: mirrors can be made now."""
+        """The node object exists: mirrors can be made now."""
         for pod in self._pods.pods():
             if pod.is_static:
                 self.sync_pod(pod.uid)
 
     def housekeeping_soon(self, uid: str = "") -> None:
-        """Have the next pass made at once: a worker is done with a pod that is still wanted."""
+        """Make the next pass at once: a worker is done with a pod that is still wanted."""
         if not uid or self._pods.get(uid) is not None:
             self._soon.set()
 
     def awaits_admission(self, uid: str) -> bool:
-        """Whether it is not decided yet if a pod may run here."""
+        """Whether it is still undecided if a pod may run here."""
         return uid in self._held.waiting
 
     def admitted_pods(self, but: str = "") -> list[Pod]:
-        """The pods that use the node and are let in, as they are allocated, but one (by uid)."""
+        """The admitted pods that use the node, as they are allocated, except one (by uid)."""
         return [pod for pod in self._admitting.admitted_pods() if pod.uid != but]
 
     async def run(self) -> None:
@@ -217,11 +217,11 @@ class SyncLoop:
             self._soon.set()
 
     def _say_invalid(self, pod: Pod, message: str) -> None:
-        log.error("pod not taken as it came", extra={"pod": pod.key, "problem": message})
+        log.error("an invalid pod was ignored", extra={"pod": pod.key, "problem": message})
         self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
 
     def _soon_needed(self, merged: Merged) -> bool:
-        """The first full picture, or a pod that left: something may have to be ended."""
+        """The first full set, or a pod that left: something may have to be ended."""
         removed = any(operation.op is Op.REMOVE for operation in merged.operations)
         return self._sources.all() and (removed or self.last_pass_at is None)
 
@@ -300,5 +300,5 @@ class SyncLoop:
 
 
 def _seniority(pod: Pod) -> tuple[bool, str]:
-    """Pods that a kubelet has taken on before, then the oldest: they keep their place."""
+    """Pods that a kubelet has accepted before, then the oldest: they keep their place."""
     return not pod.status.get("startTime"), pod.metadata.get("creationTimestamp") or ""

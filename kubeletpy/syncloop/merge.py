@@ -4,11 +4,11 @@ Pure: the time comes in as an argument, nothing is sent or logged. Objects are n
 place; a pod that goes out carries the annotations config.source and config.seen. A single watch
 event (``apply_event``) has the same effect as a full set with that one change (``set_pods``).
 
-What arrives may be no pod. One that is known goes on as it was, as it does under an agent whose
-client can't decode the object; only its deletion is taken over. It must never count as removed: a
-slip of somebody's pen would end what runs. One that is not known (the agent has just started) can't
-be run, but what runs of it is left alone for as long as the source has it. NAMELESS stands for
-something of which not even the uid is known: a file that could not be read, and was reported.
+What arrives may not be a valid pod. A known pod then keeps its last good version, as it does under
+an agent whose client can't decode the object; only its deletion is taken over. It must never count
+as removed: a typo would end what runs. An unknown pod (the agent has just started) can't be run,
+but what runs of it is left alone for as long as the source has it. NAMELESS stands for something
+whose uid is not even known: a file that could not be read, and was reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
 
 NAMELESS: api.Pod = {}
-"""What a source delivers for something that does not say whose it is; known by its identity."""
+"""What a source delivers for something that does not say which pod it is; compared by identity."""
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
 
@@ -45,11 +45,11 @@ class _Source:
     merged: dict[str, Pod] = field(default_factory=dict)
     """uid -> annotated pod."""
     unreadable: dict[str, str] = field(default_factory=dict)
-    """uid -> what is wrong with the newest object of a pod that goes on as it was."""
+    """uid -> what is wrong with the newest object of a pod that keeps its last good version."""
     unknown: set[str] = field(default_factory=set)
     """uids of objects that can't be read and were never known."""
     nameless: bool = False
-    """Whether it has something that does not even say whose it is."""
+    """Whether it has something that does not even say which pod it is."""
     seen: bool = False
 
 
@@ -70,12 +70,12 @@ class Merge:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """uids that sources have without anybody knowing what their pods are to be."""
+        """uids that sources have although it is not known what their pods are to be."""
         return frozenset().union(*(state.unknown for state in self._sources.values()))
 
     @property
     def nameless(self) -> frozenset[str]:
-        """Sources that have something which does not even say whose it is."""
+        """Sources that have something which does not even say which pod it is."""
         return frozenset(name for name, state in self._sources.items() if state.nameless)
 
     def delivered(self, source: str) -> dict[str, api.Pod]:
@@ -152,9 +152,9 @@ class Merge:
         return changes.merged(first=False)
 
     def _readable(self, state: _Source, changes: _Changes, obj: api.Pod) -> Pod:
-        """The pod that an object stands for: what was known of it, when it can't be read itself.
+        """The pod that an object stands for: if it can't be read, the pod as it was known.
 
-        Raises MalformedPod for one that is not known.
+        Raises MalformedPod for one that was not known.
         """
         try:
             pod = _checked(obj)
@@ -185,7 +185,7 @@ class Merge:
 
 
 def change(existing: Pod, new: Pod) -> Op | None:
-    """What kind of change lies between two objects of one pod; None: none that counts."""
+    """What kind of change lies between two objects of one pod; None: none that matters."""
     old_meta, meta = existing.metadata, new.metadata
     differs = (
         existing.spec != new.spec
@@ -200,7 +200,7 @@ def change(existing: Pod, new: Pod) -> Op | None:
 
 
 class _Changes:
-    """Collects what a delivery comes to."""
+    """Collects the result of a delivery."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -259,7 +259,7 @@ def _annotated(pod: Pod, source: str, seen: str, existing: Pod | None = None) ->
 
 
 def _checked(obj: api.Pod) -> Pod:
-    """The pod, when every field of it has the type that it must have. Raises MalformedPod."""
+    """The pod, if each of its fields has the type that it must have. Raises MalformedPod."""
     if problem := pod_problem(obj):
         raise MalformedPod(problem)
     return Pod(obj)
@@ -272,7 +272,7 @@ def _uid(obj: object) -> str:
 
 
 def _with_deletion(known: Pod, obj: api.Pod) -> Pod:
-    """A known pod with what an object that can't be read says of its deletion, if that can be."""
+    """A known pod with what an unreadable object says about its deletion, if that can be read."""
     fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
     metadata: Mapping[str, object] = obj["metadata"]
     new = {field: metadata[field] for field in fields if field in metadata}

@@ -18,11 +18,11 @@ class PlegMetrics(Protocol):
         ...
 
     def stream_connected(self) -> None:
-        """The runtime's event stream is there."""
+        """The runtime's event stream is connected."""
         ...
 
     def stream_failed(self) -> None:
-        """The runtime's event stream could not be had, or broke."""
+        """The runtime's event stream could not be opened, or broke."""
         ...
 
     def event_received(self, latency: float) -> None:

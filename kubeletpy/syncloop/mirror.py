@@ -1,7 +1,7 @@
-"""The API's pictures of static pods: made, replaced and removed in the background.
+"""The API's mirrors of static pods: made, replaced and removed in the background.
 
-A static pod never waits for the API: it starts without its mirror. One request per mirror is under
-way at a time, the newest wish wins. Source: docs/reference/behaviour.md, a8.
+A static pod never waits for the API: it starts without its mirror. One request per mirror is in
+flight at a time; the newest wish wins. Source: docs/reference/behaviour.md, a8.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ApiMirrorKeeper:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
-        """Have the mirror made or replaced if it needs to be. Never blocks."""
+        """Have the mirror made or replaced if needed. Never blocks."""
         plan = plan_mirror(pod, mirror)
         if (plan.create or plan.delete) and self._node_uid() is not None:
             self._wish(pod.full_name, pod, mirror)
@@ -102,7 +102,7 @@ class ApiMirrorKeeper:
         self._wish(mirror.full_name, None, mirror)
 
     async def close(self) -> None:
-        """Stop what is under way."""
+        """Stop the requests in flight."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -148,7 +148,7 @@ class ApiMirrorKeeper:
             await self._check_existing(pod)
 
     async def _check_existing(self, pod: Pod) -> None:
-        """A mirror is there that the watch has not shown yet: fine if it is of this manifest."""
+        """A mirror exists that the watch has not shown yet: fine if it is of this manifest."""
         found = await self._api.get(PODS, pod.name, pod.namespace)
         annotations = (found.get("metadata") or {}).get("annotations") or {}
         if annotations.get(CONFIG_MIRROR) != pod.annotations.get(CONFIG_HASH):

@@ -1,4 +1,4 @@
-"""What the merge of the sources hands to the loop. Plain data. Pure."""
+"""What the merging of the sources hands to the loop. Plain data. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class Op(StrEnum):
-    """What happened to pods of a source (docs/reference/behaviour.md, a2)."""
+    """What happened to a source's pods (docs/reference/behaviour.md, a2)."""
 
     ADD = "ADD"
     UPDATE = "UPDATE"
@@ -31,8 +31,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A pod left out because another of its source has its full name, or a change of one that
-    can't be read: the pod goes on as it was."""
+    """A pod left out because another of its source has its full name, or an unreadable change of
+    one: the pod keeps its last good version."""
 
     pod: Pod
     message: str
@@ -40,10 +40,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one delivery of a source comes to; operations in the order to handle them."""
+    """The result of one delivery of a source; operations in the order to handle them."""
 
     operations: tuple[Operation, ...] = ()
     refused: tuple[Refused, ...] = ()
-    """What the pods' events are to say."""
+    """For events on these pods."""
     malformed: tuple[str, ...] = ()
-    """What is wrong with objects that are no pods; they are left out."""
+    """What is wrong with objects that are not pods; they are left out."""

@@ -1,7 +1,7 @@
-"""Holds the inputs back while the runtime can not be used (docs/reference/behaviour.md, a3).
+"""Holds the inputs back while the runtime can't be used (docs/reference/behaviour.md, a3).
 
-Keeps the newest full set of each source and the uids of changed pods, no more, however long the
-outage lasts. Workers go on by themselves: what is ending ends, as far as the runtime lets it.
+Keeps only the newest full set of each source and the uids of changed pods, however long the outage
+lasts. Workers go on by themselves: what is ending ends, as far as the runtime lets it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Pause:
         self._task: asyncio.Task[None] | None = None
 
     def hold_set(self, source: str, objects: Sequence[api.Pod]) -> bool:
-        """Keep a full set if inputs are held; whether they are."""
+        """Keep a full set if inputs are held; returns whether they are."""
         if not self._holding():
             return False
         self._sets[source] = {_key(obj, index): obj for index, obj in enumerate(objects)}
         return True
 
     def hold_event(self, source: str, event_type: str, obj: api.Pod) -> bool:
-        """Keep one change if inputs are held; whether they are."""
+        """Keep one change if inputs are held; returns whether they are."""
         if not self._holding():
             return False
         if source not in self._sets:
@@ -56,7 +56,7 @@ class Pause:
         return True
 
     def hold_change(self, uid: str) -> bool:
-        """Keep a pod to be looked at if inputs are held; whether they are."""
+        """Keep a pod to be looked at if inputs are held; returns whether they are."""
         if not self._holding():
             return False
         self._changed[uid] = None
@@ -79,13 +79,13 @@ class Pause:
         delay, waited, reported = FIRST_WAIT, 0.0, False
         while error := self._error():
             if waited >= QUIET and not reported:
-                log.warning("pods are not synced", extra={"error": error})
+                log.warning("syncing pods is paused", extra={"error": error})
                 reported = True
             await asyncio.sleep(delay)
             waited += delay
             delay = min(delay * 2, LAST_WAIT)
         if reported:
-            log.info("pods are synced again")
+            log.info("syncing pods resumed")
         sets, changed = self._sets, self._changed
         self._sets, self._changed, self._task = {}, {}, None
         self._resume({source: list(objects.values()) for source, objects in sets.items()}, changed)

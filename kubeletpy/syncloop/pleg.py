@@ -1,4 +1,4 @@
-"""The pod lifecycle event generator: finds out what changed in the runtime, by looking.
+"""The pod lifecycle event generator: finds out what changed in the runtime by looking.
 
 Every relist asks for two plain lists; a pod is read in full only when the lists say something that
 the status cache does not know yet. What the workers found out themselves costs nothing here. While
@@ -37,8 +37,8 @@ class PlegSettings:
     relist_period: float = 1.0
     unhealthy_after: float = 180.0
     events_first_relist: float = 5.0
-    """While events flow: the first check comes this long after the one at the connection; the
-    next ones come ever later, as long as nothing was missed."""
+    """While events flow: the first check comes this long after the relist on connecting; the next
+    ones come at growing intervals, as long as nothing was missed."""
     events_relist_period: float = 300.0
     events_unhealthy_after: float = 600.0
 
@@ -90,7 +90,7 @@ class Pleg:
                 task.cancel()
 
     def events_flow(self, flowing: bool) -> None:
-        """The event stream is there, or gone; either way the truth is looked up at once."""
+        """The event stream is connected, or gone; either way a relist follows at once."""
         if flowing == self._events_flow:
             return
         self._events_flow = flowing
@@ -107,7 +107,7 @@ class Pleg:
         self._wake.set()
 
     def health_error(self) -> str:
-        """Why pods can not be watched now; empty when they are."""
+        """Why pods can't be watched now; empty when they can."""
         if self._last_relist is None:
             return "pleg has yet to be successful"
         settings = self.settings
@@ -138,7 +138,7 @@ class Pleg:
     # -- one relist --------------------------------------------------------------------------
 
     async def relist(self) -> bool:
-        """Look at everything once; whether anything was new. Never raises for the runtime."""
+        """Look at everything once; returns whether it found news. Never raises for the runtime."""
         loop = asyncio.get_running_loop()
         start, start_ns = loop.time(), int(self._clock.now() * 1e9)
         try:
@@ -197,7 +197,7 @@ class Pleg:
             self._on_change(pod.uid, diff(old, pod))
 
     async def _read(self, uid: str, name: str, namespace: str) -> bool | None:
-        """Read one pod into the cache; whether it is new to us, None when that failed."""
+        """Read one pod into the cache; returns whether it is new to us, None when that failed."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:

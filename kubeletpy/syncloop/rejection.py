@@ -12,18 +12,18 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.pods.pod import Pod
 
 Others = Callable[[], Sequence[Pod]]
-"""The other active pods of the node as they are when it is called."""
+"""The other active pods of the node, as of the time of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The answer takes a while: await ``settle``; the pod must not be started before."""
+    """The answer takes a while: await ``settle``; the pod must not be started before that."""
 
     settle: Callable[[Others], Awaitable[Rejection | None]]
 
 
 Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
-"""Judges a pod beside the other active pods of the node; None: it may run."""
+"""Judges a pod alongside the other active pods of the node; None: it may run."""
 
 
 def admit_all(pod: Pod, others: Sequence[Pod]) -> Rejection | None:

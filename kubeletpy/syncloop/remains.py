@@ -1,4 +1,4 @@
-"""What of a pod may still be needed: asked by all that clean up after pods.
+"""What may still be needed of a pod: asked by everything that cleans up after pods.
 
 Combines what memory, sources and workers know; keeps nothing of its own.
 """
@@ -13,7 +13,7 @@ from kubeletpy.syncloop.unread import UnreadPods
 
 
 class Remains:
-    """Of pods by uid."""
+    """Answers about pods, by uid."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Remains:
         return self._workers.could_have_running_containers(uid)
 
     def needs_directory(self, uid: str) -> bool:
-        """Whether a pod may run, or its worker has still to take down its volumes."""
+        """Whether a pod may run, or its worker still has to take down its volumes."""
         return self.may_run(uid) or not self._workers.should_be_finished(uid)
 
     def removable(self, uid: str) -> bool:
-        """Whether a pod's records may go: not before the API knows how its containers ended."""
+        """Whether a pod's records may go: not until the API knows how its containers ended."""
         if self._unread.holds(uid):
             return False
         return self._workers.should_content_be_removed(uid) and self._is_reported(uid)

@@ -1,8 +1,8 @@
-"""Pods of which the sources have something that nobody can read: they are left as they are.
+"""Pods for which a source has something that can't be read: they are left as they are.
 
-An object of the API says at least whose it is. A manifest that is nonsense says nothing: any pod
-that came from such a source and that no readable manifest accounts for may be its earlier version.
-Must never hold back a pod whose place a readable manifest has taken.
+An API object at least says which pod it is. A manifest that is nonsense says nothing: any pod from
+such a source that no readable manifest accounts for may be its earlier version. Must never hold
+back a pod whose place a readable manifest has taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UnreadPods:
-    """Asked each time; costs nothing while every manifest can be read."""
+    """Determined anew at each call; costs nothing while every manifest can be read."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class UnreadPods:
         cache: PodStatusCache,
         worker: Callable[[str], object],
     ) -> None:
-        """``worker(uid)``: not None for a pod that this agent has known, and so is no riddle."""
+        """``worker(uid)``: not None for a pod that this agent has known, thus no riddle."""
         self._merge = merge
         self._pods = pods
         self._cache = cache
@@ -35,7 +35,7 @@ class UnreadPods:
         self._reported: frozenset[str] = frozenset()
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod may be one that a source has and nobody can read."""
+        """Whether a pod may be one that a source has but that can't be read."""
         return uid in self._merge.unknown or self._may_be_nameless(uid)
 
     def uids(self) -> frozenset[str]:
@@ -46,7 +46,8 @@ class UnreadPods:
         held = frozenset(uid for uid in self._cache if self._may_be_nameless(uid))
         for uid in held - self._reported:
             log.warning(
-                "pod goes on: a manifest that can't be read may be its own", extra={"uid": uid}
+                "a pod is left running: it may belong to a manifest that can't be read",
+                extra={"uid": uid},
             )
         self._reported = held
         return self._merge.unknown | held

@@ -36,10 +36,10 @@ class Span:
     detail: str
     began: float
     ended: float | None = None
-    """None: it goes on."""
+    """None: still running."""
     error: str = ""
     until: float | None = None
-    """When it has to be over, if it has a limit."""
+    """When it has to end, if it has a limit."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class PodTrace:
     """Spans that did not fit."""
 
     def keep(self, span: Span) -> None:
-        """Take up a span that is over."""
+        """Record a span that has ended."""
         if self.chapter is Chapter.LIFE:
             self.later.append(span)
             return
@@ -74,11 +74,11 @@ class PodTrace:
             self.dropped += 1
 
     def ready(self, now: float) -> None:
-        """The start is over."""
+        """The pod has started."""
         if self.chapter is Chapter.START:
             self.ready_at = now
             self.chapter = Chapter.LIFE
 
     def ending(self) -> None:
-        """The pod is being ended."""
+        """The pod is being terminated."""
         self.chapter = Chapter.END

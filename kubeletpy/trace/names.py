@@ -1,6 +1,6 @@
-"""The names of what is done for a pod: the same in outcomes, traces, timelines, logs and explain.
+"""Names of what is done for a pod: the same in outcomes, traces, timelines, logs and explain.
 
-A *step* is an entry of a worker's list, a *call* is one thing done within it. The values are what
+A *step* is an entry in a worker's list, a *call* is one thing done within it. The values are what
 people read; code compares the members. Pure.
 """
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """What a worker does for a pod, one after the other."""
+    """What a worker does for a pod, step by step."""
 
     STATUS = "compute status"
     NETWORK = "network gate"
@@ -50,12 +50,12 @@ class Call(StrEnum):
     WAIT_FOR_WORKER = "wait for its worker"
     """Before the first step; drawn, never traced."""
     INIT_RUNS = "init container runs"
-    """Known from how it ended; drawn, never traced."""
+    """Known from its termination; drawn, never traced."""
 
 
 Name = Step | Call
 
 
 def named(value: str) -> Name:
-    """The step or call of a value. Raises ValueError: there is none."""
+    """The step or call with this value. Raises ValueError if there is none."""
     return Step(value) if value in set(Step) else Call(value)

@@ -1,8 +1,8 @@
-"""What was done for a pod, when, and for how long: the spans of its start and of its end.
+"""What was done for a pod, when, and for how long: the spans of its start and termination.
 
-A task that works for a pod enters the pod's trace once (:meth:`Traces.enter`); whatever it calls
-notes its spans with :func:`span`, without being handed anything. Costs a few microseconds per
-span and is bounded: spans per pod, and pods. Must never change what happens, nor keep anything
+A task that works for a pod enters the pod's trace once (:meth:`Traces.enter`); everything it calls
+records spans with :func:`span`, without passing a trace around. Costs a few microseconds per span,
+and both spans per pod and pods are bounded. Must never change what happens, nor keep anything
 secret: a detail is a name, never a value.
 """
 
@@ -10,27 +10,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 
 from kubeletpy.trace.model import MAX_OPEN, MAX_TEXT, SHORT_S, PodTrace, Span
 from kubeletpy.trace.names import Call, Name, Step
+from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 MAX_PODS = 300
 
 
-_current: ContextVar[PodTrace | None] = ContextVar("pod_trace", default=None)
+SpanLog = Callable[[PodTrace, Span], None]
+"""Is given each span that is kept."""
+
+_current: ContextVar[tuple[PodTrace, Tracer, SpanLog | None] | None] = ContextVar(
+    "pod_trace", default=None
+)
 
 
 class _OfPod:
     """The context manager of one span."""
 
-    __slots__ = ("_loop", "_milestone", "_trace", "span")
+    __slots__ = ("_log", "_loop", "_milestone", "_sent", "_trace", "span")
 
-    def __init__(self, trace: PodTrace, span: Span, milestone: bool) -> None:
-        self._trace = trace
+    def __init__(
+        self, trace: PodTrace, span: Span, sent: OpenSpan, milestone: bool, log: SpanLog | None
+    ) -> None:
+        self._trace, self._log = trace, log
         self._milestone = milestone
+        self._sent = sent
         self.span = span
         self._loop = asyncio.get_running_loop()
 
@@ -38,14 +47,16 @@ class _OfPod:
         self.span.began = self._loop.time()
         if len(self._trace.open) < MAX_OPEN:
             self._trace.open[id(self)] = self.span
+        self._sent.__enter__()
         return self.span
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        _traceback: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
+        self._sent.__exit__(kind, error, traceback)
         span, trace = self.span, self._trace
         span.ended = self._loop.time()
         trace.open.pop(id(self), None)
@@ -54,6 +65,8 @@ class _OfPod:
             span.error = "cut short" if cut else (str(error) or repr(error))[:MAX_TEXT]
         if self._milestone or span.error or span.ended - span.began >= SHORT_S:
             trace.keep(span)
+            if self._log is not None:
+                self._log(trace, span)
 
 
 class _OfNobody:
@@ -74,23 +87,34 @@ _NOTHING = _OfNobody()
 def span(
     name: Name, detail: str = "", *, limit: float | None = None, milestone: bool = False
 ) -> _OfPod | _OfNobody:
-    """Note what is done inside ``with`` as a span of the current pod.
+    """Record what is done inside ``with`` as a span of the current pod.
 
     Args:
-        limit: seconds after which it has to be over, for "until when" (a grace period).
+        limit: seconds after which it has to end, for "until when" (a grace period).
         milestone: keep it however short it was.
     """
-    trace = _current.get()
-    if trace is None:
+    current = _current.get()
+    if current is None:
         return _NOTHING
+    trace, tracer, log = current
     until = None if limit is None else asyncio.get_running_loop().time() + limit
-    return _OfPod(trace, Span(name, detail, 0.0, None, "", until), milestone)
+    sent = tracer.span(name, {"detail": detail} if detail else {})
+    return _OfPod(trace, Span(name, detail, 0.0, None, "", until), sent, milestone, log)
 
 
 class Traces:
-    """Pod uid -> trace; the pods begun longest ago go first."""
+    """Pod uid -> trace; the oldest ones are dropped first."""
 
-    def __init__(self, max_pods: int = MAX_PODS) -> None:
+    def __init__(
+        self,
+        tracer: Tracer = NO_TRACER,
+        max_pods: int = MAX_PODS,
+        *,
+        span_log: SpanLog | None = None,
+    ) -> None:
+        """``tracer``: where spans are sent besides; ``span_log``: is given those that are kept."""
+        self._span_log = span_log
+        self.tracer = tracer
         self._max_pods = max_pods
         self._pods: OrderedDict[str, PodTrace] = OrderedDict()
 
@@ -105,35 +129,38 @@ class Traces:
         return self._pods.get(uid)
 
     def find(self, namespace: str, name: str) -> PodTrace | None:
-        """The newest pod that had a name."""
+        """The trace of the newest pod of that name."""
         for trace in reversed(self._pods.values()):
             if trace.name == name and trace.namespace == namespace:
                 return trace
         return None
 
     def enter(self, uid: str, namespace: str, name: str) -> PodTrace:
-        """Have the spans of the running task belong to a pod, which is begun if it is new."""
+        """Assign the running task's spans to a pod, whose trace is begun if it is new."""
         trace = self._pods.get(uid)
         if trace is None:
             now = asyncio.get_running_loop().time()
             trace = self._pods[uid] = PodTrace(uid, namespace, name, now)
             while len(self._pods) > self._max_pods:
                 self._pods.popitem(last=False)
-        _current.set(trace)
+        _current.set((trace, self.tracer, self._span_log))
         return trace
 
     def written(self, uid: str, began: float, detail: str, *, ready: bool, error: str = "") -> None:
-        """A status write to the API is over; ``ready``: it ended the start."""
+        """A status write to the API has ended; ``ready``: it completed the start."""
         trace = self._pods.get(uid)
         if trace is None:
             return
         now = asyncio.get_running_loop().time()
-        trace.keep(Span(Call.WRITE_STATUS, detail, began, now, error[:MAX_TEXT]))
+        span = Span(Call.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
+        trace.keep(span)
+        if self._span_log is not None:
+            self._span_log(trace, span)
         if ready:
             trace.ready(now)
 
     def gone(self, uid: str) -> None:
-        """The pod is out of the API, or its worker has finished."""
+        """The pod is gone from the API, or its worker has finished."""
         trace = self._pods.get(uid)
         if trace is not None and trace.ended_at is None:
             trace.ended_at = asyncio.get_running_loop().time()

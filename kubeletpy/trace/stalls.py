@@ -1,7 +1,7 @@
-"""How long the event loop is held at a time, and by what. Pure: a watcher asks and passes the time.
+"""How long the event loop is blocked, and by what. Pure: a watcher asks and passes the time.
 
-A turn of the loop is what runs between two waits for events: one callback, or some in a row. While
-a turn lasts nothing else is answered.
+A turn of the loop is what runs between two waits for events: one callback, or several in a row.
+During a turn nothing else is served.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONG_S = 0.25
-"""A turn this long is reported: health answers come late."""
+"""A turn this long is reported: health checks are answered late."""
 MAX_FRAMES = 12
-"""Innermost frames that name a culprit."""
+"""Innermost frames that are reported to identify a culprit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,26 +20,27 @@ class Stall:
 
     seconds: float
     stack: tuple[str, ...]
-    """Where it was when it was looked at, innermost frame last; empty: nobody looked in time."""
+    """Where it was when sampled, innermost frame last; empty: it was not sampled in time."""
 
 
 class TurnLog:
-    """Takes the beginnings and ends of turns; keeps the longest and the latest stalls.
+    """Takes the beginnings and ends of turns; keeps the longest turn and the latest stall.
 
     Attributes:
-        longest: seconds, since :meth:`take_longest` was asked last.
+        longest: seconds, since the last call of :meth:`take_longest`.
     """
 
     def __init__(self) -> None:
         self.longest = 0.0
         self.turn = 0
-        """Number of the turn under way."""
+        """Number of the current turn."""
         self._begun: float | None = None
-        self._seen: tuple[int, tuple[str, ...]] = (0, ())
+        self._seen: dict[int, tuple[str, ...]] = {}
+        """Where a turn was, by its number: the one that was sampled last."""
         self._stall: Stall | None = None
 
     def begin(self, now: float) -> None:
-        """The loop has been woken."""
+        """The loop has woken up."""
         self._begun = now
 
     def end(self, now: float) -> None:
@@ -49,18 +50,17 @@ class TurnLog:
         seconds, self._begun = now - self._begun, None
         self.longest = max(self.longest, seconds)
         if seconds >= LONG_S:
-            number, stack = self._seen
-            self._stall = Stall(seconds, stack if number == self.turn else ())
+            self._stall = Stall(seconds, self._seen.get(self.turn, ()))
         self.turn += 1
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is in progress."""
         return self._begun is not None
 
     def seen(self, turn: int, stack: tuple[str, ...]) -> None:
-        """Where a turn was when it was looked at."""
-        self._seen = (turn, stack)
+        """Record where a turn was when sampled."""
+        self._seen = {turn: stack}
 
     def take_stall(self) -> Stall | None:
         """The latest stall, reported once."""
@@ -68,6 +68,6 @@ class TurnLog:
         return stall
 
     def take_longest(self) -> float:
-        """Seconds of the longest turn since the last time this was asked."""
+        """Seconds of the longest turn since the last call."""
         longest, self.longest = self.longest, 0.0
         return longest

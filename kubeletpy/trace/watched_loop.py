@@ -1,7 +1,7 @@
-"""An event loop that knows how long its turns take, and a thread that sees what holds it.
+"""An event loop that knows how long its turns take, and a thread that sees what blocks it.
 
-Turns are timed where the loop waits for events: a loop that waits costs nothing. The thread looks
-four times a second, and asks for the loop's stack only when a turn is under way.
+Turns are timed where the loop waits for events: a waiting loop costs nothing. The thread checks
+four times a second, and samples the loop's stack only while a turn is in progress.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class WatchedLoop(asyncio.SelectorEventLoop):
 
 @contextmanager
 def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
-    """Watch the running loop of this thread; ``reported`` is called in another one at each
-    stall."""
+    """Watch this thread's running loop; another thread calls ``reported`` on each stall."""
     over = threading.Event()
     ident = threading.get_ident()
     thread = threading.Thread(
@@ -70,13 +69,13 @@ def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable
         if stall is not None:
             reported()
             log.warning(
-                "the event loop was held: nothing else was done meanwhile",
+                "the event loop was blocked",
                 extra={"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))},
             )
 
 
 def _described(frame: FrameType) -> tuple[str, ...]:
-    """Innermost frames, last; names and lines of code, never values."""
+    """The innermost frames, innermost last; names and line numbers, never values."""
     found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)]
     return tuple(
         f"{code.co_qualname} ({'/'.join(code.co_filename.split('/')[-2:])}:{line})"

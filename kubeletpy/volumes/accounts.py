@@ -1,4 +1,4 @@
-"""Keeps count of volumes for the metrics: which are wanted, which are there, what became of work.
+"""Counts volumes for the metrics: which are wanted, which exist, how operations ended.
 
 Must never decide anything: the volume manager reports to it what it did. Source:
 docs/reference/metrics.csv: volume_manager_total_volumes, storage_operation_duration_seconds,
@@ -20,12 +20,12 @@ from kubeletpy.volumes.set_up import Outcome
 @dataclass(slots=True)
 class _Pod:
     asked_at: float
-    """Seconds of the event loop's clock."""
+    """Event-loop time in seconds."""
     wanted: Counter[str] = field(default_factory=Counter)
-    """Plugin -> volumes; as ``there``."""
+    """Plugin -> volumes; like ``there``."""
     there: Counter[str] = field(default_factory=Counter)
     names: set[str] = field(default_factory=set)
-    """The volumes that are there."""
+    """The volumes that exist."""
 
 
 class VolumeAccounts:
@@ -36,14 +36,14 @@ class VolumeAccounts:
         self._pods: dict[str, _Pod] = {}
 
     def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
-        """A pod wants these volumes. ``now``: of the event loop's clock."""
+        """A pod wants these volumes. ``now`` is event-loop time."""
         pod = self._pods.setdefault(uid, _Pod(now))
         wanted = Counter(plugin_name(volume.kind) for volume in volumes)
         self._moved(DESIRED, pod.wanted, wanted)
         pod.wanted = wanted
 
     def worked(self, uid: str, outcomes: Sequence[Outcome], now: float) -> None:
-        """Volumes of a pod were set up or brought up to date, or not."""
+        """Volumes of a pod were set up or updated, or failed to be."""
         pod = self._pods.get(uid)
         for outcome in outcomes:
             plugin, done = plugin_name(outcome.volume.kind), not outcome.problem
@@ -63,7 +63,7 @@ class VolumeAccounts:
                 self._metrics.first_set_up(plugin, now - pod.asked_at)
 
     def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
-        """A pod's volumes are gone; ``ended`` are plugins and the seconds that it took."""
+        """A pod's volumes are gone; ``ended`` holds each plugin and the seconds that it took."""
         for plugin, seconds in ended:
             self._metrics.done(UNMOUNT, plugin, seconds)
         pod = self._pods.pop(uid, None)
@@ -72,11 +72,11 @@ class VolumeAccounts:
             self._moved(ACTUAL, pod.there, Counter())
 
     def not_taken_down(self, plugin: str, seconds: float) -> None:
-        """A volume could not be taken down."""
+        """A volume could not be torn down."""
         self._metrics.done(UNMOUNT, plugin, seconds, ok=False)
 
     def swept(self, volumes: int, *, failed: bool = False) -> None:
-        """Volumes of a pod that nobody knows were taken down; ``failed``: one was not."""
+        """Volumes of an unknown pod were torn down; ``failed``: one was not."""
         self._metrics.force_cleaned.inc(volumes + failed)
         if failed:
             self._metrics.force_clean_errors.inc()

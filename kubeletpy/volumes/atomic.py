@@ -1,13 +1,14 @@
-"""Writes the files of a volume so that readers see all of the old ones or all of the new ones.
+"""Writes the files of a volume so that readers see either all the old files or all the new ones.
 
-``..data`` is a link to a directory with the files; an update makes a new directory and renames a
-new link over the old. A crash at any instant leaves a volume that the next write completes.
+``..data`` is a symlink to a directory with the files; an update makes a new directory and renames a
+new symlink over the old one. A crash at any instant leaves a volume that the next write completes.
 Blocking, for threads. Source: docs/reference/behaviour.md, i4; docs/reference/names.csv:
 volume-dir.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeletpy.host.below import NotBelow, open_file, open_folder, parts_below
 from kubeletpy.volumes.payload import FileContent, Payload
 
 DATA = "..data"
@@ -28,13 +30,13 @@ _READ_SLACK = 1
 def write_payload(
     directory: str, payload: Payload, now: float, own: Callable[[], None] | None = None
 ) -> bool:
-    """Make a volume's files those of the payload; whether they had to change.
+    """Make a volume's files match the payload; whether they had to change.
 
     Args:
         directory: the volume.
         payload: its files.
         now: Unix seconds, for the name of the new directory.
-        own: gives everything in the volume its owner; called before the new files are shown.
+        own: sets the owner of everything in the volume; called before the new files are visible.
 
     Raises:
         OSError: the volume cannot be written; it shows the old files or the new ones.
@@ -54,6 +56,33 @@ def write_payload(
     _link_files(root, payload)
     _remove_rest(root, payload, current)
     return changed
+
+
+def read_file(below: str, directory: str, path: str, most: int) -> bytes:
+    """A file of a volume as it was last written.
+
+    No link is followed but ``..data``, and that only to a directory as we make them.
+
+    Args:
+        below: a directory that only the node can change, and ``directory``, the volume, below it.
+        path: of the file in the volume.
+        most: bytes.
+
+    Raises:
+        OSError: there is none, or something else is in its place.
+    """
+    folder = open_folder(below, parts_below(below, directory))
+    try:
+        version = os.readlink(DATA, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if not _VERSION.fullmatch(version):
+        raise NotBelow(f"{directory}/{DATA} leads elsewhere")
+    with os.fdopen(open_file(below, f"{directory}/{version}/{path}"), "rb") as file:
+        data = file.read(most + _READ_SLACK)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data
 
 
 def _current(root: Path) -> str | None:
@@ -83,7 +112,7 @@ def _make_directory(path: Path) -> None:
         path.mkdir(DIRECTORY_MODE)
     except FileExistsError:
         return
-    path.chmod(DIRECTORY_MODE)  # whatever the umask
+    path.chmod(DIRECTORY_MODE)  # regardless of the umask
 
 
 def _write_file(path: Path, content: FileContent) -> None:
@@ -131,7 +160,7 @@ def _link_files(root: Path, payload: Payload) -> None:
 
 
 def _remove_rest(root: Path, payload: Payload, current: str) -> None:
-    """Remove links to files that are gone, older versions, and what a crash has left."""
+    """Remove links to missing files, older versions, and leftovers of a crash."""
     kept = {path.partition("/")[0] for path in payload} | {DATA, current}
     for entry in list(os.scandir(root)):
         if entry.name in kept:

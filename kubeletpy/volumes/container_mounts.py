@@ -1,15 +1,15 @@
-"""The mounts of a container that is about to start: parts of volumes, the hosts file, checks.
+"""The mounts of a container that is about to start: subPaths, the hosts file, checks.
 
-What depends on what ran before in the pod (an init container may have made the directory) or on the
-pod's addresses is done here, at each start. Must never hand the runtime a path that a container can
-change. Source: docs/reference/behaviour.md, i5, i10.
+What depends on earlier containers of the pod (an init container may have made the directory) or on
+the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
+can change. Source: docs/reference/behaviour.md, i5, i10.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,7 @@ from kubeletpy.volumes.sub_path import bind_sub_path
 MAX_MISSING = 10
 """Variables that an error names."""
 MAX_SHOWN = 256
-"""Characters of an expression in an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeFeatures:
-    """What the runtime can mount."""
-
-    image_volumes: bool = False
-    image_sub_paths: bool = False
-    """Whether it mounts a part of an image; one that can not mounts the whole and says nothing."""
-    recursive_read_only: frozenset[str] = frozenset()
-    """Handlers that have it; "" is the default one."""
+"""Characters of an expression shown in an error."""
 
 
 async def _default_handler(pod: Pod) -> str:
@@ -56,20 +45,20 @@ class ContainerMounts:
         pods_dir: Path,
         *,
         cluster_domain: str = "",
-        features: RuntimeFeatures | None = None,
+        recursive_read_only: Callable[[], frozenset[str]] = frozenset,
         handler: Callable[[Pod], Awaitable[str]] = _default_handler,
         node_hosts: Path = Path("/etc/hosts"),
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
-        cluster_domain: for names in hosts files.
-        features: of the runtime.
+        cluster_domain: used for names in hosts files.
+        recursive_read_only: the handlers that support it, as it is now; "" is the default one.
         handler: the CRI handler of a pod's RuntimeClass.
         node_hosts: the node's own hosts file.
         """
         self._pods_dir = str(pods_dir)
         self._cluster_domain = cluster_domain
-        self._features = features or RuntimeFeatures()
+        self._recursive_read_only = recursive_read_only
         self._handler = handler
         self._node_hosts = node_hosts
         self._patient = PatientThreads()
@@ -100,22 +89,22 @@ class ContainerMounts:
         """The mounts to start a container with.
 
         Raises:
-            ContainerConfigError: a mount cannot be had; the message names it.
+            ContainerConfigError: a mount cannot be made; the message names it.
         """
         specs = container.get("volumeMounts") or ()
         handler = ""
         if any(spec.get("recursiveReadOnly") for spec in specs):
             handler = await self._handler(pod)
-        recursive = handler in self._features.recursive_read_only
+        recursive = handler in self._recursive_read_only()
         sub_paths: Mapping[int, list[str]] = {}
         if any(spec.get("subPath") or spec.get("subPathExpr") for spec in specs):
-            # expansion and a large environment take their time
+            # expansion and a large environment take time
             sub_paths = await asyncio.to_thread(_sub_paths, pod, container, environment)
         decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
         hosts = etc_hosts.is_managed(pod, container, pod_ips)
         if not sub_paths and not hosts:
             return decided
-        # parts of what is not ours may be on a disk that does not answer
+        # parts of volumes that are not ours may be on a disk that does not answer
         own = f"{self._pods_dir}/"
         foreign = any(m.index in sub_paths and not m.host_path.startswith(own) for m in mounts)
         return await asyncio.get_running_loop().run_in_executor(
@@ -133,17 +122,7 @@ class ContainerMounts:
         recursive: bool,
     ) -> Mount:
         if mount.image:
-            if not self._features.image_volumes:
-                raise ContainerConfigError(
-                    f'volume "{mount.volume}": this container runtime has no image volumes; '
-                    "containerd has them from version 2.1 on"
-                )
             part = "/".join(sub_paths.get(mount.index, ()))
-            if part and not self._features.image_sub_paths:
-                raise ContainerConfigError(
-                    f'volume "{mount.volume}": this container runtime can not mount a part of an '
-                    "image (subPath); containerd can from version 2.2 on"
-                )
             mount = replace(mount, image_sub_path=part)
         return replace(mount, recursive_read_only=recursive_read_only(spec, mount, recursive))
 
@@ -168,7 +147,9 @@ class ContainerMounts:
 
     def _bind(self, paths: PodPaths, container: str, mount: Mount, parts: list[str]) -> Mount:
         try:
-            target = paths.sub_path(mount.volume, container, mount.index)
+            # the kubelet's name for it: after a change of agents, either takes it down
+            name = mount.spec_name or mount.volume
+            target = paths.sub_path(name, container, mount.index)
             bind_sub_path(mount.host_path, parts, target, read_only=False)
         except (UnsafePath, OSError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -194,7 +175,7 @@ def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) 
     """Whether a mount is read-only down to the mounts below it.
 
     Raises:
-        ContainerConfigError: it has to be and cannot.
+        ContainerConfigError: it must be, but cannot be.
     """
     asked = spec.get("recursiveReadOnly") or "Disabled"
     if asked == "Disabled":
@@ -217,7 +198,7 @@ def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) 
 def _sub_paths(
     pod: Pod, container: api.Container, environment: EnvironmentInputs
 ) -> dict[int, list[str]]:
-    """Index of a mount -> the part of the volume it is of; none for a whole volume."""
+    """Index of a mount -> the part of a volume that it shows; whole volumes have no entry."""
     found: dict[int, list[str]] = {}
     variables: Mapping[str, str] | None = None
     for index, spec in enumerate(container.get("volumeMounts") or ()):
@@ -242,7 +223,7 @@ def _parts(path: str, expression: str) -> list[str]:
     except UnsafePath as error:
         if not expression:
             raise
-        # what variables hold may be a secret
+        # the value of a variable may be a secret
         raise UnsafePath(
             f"{_cut(expression)!r} does not become a path inside the volume"
         ) from error
@@ -256,7 +237,7 @@ def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
     """Replace ``$(NAME)``; every variable must be there.
 
     Raises:
-        UnsafePath: one is not; the message names it.
+        UnsafePath: one is missing; the message names it.
     """
     missing: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The values of downwardAPI files: as environment variables have them, and whole maps besides.
+"""The values of downwardAPI files: those of environment variables, and whole maps too.
 
 Pure. Source: docs/reference/behaviour.md, i4; KEP-368.
 """
@@ -26,7 +26,7 @@ _ESCAPES = {
 
 
 class Renderer:
-    """Renders the items of one source; the same maps and texts for many items only once."""
+    """Renders the items of one source; maps and texts that many items share are rendered once."""
 
     def __init__(self, pod: Pod, facts: NodeFacts) -> None:
         self._pod = pod
@@ -35,11 +35,12 @@ class Renderer:
 
     def item(self, item: Mapping[str, Any]) -> bytes:
         """The content of one file. Raises DownwardError."""
-        path = (item.get("fieldRef") or {}).get("fieldPath")
-        if isinstance(path, str) and path in self._known:
-            return self._known[path]
+        path = (item.get("fieldRef") or {}).get("fieldPath") or ""
+        known = self._known.get(path)
+        if known is not None:
+            return known
         data = item_value(item, self._pod, self._facts).encode("utf-8", "surrogatepass")
-        if isinstance(path, str):
+        if path:
             self._known[path] = data
         return data
 
@@ -48,7 +49,7 @@ def item_value(item: Mapping[str, Any], pod: Pod, facts: NodeFacts) -> str:
     """The content of one file.
 
     Raises:
-        DownwardError: its reference cannot be followed.
+        DownwardError: its reference cannot be resolved.
     """
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None:
@@ -86,4 +87,4 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < 0x80:
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"\\U{code:08x}" if code >> 16 else f"\\u{code:04x}"

@@ -1,6 +1,6 @@
-"""emptyDir volumes: a directory, a tmpfs or huge pages; the directories of other volumes, too.
+"""emptyDir volumes: a directory, a tmpfs or huge pages; also directories of other volumes.
 
-What a pod asks for is decided by pure functions; the rest is blocking, for threads. Source:
+Functions without side effects decide what a pod gets; the rest is blocking, for threads. Source:
 docs/reference/behaviour.md, i2.
 """
 
@@ -26,11 +26,11 @@ _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 
 class EmptyDirError(Exception):
-    """The volume cannot be had as the spec asks; the message says why."""
+    """The volume cannot be made as the spec asks; the message says why."""
 
 
 def memory_size(source: Mapping[str, Any], pod: Pod, allocatable: str | None) -> int:
-    """Bytes of a memory volume: the least of its own limit, the pod's and the node's; 0: no limit.
+    """Bytes of a memory volume: the minimum of its own, the pod's and the node's limit; 0: none.
 
     Raises:
         EmptyDirError: an amount is not a quantity.
@@ -58,7 +58,7 @@ def page_size(medium: str, pod: Pod) -> int:
     """Bytes of one huge page for a medium ``HugePages`` or ``HugePages-{size}``.
 
     Raises:
-        EmptyDirError: containers ask for none of it, or for several sizes.
+        EmptyDirError: containers request no huge pages, or several sizes.
     """
     asked = sorted(set(_huge_page_names(pod)))
     if medium == HUGE_PAGES:
@@ -96,10 +96,10 @@ def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
 def set_up_empty_dir(
     directory: str, source: Mapping[str, Any], pod: Pod, allocatable_memory: str | None
 ) -> None:
-    """Make the volume; one that is there stays as it is.
+    """Make the volume; an existing one stays unchanged.
 
     Raises:
-        EmptyDirError: the medium cannot be had.
+        EmptyDirError: the medium is unavailable.
         OSError: it could not be made.
     """
     medium = source.get("medium") or ""
@@ -114,16 +114,16 @@ def set_up_empty_dir(
 
 
 def make_directory(directory: str) -> None:
-    """A directory for everybody, with its parents. Raises OSError."""
+    """A world-writable directory, with its parents. Raises OSError."""
     path = Path(directory)
     if path.is_dir():
         return
     path.mkdir(MODE, parents=True, exist_ok=True)
-    path.chmod(MODE)  # whatever the umask
+    path.chmod(MODE)  # regardless of the umask
 
 
 def make_tmpfs(directory: str, size: int) -> None:
-    """A directory in memory, ``size`` bytes at most (0: what the kernel gives). Raises OSError."""
+    """An in-memory directory of at most ``size`` bytes (0: kernel's default). Raises OSError."""
     make_directory(directory)
     if is_mount_point(directory):
         return

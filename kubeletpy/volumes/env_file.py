@@ -1,6 +1,6 @@
 """Reads the variables of an env file (fileKeyRef): ``KEY='text'`` lines and comments.
 
-Pure; the text is whatever a container wrote. Errors name lines, never values. Source:
+Pure; a container may have written any text. Errors name lines, never values. Source:
 docs/reference/behaviour.md, h3; KEP-3721.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 MAX_FILE = 64 << 10
-"""Bytes of a file that are read: more is an error."""
+"""The most bytes of a file that are read; a longer file is an error."""
 _SPACE = " \t"
 
 
 class EnvFileError(ValueError):
-    """The file does not keep to the grammar; the message says where."""
+    """The file violates the grammar; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvFile:
-    """What a file says, up to where it is malformed."""
+    """The content of a file, up to where it is malformed."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     problem: str = ""
@@ -29,7 +29,7 @@ class EnvFile:
         """The value of a key; None when there is no such key.
 
         Raises:
-            EnvFileError: the file is malformed, and does not have the key before that.
+            EnvFileError: the file is malformed, and the key does not occur before that.
         """
         value = self.values.get(key)
         if value is None and self.problem:
@@ -38,7 +38,7 @@ class EnvFile:
 
 
 def parse_env_file(text: str) -> EnvFile:
-    """All variables, the first of a name wins. Lines end in LF or CRLF."""
+    """All variables; the first of a name wins. Lines end in LF or CRLF."""
     values: dict[str, str] = {}
     try:
         for name, value in _entries(text):
@@ -61,14 +61,14 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
         name, equals, value = stripped.partition("=")
         _check_name(name, equals, line)
         if value.startswith((" ", "\t")):
-            yield name, ""  # as a shell has it
+            yield name, ""  # like a shell
             position, line = end + 1, line + 1
             continue
         if not value.startswith("'"):
             raise _error(line, "the value must be in single quotes")
         opening = end - len(value)
         closing = text.find("'", opening + 1)
-        if closing < 0:
+        if closing == -1:
             raise _error(line, "the single quote is not closed")
         end = _line_end(text, closing)
         after = text[closing + 1 : end].lstrip(_SPACE)

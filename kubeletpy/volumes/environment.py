@@ -1,4 +1,4 @@
-"""What environment variables refer to: objects, services, the node, files in volumes.
+"""Resolves the references of environment variables: objects, services, the node, files.
 
 Implements the runtime manager's ``environment`` seam over what the node follows. Must never put a
 value into an error.
@@ -19,8 +19,9 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.objects import ObjectKey, WatchedObjects
+from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
+from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
@@ -33,7 +34,7 @@ from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
 from kubeletpy.volumes.safe_path import open_beneath
 
 MAX_FILES = 4 << 20
-"""Characters of all env files that one container refers to, together."""
+"""The most characters of all env files that one container refers to, together."""
 Services = Callable[[Pod], Awaitable[Sequence[api.Service] | None]]
 RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
 
@@ -43,12 +44,12 @@ async def _no_services(pod: Pod) -> Sequence[api.Service] | None:
 
 
 def object_key(ref: ObjectRef, namespace: str) -> ObjectKey:
-    """Where an object of a pod's namespace is in the API."""
+    """The API path of an object in a pod's namespace."""
     return ObjectKey(RESOURCES[ref.kind], namespace, ref.name)
 
 
 class ContainerEnvironment:
-    """Gathers what a container's environment is made of."""
+    """Gathers the sources of a container's environment."""
 
     def __init__(
         self,
@@ -59,11 +60,17 @@ class ContainerEnvironment:
         host_ips: Sequence[str] = (),
         allocatable: Mapping[str, str] | None = None,
     ) -> None:
-        """``services`` lists the services that a pod sees; None: there are none."""
+        """Args:
+        pods_dir: ``{root}/pods``.
+        objects: configMaps and secrets.
+        services: lists the services that a pod sees; None: there are none.
+        host_ips: the node's addresses, which may change while it runs.
+        allocatable: the node's allocatable resources, as quantities.
+        """
         self._pods_dir = str(pods_dir)
         self._objects = objects
         self._services = services or _no_services
-        self._host_ips = tuple(host_ips)
+        self._host_ips = host_ips
         self._allocatable = allocatable
 
     async def provide(
@@ -79,14 +86,15 @@ class ContainerEnvironment:
     async def inputs(
         self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]
     ) -> EnvironmentInputs:
-        """Read all that the container's variables refer to.
+        """Read everything that the container's variables refer to.
 
         Raises:
             ContainerConfigError: an object could not be read.
         """
+        host_ips = tuple(self._host_ips)
         if pod.host_network:
-            pod_ips = tuple(pod_addresses(pod, pod_ips, self._host_ips))
-        facts = NodeFacts(pod_ips, self._host_ips, self._allocatable)
+            pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
+        facts = NodeFacts(pod_ips, host_ips, self._allocatable)
         services = await self._services(pod)
         refs = set(environment_objects([container]))
         sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
@@ -103,7 +111,7 @@ class ContainerEnvironment:
 
 @dataclass(slots=True)
 class _Sources:
-    """The runtime manager's EnvSources, all read before."""
+    """The runtime manager's EnvSources, all read beforehand."""
 
     paths: PodPaths
     pod: Pod
@@ -120,12 +128,14 @@ class _Sources:
         try:
             return self._once(ObjectRef("secret", name), _decoded)
         except (binascii.Error, ValueError):
-            raise ContainerConfigError(f'secret "{name}" holds what is not base64') from None
+            raise ContainerConfigError(
+                f'secret "{name}" holds a value that is not base64'
+            ) from None
 
     def _once(
         self, ref: ObjectRef, read: Callable[[Any], Mapping[str, str]]
     ) -> Mapping[str, str] | None:
-        """An object's data: each of thousands of variables may ask for the same."""
+        """An object's data: thousands of variables may ask for the same object."""
         found = self.objects.get(ref)
         if found is None:
             return None
@@ -160,7 +170,7 @@ class _Sources:
                     raise UnsafePath(f"the env files together have over {MAX_FILES} bytes")
                 self.files[volume, path] = parse_env_file(text)
             except (UnsafePath, OSError) as error:
-                # a path of the host is nothing that a pod's message should show
+                # a pod's message should not show a path of the host
                 why = error.strerror if isinstance(error, OSError) else str(error)
                 self.files[volume, path] = ContainerConfigError(
                     f'file "{path}" in volume "{volume}" cannot be read: {why}'

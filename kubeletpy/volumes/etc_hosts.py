@@ -1,4 +1,4 @@
-"""The managed /etc/hosts of a pod: its text, and the file that is mounted into its containers.
+"""The managed /etc/hosts of a pod: its text, and the file mounted into its containers.
 
 Source: docs/reference/behaviour.md, i10.
 """
@@ -29,7 +29,7 @@ _LOCAL = (
 
 
 def is_managed(pod: Pod, container: Mapping[str, Any], pod_ips: Sequence[str]) -> bool:
-    """Whether a container gets the managed file: not over a mount of its own."""
+    """Whether a container gets the managed file: not if it mounts something there itself."""
     mounts = container.get("volumeMounts") or ()
     if any(mount.get("mountPath") == CONTAINER_PATH for mount in mounts):
         return False
@@ -42,7 +42,7 @@ def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts
     Args:
         pod: with its hostname, subdomain and hostAliases.
         pod_ips: its addresses, the preferred family first.
-        cluster_domain: of the node's settings.
+        cluster_domain: from the node's settings.
         node_hosts: the node's own /etc/hosts, for pods on the host's network.
 
     Raises:
@@ -58,7 +58,7 @@ def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts
 
 
 def write_hosts(path: str, text: str) -> None:
-    """Write the file in place: containers that have it mounted see the change. Raises OSError."""
+    """Write the file in place: containers that mount it see the change. Raises OSError."""
     data = text.encode("utf-8", "surrogateescape")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     Path(path).parent.mkdir(0o750, exist_ok=True)
@@ -67,7 +67,7 @@ def write_hosts(path: str, text: str) -> None:
         if os.pread(descriptor, len(data) + 1, 0) != data:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, data, 0)
-        os.fchmod(descriptor, MODE)  # whatever the umask
+        os.fchmod(descriptor, MODE)  # regardless of the umask
     finally:
         os.close(descriptor)
 

@@ -1,7 +1,7 @@
-"""hostPath volumes: what must be at the path, or is made there. Nothing of it is ever owned.
+"""hostPath volumes: checks or makes what their type asks for. Ownership is never changed.
 
-A pod that has the directory above may change it meanwhile: the mode is set of what was made, by its
-descriptor, never by its name.
+A pod that has the parent directory may change the path meanwhile: the mode is set on the file just
+made, by its descriptor, never by its name.
 
 Blocking, for threads. Source: docs/reference/behaviour.md, i3.
 """
@@ -31,15 +31,15 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class HostPathError(Exception):
-    """What is at the path is not what the volume's type asks for."""
+    """The path does not match the volume's type."""
 
 
 def prepare(path: str, kind: str) -> None:
     """Make the path if its type says so, and check it.
 
     Raises:
-        HostPathError: something else is there, or nothing.
-        OSError: it cannot be made or looked at.
+        HostPathError: the path is of another type, or missing.
+        OSError: it cannot be made or examined.
     """
     if kind == "":
         return
@@ -79,6 +79,6 @@ def _make_file(path: Path) -> None:
     except FileExistsError:
         return
     try:
-        os.fchmod(made, _FILE_MODE)  # whatever the umask
+        os.fchmod(made, _FILE_MODE)  # regardless of the umask
     finally:
         os.close(made)

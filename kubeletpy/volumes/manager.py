@@ -1,8 +1,8 @@
-"""The volumes of the pods of this node: gathers what they are made of, has them made, remembers.
+"""The volumes of this node's pods: gathers their sources, sets them up, keeps track of them.
 
-A sync of a pod without changes costs a comparison: files are looked at only when an object, a field
-or a token they come from is another one. Nothing here matters after a crash: the next agent finds
-the volumes on disk. Must never log or show what a file holds.
+A sync of an unchanged pod costs a comparison: files are examined only when an object, field or
+token that they come from has changed. Nothing here matters after a crash: the next agent finds the
+volumes on disk. Must never log or show the content of a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
@@ -26,38 +26,56 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.accounts import VolumeAccounts
-from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait
+from kubeletpy.volumes.atomic import read_file
+from kubeletpy.volumes.claims.volumes import ClaimVolumes
+from kubeletpy.volumes.claims.waiting import VolumesWait
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.on_disk import SetUp
 from kubeletpy.volumes.operation import OperationFailed, StillUnderWay
-from kubeletpy.volumes.paths import PodPaths, UnsafePath
+from kubeletpy.volumes.paths import PodPaths, UnsafePath, payload_path
 from kubeletpy.volumes.payload import (
     MAX_POD_BYTES,
     DownwardInput,
     FileOwner,
     Input,
+    PayloadError,
     TokenInput,
+    TrustInput,
     sources_of,
 )
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
 from kubeletpy.volumes.teardown import plugin_of, take_down, unmount_inside
-from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError, TokenKey
+from kubeletpy.volumes.token_claims import MAX_TOKEN_BYTES, TokenKey
+from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.pod_certificates.manager import PodCertificates
+    from kubeletpy.volumes.trust_bundles import TrustBundles
 
 T = TypeVar("T")
 
 TEAR_DOWNS_AT_ONCE = 2
-"""Removing what containers have written can take long: it must not take all threads."""
+"""Removing what containers have written can take long: it must not occupy all threads."""
 
 BUSY_WAITS = (0.05, 0.1, 0.3)
-"""Seconds before each new try to unmount what somebody has a file open in."""
+"""Seconds before each retry of unmounting a volume in which a file is open."""
+NO_BUNDLES = (
+    "clusterTrustBundle is not supported: feature gate ClusterTrustBundleProjection is off, or "
+    "this node has no API"
+)
+
+NO_CERTIFICATES = (
+    "podCertificate is not supported: feature gate PodCertificateRequest is off, or this node has "
+    "no API"
+)
 
 
 @dataclass(slots=True)
 class _PodState:
-    """What is known of one pod's volumes."""
+    """State of one pod's volumes."""
 
     spec: Mapping[str, Any]
     plan: VolumePlan
@@ -65,12 +83,12 @@ class _PodState:
     owner: FileOwner
     mounts: Mapping[str, Sequence[Mount]]
     made_of: dict[str, tuple[Input, ...]] = field(default_factory=dict, repr=False)
-    """Volume name -> what it was last made of; those that were set up."""
+    """Volume name -> what it was last made of; only volumes that were set up."""
     bytes: dict[str, int] = field(default_factory=dict)
-    """Volume name -> how much its files were found to have."""
+    """Volume name -> size of its files as last found."""
 
     def bytes_besides(self, work: Sequence[VolumeWork]) -> int:
-        """What the files of the pod's other volumes have."""
+        """Size of the files of the pod's other volumes."""
         others = {volume.name for volume in self.plan.volumes}
         others -= {item.volume.name for item in work}
         return sum(self.bytes.get(name, 0) for name in others)
@@ -90,18 +108,24 @@ class NodeVolumes:
         allocatable: Mapping[str, str] | None = None,
         metrics: VolumeMetrics | None = None,
         claims: ClaimVolumes | None = None,
+        bundles: TrustBundles | None = None,
+        certificates: PodCertificates | None = None,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
         objects: configMaps and secrets.
-        tokens: of service accounts.
+        tokens: service account tokens.
         recorder: for FailedMount.
         clock: the time of day.
-        allocatable: what pods of this node can have, as quantities.
-        metrics: None: nobody looks.
-        claims: what has volumes of claims, drivers and disks; None: there are none.
+        allocatable: the node's allocatable resources, as quantities.
+        metrics: None: none are kept.
+        claims: handles volumes of claims, drivers and disks; None: there are none.
+        bundles: ClusterTrustBundles; None: they are not projected.
+        certificates: certificates of pods; None: they are not projected.
         """
         self._claims = claims
+        self._bundles = bundles
+        self._certificates = certificates
         self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
         self._pods_dir = str(pods_dir)
         self._objects = objects
@@ -115,13 +139,13 @@ class NodeVolumes:
         self._patient = PatientThreads()
 
     async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
-        """Make all volumes the pod uses, or bring them up to date.
+        """Set up or update all volumes that the pod uses.
 
-        A volume that containers use already stays as it is when it cannot be brought up to date;
-        an event says why.
+        A volume that containers already use stays unchanged if it cannot be updated; an event says
+        why.
 
         Raises:
-            VolumeError: a volume is not there.
+            VolumeError: a volume is missing.
         """
         state = self._state(pod)
         if not (state.plan.volumes or state.plan.problems or state.plan.claimed):
@@ -159,7 +183,7 @@ class NodeVolumes:
     async def _claimed(
         self, pod: Pod, state: _PodState, problems: Mapping[str, str]
     ) -> Mapping[str, SetUp]:
-        """The volumes that the agent does not make itself. Raises VolumeError."""
+        """The volumes that other components set up. Raises VolumeError."""
         if not state.plan.claimed:
             return {}
         if self._claims is None:
@@ -172,11 +196,20 @@ class NodeVolumes:
                 self._tell(pod, name, problem)
             names = " ".join([*problems, *wait.waits])
             listed = [f'volume "{name}": {problem}' for name, problem in problems.items()]
-            text = f"unmounted volumes=[{names}]: {'; '.join([*listed, str(wait)])}"
-            raise VolumeError(text, reported=wait.told) from wait
+            why = "; ".join([*listed, str(wait)])
+            if wait.node_is_full:
+                # the kubelet's wording
+                text = (
+                    "Node has reached its volume attachment limit, rejecting pod. unmounted "
+                    f"volumes=[{names}], unattached volumes=[{' '.join(wait.node_is_full)}], "
+                    f"failed to process volumes=[{' '.join(problems)}]: {why}"
+                )
+                raise VolumeError(text, node_is_full=True) from wait
+            text = f"unmounted volumes=[{names}]: {why}"
+            raise VolumeError(text, reported=wait.reported) from wait
 
     async def tear_down(self, pod_uid: str) -> None:
-        """Take down all volumes of a pod whose containers are gone.
+        """Tear down all volumes of a pod whose containers are gone.
 
         Raises:
             VolumeError: something is still in use or cannot be removed.
@@ -190,11 +223,15 @@ class NodeVolumes:
         self._pods.pop(pod_uid, None)
         self._objects.release(pod_uid)
         self._tokens.forget(pod_uid)
+        if self._bundles is not None:
+            self._bundles.release(pod_uid)
+        if self._certificates is not None:
+            self._certificates.release(pod_uid)
 
     def release_orphan(self, pod_uid: str) -> None:
-        """Take down what a pod has left on disk. Blocks. Raises OSError, UnsafePath."""
+        """Tear down what a pod has left on disk. Blocks. Raises OSError, UnsafePath."""
         if pod_uid in self._pods:
-            # it came while the sweep was under way
+            # it came while the sweep was in progress
             raise OSError(f"the volumes of pod {pod_uid} are in use")
         if self._claims is not None:
             self._end_orphan(self._claims, pod_uid)
@@ -205,20 +242,20 @@ class NodeVolumes:
             raise
 
     async def _end_claimed(self, claims: ClaimVolumes, paths: PodPaths) -> None:
-        """Have what others have mounted for a pod taken down by them. Raises VolumeError."""
+        """Have plugins tear down what they mounted for a pod. Raises VolumeError."""
         await claims.operations.known.wait()
         try:
             if keep := claims.paths(paths.uid):
                 await self._patient.run(unmount_inside, paths, keep)
             await claims.tear_down(paths.uid)
         except OperationFailed as error:
-            told = not isinstance(error, StillUnderWay)
-            raise VolumeError(str(error), reported=told) from error
+            reported = not isinstance(error, StillUnderWay)
+            raise VolumeError(str(error), reported=reported) from error
         except (OSError, UnsafePath) as error:
             raise VolumeError(str(error)) from error
 
     def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:
-        """The same for a gone pod, without waiting for it. Blocks. Raises OSError."""
+        """The same for a terminated pod, without waiting for it. Blocks. Raises OSError."""
         keep = claims.orphan_paths(pod_uid)
         if keep is None:
             return
@@ -227,7 +264,7 @@ class NodeVolumes:
         raise OSError(errno.EBUSY, "its volumes are being taken down by their plugins", pod_uid)
 
     async def _take_down(self, pod_uid: str, paths: PodPaths) -> list[tuple[str, float]]:
-        """Take a pod's volumes down; somebody may have a file open for a moment yet."""
+        """Tear down a pod's volumes; a file may still be open for a moment."""
         begun = asyncio.get_running_loop().time()
         for wait in (*BUSY_WAITS, None):
             try:
@@ -243,7 +280,7 @@ class NodeVolumes:
         raise AssertionError("the last try returns or raises")
 
     def _state(self, pod: Pod) -> _PodState:
-        """What is known of a pod, planned again when its spec changed."""
+        """The state of a pod's volumes, planned again if its spec has changed."""
         known = self._pods.get(pod.uid)
         if known is not None and (known.spec is pod.spec or known.spec == pod.spec):
             return known
@@ -273,7 +310,7 @@ class NodeVolumes:
         return state
 
     async def _changed(self, pod: Pod, state: _PodState) -> list[VolumeWork]:
-        """The volumes that are not made of what they should be made of now."""
+        """The volumes whose sources have changed."""
         of_files = [volume for volume in state.plan.volumes if volume.kind in FILE_KINDS]
         answers = await asyncio.gather(
             *(self._inputs(pod, state.spec, volume) for volume in of_files)
@@ -288,31 +325,68 @@ class NodeVolumes:
     async def _inputs(
         self, pod: Pod, spec: Mapping[str, Any], volume: PlannedVolume
     ) -> tuple[Input, ...]:
-        """What each source of a volume is now."""
-        return tuple([await self._input(pod, spec, *source) for source in sources_of(volume)])
+        """The current state of each source of a volume."""
+        return tuple(
+            [
+                await self._certificate(pod, volume.name, index, source)
+                if kind == "podCertificate"
+                else await self._input(pod, spec, volume, kind, source)
+                for index, (kind, source) in enumerate(sources_of(volume))
+            ]
+        )
+
+    async def _certificate(
+        self, pod: Pod, volume: str, index: int, source: Mapping[str, Any]
+    ) -> Input:
+        if self._certificates is None:
+            return PayloadError(NO_CERTIFICATES)
+        try:
+            return await self._certificates.credentials(pod, volume, index, source)
+        except PayloadError as error:
+            return error
 
     async def _input(
-        self, pod: Pod, spec: Mapping[str, Any], kind: str, source: Mapping[str, Any]
+        self,
+        pod: Pod,
+        spec: Mapping[str, Any],
+        volume: PlannedVolume,
+        kind: str,
+        source: Mapping[str, Any],
     ) -> Input:
         try:
             if kind == "downwardAPI":
                 return DownwardInput(pod, spec, pod.labels, pod.annotations, self._allocatable)
             if kind == "serviceAccountToken":
-                return TokenInput(await self._tokens.get(pod, _token_key(pod, source)))
+                left = partial(self._left_token, pod.uid, volume, source)
+                return TokenInput(await self._tokens.get(pod, _token_key(pod, source), left))
+            if kind == "clusterTrustBundle":
+                if self._bundles is None:
+                    return PayloadError(NO_BUNDLES)
+                return TrustInput(await self._bundles.anchors(pod.uid, source))
             if kind == "configMap":
                 ref = ObjectRef("configMap", source.get("name") or "")
                 return await self._objects.get(object_key(ref, pod.namespace))
             if kind == "secret":
                 ref = ObjectRef("secret", source.get("secretName") or source.get("name") or "")
                 return await self._objects.get(object_key(ref, pod.namespace))
-        except (ApiError, TokenError) as error:
+        except (ApiError, PayloadError, TokenError) as error:
             return error
         return None
+
+    async def _left_token(self, uid: str, volume: PlannedVolume, source: Mapping[str, Any]) -> str:
+        """The token that an earlier agent left in a volume; empty: there is none to be read."""
+        try:
+            directory = PodPaths(self._pods_dir, uid).volume(volume.kind, volume.name)
+            path = payload_path(source.get("path") or "")
+            read = partial(read_file, self._pods_dir, directory, path, MAX_TOKEN_BYTES)
+            return (await asyncio.to_thread(read)).decode("ascii")
+        except (OSError, UnsafePath, ValueError):
+            return ""
 
     async def _fatal(
         self, pod: Pod, state: _PodState, failed: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Of what failed, what keeps the pod from going on."""
+        """The failures that keep the pod from starting."""
         fatal: dict[str, str] = {}
         for volume in state.plan.volumes:
             if volume.name not in failed:
@@ -337,7 +411,7 @@ class NodeVolumes:
         self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_MOUNT, message)
 
     async def _settled(self, uid: str) -> None:
-        """Wait for work on a pod's files that went on when its sync was cancelled."""
+        """Wait for file work of a pod that outlived its cancelled sync."""
         busy = self._busy.get(uid)
         if busy is not None and not busy.done():
             await asyncio.wait([busy])
@@ -345,7 +419,7 @@ class NodeVolumes:
     async def _in_thread(
         self, uid: str, work: Callable[[], T], executor: PatientThreads | None = None
     ) -> T:
-        """Do file work of one pod; it goes on when the caller is cancelled."""
+        """Do file work of one pod; it continues when the caller is cancelled."""
         running = asyncio.get_running_loop().run_in_executor(executor, work)
         self._busy[uid] = running
         running.add_done_callback(partial(self._done, uid))
@@ -355,11 +429,11 @@ class NodeVolumes:
         if self._busy.get(uid) is finished:
             del self._busy[uid]
         if not finished.cancelled():
-            finished.exception()  # looked at, also when nobody waits for it any more
+            finished.exception()  # retrieved even if nobody waits for it any more
 
 
 def file_owner(pod: Pod) -> FileOwner:
-    """Whom the files of a pod are for: its fsGroup, and the user that all its containers run as."""
+    """The owners of a pod's files: its fsGroup, and the user that all its containers run as."""
     of_pod = pod.spec.get("securityContext") or {}
     users = {
         (container.get("securityContext") or {}).get("runAsUser", of_pod.get("runAsUser"))

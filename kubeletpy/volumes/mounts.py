@@ -1,12 +1,13 @@
-"""What the runtime mounts into each container, as far as it is known before containers start.
+"""What the runtime mounts into each container, as far as known before containers start.
 
-Pure. Parts of volumes (subPath) and the hosts file are prepared when a container starts
+Pure. subPaths and the hosts file are prepared when a container starts
 (:mod:`kubeletpy.volumes.container_mounts`). Source: docs/reference/behaviour.md, i5.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -31,14 +32,14 @@ _NONE: Mapping[str, SetUp] = MappingProxyType({})
 class PodMounts(Mapping[str, Sequence[Mount]]):
     """Container name -> its mounts, in the order of its volumeMounts.
 
-    Made when they are asked for: a pod may mount each of a thousand volumes into each of its
-    containers, and one that runs already asks for nothing.
+    Computed on demand: a pod may mount each of a thousand volumes into each of its containers, and
+    a running container needs none.
     """
 
     def __init__(
         self, pod: Pod, plan: VolumePlan, paths: PodPaths, claimed: Mapping[str, SetUp] = _NONE
     ) -> None:
-        """``claimed``: those volumes of claims that are there. Raises UnsafePath."""
+        """``claimed``: the claim-backed volumes that are ready. Raises UnsafePath."""
         self._claimed = claimed
         self._devices = {
             container["name"]: container["volumeDevices"]
@@ -51,14 +52,12 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
             for _, container in pod.all_containers()
             if container.get("volumeMounts")
         }
-        self._first_uses: dict[str, tuple[str, int]] = {}
 
     def __getitem__(self, name: str) -> Sequence[Mount]:
         if name not in self._wanted and name not in self._devices:
             raise KeyError(name)
-        firsts = self._labelled()
         mounts = [
-            self._mount(mount, index, firsts[mount["name"]] == (name, index))
+            self._mount(mount, index, self._first_uses[mount["name"]] == (name, index))
             for index, mount in enumerate(self._wanted.get(name, ()))
         ]
         return (*mounts, *(self._device(use) for use in self._devices.get(name, ())))
@@ -81,6 +80,7 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
             propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
             selinux_relabel=is_first and there.selinux_relabel,
             volume=mount["name"],
+            spec_name=there.spec_name,
             index=index,
             group=there.group,
         )
@@ -95,17 +95,18 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
             group=there.group,
         )
 
-    def _labelled(self) -> Mapping[str, tuple[str, int]]:
-        """Which use of each volume gives it its SELinux label: the first."""
-        if not self._first_uses:
-            for name, wanted in self._wanted.items():
-                for index, mount in enumerate(wanted):
-                    self._first_uses.setdefault(mount["name"], (name, index))
-        return self._first_uses
+    @cached_property
+    def _first_uses(self) -> Mapping[str, tuple[str, int]]:
+        """The use of each volume that sets its SELinux label."""
+        found: dict[str, tuple[str, int]] = {}
+        for name, wanted in self._wanted.items():
+            for index, mount in enumerate(wanted):
+                found.setdefault(mount["name"], (name, index))
+        return found
 
 
 def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
-    """Where a volume is on the node; empty for an image. Raises UnsafePath."""
+    """The path of a volume on the node; empty for an image. Raises UnsafePath."""
     if volume.kind == "image":
         return ""
     if volume.kind == "hostPath":
@@ -117,7 +118,6 @@ def _mount(
     mount: Mapping[str, Any], index: int, volume: PlannedVolume, at: str, is_first: bool
 ) -> Mount:
     path = mount.get("mountPath") or ""
-    image = volume.source if volume.kind == "image" else {}
     return Mount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=at,
@@ -126,6 +126,6 @@ def _mount(
         selinux_relabel=is_first and volume.kind not in ("hostPath", "image"),
         volume=volume.name,
         index=index,
-        image=image.get("reference") or "",
-        image_pull_policy=image.get("pullPolicy") or "",
+        image=volume.source.get("reference") or "",  # only an image has these
+        image_pull_policy=volume.source.get("pullPolicy") or "",
     )

@@ -1,4 +1,4 @@
-"""A claim-backed volume as it is on this node, and what a failure says of it. Pure."""
+"""The state of a claim-backed volume on this node, and what a failure implies for it. Pure."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from kubeletpy.volumes.claims.model import Mode
 
 
 class Outcome(StrEnum):
-    """What a failure says of the volume (table sg)."""
+    """What a failure implies for the volume (table sg)."""
 
     FINAL = "final"
     """It was not done."""
     UNCERTAIN = "uncertain"
     """It may have been done."""
     TRANSIENT = "transient"
-    """It was not even tried; what was known of the volume still holds."""
+    """It was not even attempted; what was known of the volume still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A volume is there for a pod."""
+    """A volume that is ready for a pod."""
 
     path: str
-    """What containers mount, or for a block volume the path the runtime makes a device of."""
+    """What containers mount; for a block volume, the path from which the runtime makes a device."""
     device: str | None = None
-    """The node's device, when there is one."""
+    """The node's device, if there is one."""
     selinux_relabel: bool = False
     give_to_group: bool = False
-    """The agent is to give the files to the pod's fsGroup: the plugin has not and will not."""
+    """The agent must apply the pod's fsGroup: the plugin has not and will not."""
     shared_group: int | None = None
-    """The group that the files have, when they can't be given to another: more pods have them."""
+    """The group of the files if it can't change, because other pods have the volume."""
     map_directory: str = ""
-    """Where the node keeps the device of a block volume for its pods; empty: nowhere."""
+    """Where the node keeps a block volume's device for its pods; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedOnDisk:
-    """A volume of one pod as it is, or may be, on this node: enough to take it down."""
+    """A pod's volume as it is, or may be, on this node: enough to tear it down."""
 
     plugin: str
     unique_name: str
     pod_uid: str
     spec_name: str
     path: str
-    """Where the pod has it (target path; block: the pod's link)."""
+    """The pod's target path; block: the pod's link."""
     mode: Mode = Mode.FILESYSTEM
     driver: str = ""
     handle: str = ""
@@ -55,12 +55,12 @@ class PublishedOnDisk:
     """Persistent or Ephemeral."""
     selinux_context: str = ""
     damaged: str = ""
-    """Why less is known than should be (its file is torn or missing); empty: all is known."""
+    """Why information is missing (its file is torn or missing); empty: it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedOnDisk:
-    """A volume as it is, or may be, staged on this node: enough to take it down."""
+    """A volume as it is, or may be, staged on this node: enough to tear it down."""
 
     plugin: str
     unique_name: str
@@ -70,24 +70,24 @@ class StagedOnDisk:
     driver: str = ""
     handle: str = ""
     spec_name: str = ""
-    """PV name, where the layout has it (block volumes)."""
+    """PV name, where the layout includes it (block volumes)."""
     selinux_context: str = ""
     damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an agent before this one has left of a plugin's volumes."""
+    """A plugin's volumes left by a previous agent."""
 
     published: tuple[PublishedOnDisk, ...] = ()
     staged: tuple[StagedOnDisk, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path -> why nothing could be made of it."""
+    """Path -> why it could not be interpreted."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeStats:
-    """How full a volume is; None: its plugin does not say."""
+    """How full a volume is; None: its plugin does not report it."""
 
     capacity_bytes: int | None = None
     used_bytes: int | None = None
@@ -101,33 +101,35 @@ class VolumeStats:
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """A volume that is there for a pod."""
+    """A volume that is ready for a pod."""
 
     path: str
+    spec_name: str
+    """The PersistentVolume's name."""
     read_only: bool
     selinux_relabel: bool
     block: bool
     group: int | None = None
-    """A supplemental group that its PersistentVolume asks for."""
+    """A supplemental group that its PersistentVolume requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """A volume that a pod has."""
+    """A volume of a pod."""
 
     uid: str
     name: str
-    """In the pod's spec."""
+    """Its name in the pod's spec."""
     claim: tuple[str, str] | None
     """Namespace and name of its PersistentVolumeClaim."""
     source: str
-    """Who measures it: the driver, ``statfs`` or ``block``."""
+    """What measures it: the driver, ``statfs`` or ``block``."""
     left: PublishedOnDisk
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredVolume:
-    """A volume, and what was last found of it."""
+    """A volume with its last measurement."""
 
     volume: MountedVolume
     stats: VolumeStats

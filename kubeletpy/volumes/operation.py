@@ -1,4 +1,4 @@
-"""What an operation on a volume is given of a pod, and how it fails. Pure."""
+"""What a volume operation gets to know of a pod, and how it fails. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.volumes.on_disk import Outcome
 
 @dataclass(frozen=True, slots=True)
 class PodUse:
-    """The pod, as far as a plugin may know it."""
+    """The pod, as far as plugins may see it."""
 
     uid: str
     name: str
@@ -23,17 +23,17 @@ class PodUse:
     """Mount the volume with this SELinux context; None: the runtime relabels."""
     pod: Pod
     alone: bool = True
-    """No other pod of this node has the volume, or may have it."""
+    """No other pod of this node has, or may have, the volume."""
 
 
 class OperationFailed(Exception):
     """An operation on a volume failed.
 
     Attributes:
-        outcome: what that says of the volume.
+        outcome: what the failure implies for the volume.
         message: for people, without secrets.
-        event_word: the tabled word for events (table sf), for example ``MountVolume.MountDevice``.
-        call: what failed, for example ``NodeStageVolume of driver x``.
+        event_word: the prefix for events (table sf), for example ``MountVolume.MountDevice``.
+        call: the call that failed, for example ``NodeStageVolume of driver x``.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class OperationFailed(Exception):
 
 
 class FilesystemMismatch(OperationFailed):
-    """A disk could not be mounted, and holds another file system than its volume says."""
+    """A disk could not be mounted: its file system is not the one that its volume specifies."""
 
 
 class StillUnderWay(OperationFailed):
-    """It has not failed, but who waited for it has waited long enough."""
+    """Not a failure: the caller has waited long enough."""
 
     def __init__(self, call: str) -> None:
         super().__init__(Outcome.UNCERTAIN, f"still waiting for {call}", call=call)
@@ -61,11 +61,13 @@ class ExpansionProblem(StrEnum):
     """Why a volume was not expanded on this node (table so3)."""
 
     UNSUPPORTED = "unsupported"
-    """The driver does not expand on nodes."""
+    """The driver does not support expansion on nodes."""
     IN_USE = "in use"
-    """Not while it is in use (FailedPrecondition): not tried again until it is set up again."""
+    """Not while in use (FailedPrecondition): not retried until it has been set up again."""
     INFEASIBLE = "infeasible"
     """Never with this size (InvalidArgument, OutOfRange, NotFound)."""
+    REFUSED = "refused"
+    """The driver has tried and says no: nothing of the call is under way any more."""
     OTHER = "other"
 
 

@@ -1,7 +1,7 @@
-"""Gives the files of a volume to the pod's fsGroup.
+"""Applies the pod's fsGroup to the files of a volume.
 
-Follows no link and enters no other file system: each entry is opened without following, and what
-was opened is changed. Blocking, for threads. Source: docs/reference/behaviour.md, i6.
+Follows no symlink and enters no other file system: each entry is opened without following links,
+and the open file is changed. Blocking, for threads. Source: docs/reference/behaviour.md, i6.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from itertools import islice
 from kubeletpy.host.trees import Tree
 
 MAX_ENTRIES = 1_000_000
-"""Entries of one volume that are changed."""
+"""The most entries of one volume that are changed."""
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
-"""Gone meanwhile, or not ours."""
+"""Vanished meanwhile, or not ours."""
 _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a walk has come; read by others while it goes on."""
+    """Progress of a walk; read by other threads meanwhile."""
 
     files: int = 0
 
 
 def owned_mode(mode: int, *, read_only: bool) -> int:
-    """The mode of a file or directory after its group was given it."""
+    """The mode of a file or directory after its group is set."""
     bits = mode | (_READ_ONLY if read_only else _READ_WRITE)
     return bits | _DIRECTORY if stat.S_ISDIR(mode) else bits
 
 
 def belongs_to(directory: str, group: int, *, read_only: bool) -> bool:
-    """Whether a directory is as :func:`give_to_group` leaves it, last of all. Raises OSError."""
+    """Whether :func:`give_to_group` has finished with a directory. Raises OSError."""
     found = os.lstat(directory)
     wanted = owned_mode(found.st_mode, read_only=read_only)
     return found.st_gid == group and stat.S_IMODE(found.st_mode) == stat.S_IMODE(wanted)
@@ -51,7 +51,7 @@ def give_to_group(
     max_entries: int = MAX_ENTRIES,
     progress: Progress | None = None,
 ) -> None:
-    """Change group and mode of all that is in a directory, and of itself when that is done.
+    """Change group and mode of everything in a directory, then of the directory itself.
 
     Raises:
         OSError: an entry could not be changed, or there are more than ``max_entries``.
@@ -80,7 +80,7 @@ def give_to_group(
 def _change_all(
     tree: Tree, group: int, read_only: bool, max_entries: int, progress: Progress
 ) -> int:
-    """Change the open directory (but for the top) and the files in it; how many entries it has."""
+    """Change the open directory (except the top) and the files in it; returns its entry count."""
     if not tree.at_top:
         _change(".", tree.here, group, read_only)
     count = 0
@@ -91,7 +91,7 @@ def _change_all(
             if entry.is_dir(follow_symlinks=False):
                 tree.below.append(entry.name)
             else:
-                with suppress(FileNotFoundError):  # a container that runs has removed it
+                with suppress(FileNotFoundError):  # a running container has removed it
                     _change(entry.name, tree.here, group, read_only)
     return count
 

@@ -1,7 +1,7 @@
-"""Where a pod's volumes are below the kubelet's root directory, and which paths files may have.
+"""Where a pod's volumes are below the kubelet's root directory, and which file paths are valid.
 
-Pure. Names from specs become parts of paths here: one that could lead elsewhere is refused. Source:
-docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, i4.
+Pure. Names from specs become path components here: a name that could lead elsewhere is refused.
+Source: docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, i4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PodPaths:
 
     @property
     def containers_dir(self) -> str:
-        """Where the files for containers' last words are."""
+        """Where the containers' termination message files are."""
         return f"{self.pod_dir}/containers"
 
     def container_dir(self, name: str) -> str:
@@ -68,29 +68,29 @@ class PodPaths:
         return f"{self.volumes_dir}/{PLUGINS[kind]}/{safe_name(name)}"
 
     def ready_marker(self, kind: str, name: str) -> str:
-        """The file that says that a volume was set up once. Raises UnsafePath."""
+        """The file that marks a volume as set up. Raises UnsafePath."""
         meta = safe_name(name) if kind == "emptyDir" else f"wrapped_{safe_name(name)}"
         return f"{self.pod_dir}/plugins/{PLUGINS['emptyDir']}/{meta}/ready"
 
     def sub_path(self, volume: str, container: str, index: int) -> str:
-        """Where a container's subPath is mounted for the runtime to find. Raises UnsafePath."""
+        """Where a container's subPath is mounted for the runtime. Raises UnsafePath."""
         return f"{self.sub_paths_dir}/{safe_name(volume)}/{safe_name(container)}/{index}"
 
 
 def plugin_name(kind: str) -> str:
-    """What metrics call a kind of volume: ``kubernetes.io/empty-dir``, …"""
+    """The name of a kind of volume in metrics: ``kubernetes.io/empty-dir``, …"""
     return _WITHOUT_DIRECTORY.get(kind) or PLUGINS[kind].replace("~", "/")
 
 
 def safe_name(name: str) -> str:
-    """A name that can be one part of a path. Raises UnsafePath."""
+    """A name that is valid as a single path component. Raises UnsafePath."""
     if not name or len(name) > MAX_FILE_NAME or "/" in name or "\0" in name or name in (".", ".."):
         raise UnsafePath(f"{name[:MAX_FILE_NAME]!r} cannot be part of a path")
     return name
 
 
 def payload_path(path: str) -> str:
-    """A path for a file inside a volume: relative, with no way up. Raises UnsafePath."""
+    """A path for a file inside a volume: relative, without "..". Raises UnsafePath."""
     if not path or path.startswith("/"):
         raise UnsafePath(f"invalid path: must be relative path: {path!r}")
     if len(path) > MAX_PATH:
@@ -109,7 +109,7 @@ def payload_path(path: str) -> str:
 
 
 def sub_path_parts(path: str) -> list[str]:
-    """The parts of a subPath; empty for the volume itself. Raises UnsafePath."""
+    """The components of a subPath; empty for the volume itself. Raises UnsafePath."""
     if path.startswith("/"):
         raise UnsafePath(f"{path!r} must be a relative path")
     if len(path) > MAX_PATH or "\0" in path:

@@ -22,8 +22,9 @@ DEFAULT_MODE = 0o644
 TOKEN_MODE_WITH_OWNER = 0o600
 MAX_MODE = 0o777
 MAX_POD_BYTES = 64 << 20
-"""Of the files of all volumes of a pod that are made of objects and fields; each file counts, also
-where many show the same."""
+"""The most bytes in the files of all volumes of a pod made of objects and fields; each file counts,
+even where many show the same content.
+"""
 
 
 class PayloadError(Exception):
@@ -45,17 +46,32 @@ Payload = dict[str, FileContent]
 
 @dataclass(frozen=True, slots=True)
 class TokenInput:
-    """A service account token for one source of a projected volume."""
+    """A service account token as one source of a projected volume."""
 
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustInput:
+    """The certificates of ClusterTrustBundles as one source of a projected volume."""
+
+    pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateInput:
+    """A pod's key and its certificates (PEM) as one source of a projected volume."""
+
+    key: bytes = field(repr=False)
+    chain: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DownwardInput:
     """What the items of a downward API source are rendered from.
 
-    Two are equal when all that items can refer to is: comparing them costs nothing, rendering them
-    may take seconds, and is for threads.
+    Two are equal when everything that items can refer to is equal. Comparing is cheap; rendering
+    may take seconds and is done in threads.
     """
 
     pod: Pod = field(compare=False, repr=False)
@@ -65,14 +81,15 @@ class DownwardInput:
     allocatable: Mapping[str, str] | None
 
 
-Input = JSON | TokenInput | DownwardInput | Exception | None
-"""What one source was found to be: an object, None when there is none, a token, the pod's own
-fields, or why it could not be read."""
+Input = JSON | TokenInput | TrustInput | CertificateInput | DownwardInput | Exception | None
+"""The state of one source: an object, None when it does not exist, a token, certificates, the pod's
+own fields, or why it could not be read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FileOwner:
-    """Whom the files of a pod's volumes are for."""
+    """The owners of the files of a pod's volumes."""
 
     user: int | None = None
     """The one user that all containers run as."""
@@ -91,13 +108,13 @@ def build_payload(
 
     Args:
         volume: the volume.
-        inputs: what its sources were found to be.
+        inputs: the state of its sources.
         namespace: the pod's.
         owner: the user the files are for.
-        left: bytes that the files may have, what the pod's other volumes have left of its limit.
+        left: bytes that the files may have: what the pod's other volumes leave of its limit.
 
     Raises:
-        PayloadError: with what is wrong with each source, or that they are too large.
+        PayloadError: names what is wrong with each source, or that they are too large.
     """
     most = left
     default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
@@ -105,7 +122,7 @@ def build_payload(
     problems: list[str] = []
     for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
         try:
-            made = _SOURCES[kind](source, found, _Context(namespace, default, owner, left))
+            made = _SOURCES[kind](source, found, _Context(namespace, default, owner, left, most))
         except PayloadError as error:
             problems.append(str(error))
             continue
@@ -114,13 +131,13 @@ def build_payload(
             raise too_large(most)
         files.update(made)
     if problems:
-        joined = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-        raise PayloadError(joined)
+        joined = ", ".join(problems)
+        raise PayloadError(f"[{joined}]" if len(problems) > 1 else joined)
     return files
 
 
 def sources_of(volume: PlannedVolume) -> list[tuple[str, Mapping[str, Any]]]:
-    """Kind and source of each part of a volume: those of a projected one, else itself."""
+    """Kind and source of each part of a volume: a projected volume's sources, else the volume."""
     if volume.kind != "projected":
         return [(volume.kind, volume.source)]
     parts: list[tuple[str, Mapping[str, Any]]] = []
@@ -136,7 +153,7 @@ def payload_size(payload: Payload) -> int:
 
 
 def too_large(left: int) -> PayloadError:
-    """Why files that do not fit into what is left of a pod's limit are not made."""
+    """The error for files that exceed what is left of a pod's limit."""
     return PayloadError(
         f"its files have over {left} bytes: the files of all configMap, secret, downwardAPI and "
         f"projected volumes of a pod may have {MAX_POD_BYTES} bytes together"
@@ -149,7 +166,9 @@ class _Context:
     default_mode: int
     owner: FileOwner
     left: int
-    """Bytes that files may have."""
+    """The most bytes that files may have."""
+    most: int
+    """The same of all files of the volume."""
 
 
 def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
@@ -188,7 +207,7 @@ def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Pay
             raise PayloadError(str(error)) from error
         left -= len(data)
         if left < 0:
-            raise too_large(context.left)
+            raise too_large(context.most)
         mode = _mode(item.get("mode"), context.default_mode)
         files[_path(item.get("path"))] = FileContent(data, mode)
     return files
@@ -197,15 +216,38 @@ def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Pay
 def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
     if not isinstance(found, TokenInput):
         raise PayloadError(str(found))
+    return {_path(source.get("path")): _for_owner(found.token.encode(), context)}
+
+
+def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, TrustInput):
+        raise PayloadError(str(found))
+    return {_path(source.get("path")): _for_owner(found.pem, context)}
+
+
+def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, CertificateInput):
+        raise PayloadError(str(found))
+    files = {
+        "credentialBundlePath": found.key + found.chain,
+        "keyPath": found.key,
+        "certificateChainPath": found.chain,
+    }
+    return {
+        _path(source[name]): _for_owner(data, context)
+        for name, data in files.items()
+        if source.get(name)
+    }
+
+
+def _for_owner(data: bytes, context: _Context) -> FileContent:
+    """A file that only the pod's user or group may read, if it has one."""
     owned = context.owner.user is not None or context.owner.group is not None
     mode = TOKEN_MODE_WITH_OWNER if owned else context.default_mode
-    content = FileContent(found.token.encode(), mode, context.owner.user)
-    return {_path(source.get("path")): content}
+    return FileContent(data, mode, context.owner.user)
 
 
 def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
-    if source.get("optional") and source.get("kind") == "clusterTrustBundle":
-        return {}
     kind = source.get("kind") or "a projected volume's empty source"
     raise PayloadError(f"{kind} is not supported by this version of kubeletpy")
 
@@ -215,6 +257,8 @@ _SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], Payload]] = {
     "secret": _secret,
     "downwardAPI": _downward,
     "serviceAccountToken": _token,
+    "clusterTrustBundle": _trust,
+    "podCertificate": _certificate,
     "": _unsupported,
 }
 
@@ -233,7 +277,7 @@ def _object(found: Input, missing: str, source: Mapping[str, Any]) -> JSON | Non
 def _select(
     data: Mapping[str, bytes], source: Mapping[str, Any], missing: str, context: _Context
 ) -> Payload:
-    """All keys under their names, or the listed ones at their paths."""
+    """All keys under their names, or the listed keys at their paths."""
     items = source.get("items")
     if not items:
         return {
@@ -252,10 +296,10 @@ def _select(
 
 
 def _texts(data: Any) -> list[tuple[str, str]]:
-    """The sound entries of an object's data."""
+    """The valid entries of an object's data."""
     if not isinstance(data, Mapping):
         return []
-    return [(k, v) for k, v in data.items() if isinstance(k, str) and isinstance(v, str)]
+    return [(k, v) for k, v in data.items() if isinstance(v, str)]
 
 
 def _decoded(text: str, where: str, key: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Which volumes of a pod are set up, and which objects they and its environment are made of.
+"""Decides which volumes of a pod to set up, and which objects they and its environment need.
 
-Pure: a decision from the pod alone. Volumes that no container uses are left alone. Source:
+Pure: a decision from the pod alone. Volumes that no container uses are ignored. Source:
 docs/reference/behaviour.md, i1.
 """
 
@@ -18,11 +18,13 @@ ObjectKind = Literal["configMap", "secret"]
 OBJECT_KINDS: tuple[ObjectKind, ...] = ("configMap", "secret")
 
 FILE_KINDS = frozenset({"configMap", "secret", "downwardAPI", "projected"})
-"""Volumes whose files the agent writes and keeps up to date; containers only read them."""
+"""Volumes whose files the agent writes and updates; containers only read them."""
 SUPPORTED = FILE_KINDS | {"emptyDir", "hostPath", "image"}
 MAX_REFERENCES = 1000
-"""ConfigMaps, secrets and service account tokens that one pod may be made of. Each costs requests
-for as long as the pod lives; the kubelet has no limit. Real pods use some hundreds at most."""
+"""The most configMaps, secrets, tokens and certificates that one pod may refer to. Each costs
+requests for as long as the pod lives; the kubelet has no limit. Real pods use some hundreds at
+most.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +44,38 @@ class PlannedVolume:
     """The field of its source: emptyDir, configMap, …"""
     source: Mapping[str, Any]
     propagated: bool = False
-    """Whether a container asks to see mounts that are made below it later."""
+    """Whether a container wants to see mounts made below it later."""
 
     @property
     def read_only(self) -> bool:
-        """Whether containers get it read-only whatever they ask for."""
+        """Whether containers get it read-only regardless of their volumeMounts."""
         return self.kind in FILE_KINDS or self.kind == "image"
 
     @property
     def in_memory(self) -> bool:
-        """Whether its files must never be on a disk."""
+        """Whether its files must never be written to a disk."""
         return self.kind in ("secret", "downwardAPI", "projected")
 
 
 @dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """What one pod needs."""
+    """The needs of one pod."""
 
     volumes: tuple[PlannedVolume, ...]
     problems: Mapping[str, str]
-    """Volume name -> why it cannot be had on this node, in words for the user."""
+    """Volume name -> why it is unavailable on this node, in words for the user."""
     objects: frozenset[ObjectRef]
-    """What volumes are made of: followed while the pod lives."""
+    """Sources of volumes: followed while the pod lives."""
     env_objects: frozenset[ObjectRef]
-    """What only environments are made of: read when a container starts."""
+    """Sources of environments only: read when a container starts."""
     claimed: tuple[ClaimVolume, ...] = ()
-    """Volumes that are not made by the agent itself: of claims, drivers, disks and servers."""
+    """Volumes that the agent does not make itself: of claims, drivers, disks and servers."""
     refused: str = ""
-    """Why the pod is more than this node takes on, in words for the user; empty: it is not."""
+    """Why this node does not accept the pod, in words for the user; empty: it does."""
 
 
 def plan_volumes(pod: Pod) -> VolumePlan:
-    """Decide what a pod needs. Never raises for what a spec can say."""
+    """Decide what a pod needs. Never raises, whatever the spec contains."""
     used, devices, propagated = _uses(pod)
     mounted = _mounted(pod)
     declared = {v.get("name"): v for v in pod.spec.get("volumes") or ()}
@@ -94,23 +96,25 @@ def plan_volumes(pod: Pod) -> VolumePlan:
     objects = frozenset(ref for volume in volumes for ref in volume_objects(volume))
     for_env = environment_objects(container for _, container in pod.all_containers())
     env_objects = frozenset(for_env) - objects
-    tokens = sum(_tokens_of(volume) for volume in volumes)
-    refused = _refusal(len(objects) + len(env_objects) + tokens)
+    requests = sum(_requests_of(volume) for volume in volumes)
+    refused = _refusal(len(objects) + len(env_objects) + requests)
     return VolumePlan(tuple(volumes), problems, objects, env_objects, tuple(claimed), refused)
 
 
-def _tokens_of(volume: PlannedVolume) -> int:
+def _requests_of(volume: PlannedVolume) -> int:
+    """How many tokens and certificates are requested for a volume."""
     if volume.kind != "projected":
         return 0
     sources = volume.source.get("sources") or ()
-    return sum(source.get("serviceAccountToken") is not None for source in sources)
+    kinds = ("serviceAccountToken", "podCertificate")
+    return sum(any(source.get(kind) is not None for kind in kinds) for source in sources)
 
 
 def _refusal(references: int) -> str:
     if references <= MAX_REFERENCES:
         return ""
     return (
-        f"the pod refers to {references} configMaps, secrets and service account tokens, and "
+        f"the pod refers to {references} configMaps, secrets, tokens and certificates, and "
         f"kubeletpy follows at most {MAX_REFERENCES} for one pod: join them into fewer objects, "
         "or split the pod"
     )
@@ -155,7 +159,7 @@ def _named(kind: ObjectKind, reference: Any) -> Iterator[ObjectRef]:
 
 
 def _mounted(pod: Pod) -> set[str]:
-    """Names of volumes that containers use otherwise than as block devices."""
+    """Names of volumes that containers use other than as block devices."""
     return {
         mount.get("name") or ""
         for _, container in pod.all_containers()
@@ -165,7 +169,8 @@ def _mounted(pod: Pod) -> set[str]:
 
 def _uses(pod: Pod) -> tuple[list[str], set[str], set[str]]:
     """Names of volumes that containers of any kind use, in order; those used as block devices;
-    those mounted with propagation."""
+    those mounted with propagation.
+    """
     used: dict[str, None] = {}
     devices: set[str] = set()
     propagated: set[str] = set()

@@ -1,10 +1,9 @@
 """What a kind of claim-backed volume can do: CSI and the in-tree kinds implement it.
 
-A plugin acts and reports how it went; when what is done is decided by
-:mod:`kubeletpy.volumes.operations`, which never runs two operations on one volume at once. Every
-operation is idempotent: it may be repeated after a failure or a kill at any instant. What ends a
-works from what is on disk, without the API. Source: docs/reference/behaviour-storage.md, sf, sg,
-sh, si, sn.
+A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and never
+runs two operations on one volume at once. Every operation is idempotent: it may be repeated after a
+failure or a kill at any instant. Teardown works from what is on disk, without the API. Source:
+docs/reference/behaviour-storage.md, sf, sg, sh, si, sn.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kubeletpy.volumes.operation import PodUse
 
 
 class VolumePlugin(Protocol):
-    """One kind of volume. The synchronous questions answer from memory and never block."""
+    """One kind of volume. The synchronous queries answer from memory and never block."""
 
     @property
     def name(self) -> str:
@@ -27,20 +26,21 @@ class VolumePlugin(Protocol):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it is for: ``csi``, ``local``, …"""
+        """The source fields of PVs and pods that it handles: ``csi``, ``local``, …"""
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """Names and needs of a volume; or why nothing can be said (the reason is reported again
-        when ``on_change`` was called)."""
+        """Names and needs of a volume; or why they are unknown (ask again when ``on_change``
+        reports a change).
+        """
         ...
 
     def ready(self, spec: VolumeSpec) -> Waits | None:
-        """What an operation on this volume would only fail for now (its driver is not there)."""
+        """Why an operation on this volume would only fail now (its driver is not registered)."""
         ...
 
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
-        """What metrics call it: ``kubernetes.io/csi:{driver}``, …"""
+        """Its name in metrics: ``kubernetes.io/csi:{driver}``, …"""
         ...
 
     def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
@@ -48,7 +48,7 @@ class VolumePlugin(Protocol):
         ...
 
     def republishes(self, spec: VolumeSpec) -> bool:
-        """Whether it wants to be published again now and then (requiresRepublish)."""
+        """Whether it needs to be republished periodically (requiresRepublish)."""
         ...
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
@@ -77,13 +77,15 @@ class VolumePlugin(Protocol):
         *,
         remount: bool,
     ) -> Published:
-        """Give a volume to one pod. ``remount``: it has it already, maybe with running containers,
-        and must keep it whatever happens. Raises OperationFailed."""
+        """Give a volume to one pod. ``remount``: the pod already has it, maybe with running
+        containers, and must keep it whatever happens. Raises OperationFailed.
+        """
         ...
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Take a volume from one pod. Done is done: nothing mounted, no file left. Raises
-        OperationFailed."""
+        """Take a volume from one pod. On success nothing is mounted and no file is left. Raises
+        OperationFailed.
+        """
         ...
 
     async def unstage(self, left: StagedOnDisk) -> None:
@@ -91,19 +93,21 @@ class VolumePlugin(Protocol):
         ...
 
     async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
-        """Grow the volume on this node to ``size`` bytes; the size it has then. Raises
-        ExpansionFailed."""
+        """Grow the volume on this node to ``size`` bytes; returns its new size. Raises
+        ExpansionFailed.
+        """
         ...
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """How full it is; None: the plugin does not know. Raises OperationFailed."""
+        """The volume's usage; None: the plugin does not know. Raises OperationFailed."""
         ...
 
     def found(self) -> Found:
-        """What is on disk of this plugin's volumes, staged leftovers too. Blocks: for a thread."""
+        """This plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
         ...
 
-    def on_change(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell(driver)`` called when what the plugin can do has changed: a driver came or
-        went, its CSIDriver object changed. Empty: any."""
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(driver)`` called when the plugin's abilities have changed: a driver came
+        or went, its CSIDriver object changed. Empty: any driver.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The volume manager as the pod workers see it."""
+"""The volume manager as seen by the pod workers."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ class VolumeError(Exception):
     """A pod's volumes could not be set up; the message names the volume and what to do.
 
     Attributes:
-        reported: the pod has events that say so already.
+        reported: events of the pod already say so.
+        node_is_full: the node can't attach the pod's volumes: the pod must be rejected.
     """
 
-    def __init__(self, message: str, *, reported: bool = False) -> None:
+    def __init__(self, message: str, *, reported: bool = False, node_is_full: bool = False) -> None:
         super().__init__(message)
         self.reported = reported
+        self.node_is_full = node_is_full
 
 
 class VolumeManager(Protocol):
-    """Sets up what is mounted into a pod, and takes it down."""
+    """Sets up what is mounted into a pod, and tears it down."""
 
     async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
-        """Make all volumes the pod uses, and say what to mount where: container name -> mounts.
+        """Set up all volumes that the pod uses; returns container name -> mounts.
 
         Idempotent: called before every sync. Raises VolumeError.
         """
         ...
 
     async def tear_down(self, pod_uid: str) -> None:
-        """Take down all volumes of a pod whose containers are gone. Idempotent.
+        """Tear down all volumes of a pod whose containers are gone. Idempotent.
 
         Raises VolumeError.
         """
         ...
 
     def release_orphan(self, pod_uid: str) -> None:
-        """Take down what a pod that nobody knows any more has left on disk. Blocks.
+        """Tear down what an unknown pod has left on disk. Blocks.
 
         Raises OSError.
         """

@@ -1,8 +1,8 @@
-"""Opens a path inside a volume although a container may be changing it under our hands.
+"""Opens a path inside a volume even while a container may be changing it.
 
-Every part is opened relative to the directory before it, never following a link; links are read
-and walked by this module, and cannot lead out: ".." steps back along directories that were opened,
-at most to the volume itself. Blocking, for threads.
+Every component is opened relative to the directory before it, never following a symlink; symlinks
+are read and resolved by this module, and cannot lead out: ".." goes back along directories that
+were opened, at most to the volume itself. Blocking, for threads.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from kubeletpy.host.below import make_directory
 from kubeletpy.volumes.paths import UnsafePath
 
 MAX_LINKS = 40
-"""As the kernel: more in one path are a loop."""
+"""As in the kernel: more symlinks in one path count as a loop."""
 MAX_DEPTH = 512
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> int:
-    """A descriptor (O_PATH) of what is at a path inside a volume; the caller closes it.
+    """An O_PATH descriptor of a path inside a volume; the caller closes it.
 
     Args:
         volume: host path of the volume; its own links are the node's and are followed.
         parts: the path, without "", "." and "..".
-        create: make directories that are missing, with all mode bits of the volume: with setgid an
-            fsGroup owns what is made in them, with the sticky bit nobody removes another's files.
+        create: make missing directories, with all mode bits of the volume: with setgid the
+            fsGroup owns what is made in them, with the sticky bit only owners can remove files.
 
     Raises:
         UnsafePath: the path leads out of the volume, or has too many links.
-        FileNotFoundError: there is nothing, and ``create`` is false.
+        FileNotFoundError: nothing is there, and ``create`` is false.
         OSError: it cannot be opened.
     """
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> 
 
 
 class _Walk:
-    """Where a walk is, and how it came there."""
+    """The position of a walk, and how it got there."""
 
     def __init__(self, volume: str, stack: ExitStack) -> None:
         self._volume = volume.rstrip("/") or "/"
@@ -78,14 +78,14 @@ class _Walk:
         self._way.pop()
 
     def restart(self, target: str) -> str:
-        """Go back to the volume for an absolute link; what is left of it."""
+        """Go back to the volume for an absolute link; returns the rest of the link."""
         if target != self._volume and not target.startswith(self._volume.rstrip("/") + "/"):
             raise UnsafePath("the path leads out of the volume")
         del self._way[1:]
         return target[len(self._volume) :]
 
     def enter(self, part: str, *, create: bool) -> str | None:
-        """Step into one part; the target when it is a link."""
+        """Step into one component; returns the target when it is a link."""
         if len(self._way) > MAX_DEPTH:
             raise UnsafePath("the path is too deep")
         try:

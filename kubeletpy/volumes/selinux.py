@@ -1,7 +1,7 @@
-"""Whether a volume is mounted with an SELinux context, and which. Pure.
+"""Decides whether a volume is mounted with an SELinux context, and with which. Pure.
 
-A mount option labels a volume at once, where the runtime would change every file of it. Source:
-docs/reference/behaviour-storage.md, sp3.
+A mount option labels a volume at once; otherwise the runtime would relabel every file of it.
+Source: docs/reference/behaviour-storage.md, sp3.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ _SOLE = ("ReadWriteOncePod",)
 
 @dataclass(frozen=True, slots=True)
 class SELinux:
-    """What holds for all volumes of a node."""
+    """The settings for all volumes of a node."""
 
     file_label: str = ""
-    """The label that files of containers have by default; empty: the kernel labels nothing."""
+    """The default label of container files; empty: the kernel labels nothing."""
     all_modes: bool = False
     """The feature gate SELinuxMount: not only ReadWriteOncePod volumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Containers of one pod want a volume with different labels, and it can have only one."""
+    """Containers of one pod want a volume with different labels, but it can have only one."""
 
     labels: tuple[str, ...]
+
+
+def mount_option(context: str | None) -> tuple[str, ...]:
+    """The mount option of a context; None: there is none."""
+    return (f'context="{context}"',) if context else ()
 
 
 def mount_context(
@@ -39,7 +44,7 @@ def mount_context(
 ) -> str | Conflict | None:
     """The context to mount a volume with; None: the runtime relabels it.
 
-    ``supported``: its plugin can mount with one.
+    ``supported``: its plugin can mount with a context.
     """
     sole = spec.access_modes == _SOLE
     if not node.file_label or spec.pv is None or spec.mode is Mode.BLOCK:
@@ -54,7 +59,7 @@ def mount_context(
 
 
 def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
-    """The options of each container that mounts a volume, its own before the pod's."""
+    """The options of each container that mounts a volume, its own in preference to the pod's."""
     of_pod = _context(pod.spec).get("seLinuxOptions")
     found = []
     for _, container in pod.all_containers():
@@ -66,8 +71,9 @@ def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
 
 
 def _label(options: Mapping[str, Any], default: str) -> str:
-    """The label of files that a process with these options may use; empty: one that only the
-    runtime knows, for it draws the level."""
+    """The label of files that a process with these options may use; empty: only the runtime knows
+    it, because it picks the level.
+    """
     level = options.get("level")
     if not level:
         return ""

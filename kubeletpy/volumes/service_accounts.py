@@ -1,4 +1,4 @@
-"""Service accounts of the cluster, for credential providers: read by name, tokens by pod.
+"""Service accounts of the cluster, for credential providers: read by name, tokens per pod.
 
 Must never keep an account or show a token.
 """
@@ -13,20 +13,20 @@ from kubeletpy.images.providers.accounts import AccountError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.token_claims import TokenKey
 from kubeletpy.volumes.tokens import (
     DEFAULT_SECONDS,
     NEW_POD_WAITS,
     PodTokens,
     TokenError,
-    TokenKey,
 )
 
 
 class ClusterAccounts:
-    """images.providers.accounts.ServiceAccounts on the API."""
+    """Implements images.providers.accounts.ServiceAccounts on the API."""
 
     def __init__(self, api: KubeApi | None, tokens: PodTokens) -> None:
-        """``api`` None: standalone, there are none."""
+        """``api`` None: standalone, no accounts."""
         self._api = api
         self._tokens = tokens
 
@@ -38,7 +38,7 @@ class ClusterAccounts:
             try:
                 account = await self._api.get(SERVICEACCOUNTS, name, namespace)
             except Forbidden as error:
-                # the authorizer may learn of a new pod some milliseconds after we do
+                # the authorizer may learn of a new pod a few milliseconds after we do
                 if wait is None:
                     raise AccountError(error.message) from error
                 await asyncio.sleep(wait)

@@ -1,6 +1,6 @@
 """Sets one volume up on disk. Blocking, for threads; repeating it changes nothing.
 
-A volume was set up once when its ready marker is there: from then on containers may use it. Source:
+The ready marker means that a volume was set up once: from then on containers may use it. Source:
 docs/reference/behaviour.md, i1, i2, i3, i4; docs/reference/names.csv: volume-dir.
 """
 
@@ -41,7 +41,7 @@ _META_MODE = 0o750
 
 @dataclass(frozen=True, slots=True)
 class VolumeWork:
-    """One volume to set up or bring up to date."""
+    """One volume to set up or update."""
 
     volume: PlannedVolume
     inputs: Sequence[Input] = field(repr=False)
@@ -49,7 +49,7 @@ class VolumeWork:
 
 @dataclass(frozen=True, slots=True)
 class PodSetting:
-    """What all volumes of a pod have in common."""
+    """What all volumes of a pod share."""
 
     pod: Pod
     paths: PodPaths
@@ -58,27 +58,27 @@ class PodSetting:
     now: float
     """Unix seconds."""
     left: int = MAX_POD_BYTES
-    """Bytes that the files of the volumes to set up may have."""
+    """The most bytes in the files of the volumes to set up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one volume."""
+    """The result for one volume."""
 
     volume: PlannedVolume
     problem: str
     """Why it is not as it should be; empty: it is."""
     seconds: float
     owning_s: float | None
-    """Seconds that giving it to the fsGroup took; None: that was not done."""
+    """Seconds spent on applying the fsGroup; None: not applied."""
     bytes: int
-    """What the files have that it is made of; 0 for other kinds."""
+    """Bytes of its files; 0 for kinds that are not made of files."""
     taken_over: bool
-    """Whether it was there before, as an agent before this one may have left it."""
+    """Whether it existed before, perhaps left by a previous agent."""
 
 
 def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[Outcome]:
-    """Set volumes up, each on its own: what becomes of one says nothing of the others."""
+    """Set volumes up independently: the result of one does not affect the others."""
     outcomes: list[Outcome] = []
     left = setting.left
     for item in work:
@@ -104,7 +104,7 @@ def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:
 
 
 def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
-    """Whether a volume of files was set up before, and still is there."""
+    """Whether a volume of files was set up before and still exists."""
     if volume.kind not in FILE_KINDS:
         return False
     directory = paths.volume(volume.kind, volume.name)

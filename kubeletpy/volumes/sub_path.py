@@ -1,7 +1,7 @@
-"""Mounts a part of a volume (subPath) where the runtime can take it from.
+"""Mounts a part of a volume (subPath) where the runtime can use it.
 
-The runtime is never given a path inside a volume, which a container could turn into a link to the
-host: it gets a mount of exactly what was checked. Blocking, for threads. Source:
+The runtime is never given a path inside a volume, which a container could replace by a symlink to
+the host: it gets a mount of exactly what was checked. Blocking, for threads. Source:
 docs/reference/behaviour.md, i5; CVE-2017-1002101.
 """
 
@@ -20,12 +20,12 @@ _DIRECTORY_MODE = 0o750
 
 
 def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: bool) -> None:
-    """Mount a path of a volume at ``target``; what is mounted there already stays if it is that.
+    """Mount a path of a volume at ``target``; an existing mount of the same path stays.
 
     Args:
         volume: host path of the volume.
         parts: the path inside.
-        target: a path below the pod's ``volume-subpaths``, of the agent alone.
+        target: a path below the pod's ``volume-subpaths``, used by the agent alone.
         read_only: nothing is made in the volume.
 
     Raises:
@@ -54,7 +54,7 @@ def _same_file(target: str, wanted: os.stat_result) -> bool:
 
 
 def _make_target(target: str, *, is_directory: bool) -> None:
-    """An empty directory or file with nothing mounted on it."""
+    """An empty directory or file without a mount on it."""
     path = Path(target)
     path.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
     _clear(path)
@@ -65,7 +65,7 @@ def _make_target(target: str, *, is_directory: bool) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Take away what an earlier start has left."""
+    """Remove the leftovers of an earlier start."""
     while True:
         try:
             unmount(str(path))

@@ -1,4 +1,4 @@
-"""mount(2) and umount2(2), and what is mounted: the kernel's side of volumes.
+"""mount(2), umount2(2) and the mount table: the kernel's side of volumes.
 
 Blocking, for threads. Must never follow a link when it unmounts, and never put mount data into an
 error.
@@ -50,7 +50,7 @@ def mounts_below(directory: str) -> list[str]:
 
 
 def is_mount_point(directory: str) -> bool:
-    """Whether another file system is mounted here (binds of the same one do not count)."""
+    """Whether another file system is mounted here (bind mounts of the same one do not count)."""
     try:
         return os.lstat(directory).st_dev != os.lstat(os.path.dirname(directory)).st_dev  # noqa: PTH120
     except FileNotFoundError:
@@ -60,11 +60,11 @@ def is_mount_point(directory: str) -> bool:
 def share(directory: str) -> None:
     """Make mounts below a directory visible both to the node and to containers that ask for it.
 
-    Where the node's file systems are not shared already, the directory becomes a mount of its own,
-    as the kubelet's root directory does.
+    Unless the node's file systems are already shared, the directory becomes a mount of its own,
+    like the kubelet's root directory.
 
     Raises:
-        OSError: it cannot be; EBUSY: it has mounts below it, which one of its own would hide.
+        OSError: it failed; EBUSY: mounts exist below it, which a mount of its own would hide.
     """
     path = os.path.realpath(directory)
     table = _table()

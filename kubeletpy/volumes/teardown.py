@@ -1,8 +1,8 @@
-"""Takes the volumes of a pod down: unmounts what is below its directory, removes what was in it.
+"""Tears down the volumes of a pod: unmounts what is below its directory, removes the rest.
 
-Works from what is on disk and what the kernel says, so it takes down what an agent before this one
-has set up. Volumes whose kind the agent does not know are left: somebody's data may be in them.
-Blocking, for threads. Source: docs/reference/behaviour.md, i8.
+Works from the disk and the kernel's mount table, so it also tears down what a previous agent has
+set up. Volumes of an unknown kind are left alone, because they may hold somebody's data. Blocking,
+for threads. Source: docs/reference/behaviour.md, i8.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kubeletpy.volumes.syscalls import mounts_below, unmount
 def take_down(paths: PodPaths) -> list[tuple[str, float]]:
     """Unmount and remove all volumes of a pod whose containers are gone.
 
-    Returns the plugin of each volume that was there (``kubernetes.io/secret``), and the seconds
-    that its end took.
+    Returns the plugin of each volume found (``kubernetes.io/secret``), and the seconds that its
+    teardown took.
 
     Raises:
-        OSError: something is still mounted or could not be removed; nothing that is mounted was
+        OSError: something is still mounted or could not be removed; nothing mounted was
             removed.
         UnsafePath: the uid cannot be a directory's name.
     """
@@ -55,12 +55,12 @@ def take_down(paths: PodPaths) -> list[tuple[str, float]]:
 
 
 def unmount_inside(paths: PodPaths, keep: Collection[str]) -> None:
-    """Unmount what is mounted in a pod's directory but for volumes (``keep``) of plugins.
+    """Unmount what is mounted in a pod's directory, except volumes (``keep``) of plugins.
 
-    Parts of volumes that containers had, and what containers have mounted inside of volumes: all of
-    it would keep a plugin from unmounting its own. Raises OSError, UnsafePath.
+    Mounts of subPaths and mounts that containers made inside volumes would keep a plugin from
+    unmounting its own. Raises OSError, UnsafePath.
     """
-    # the volumes themselves are not looked at: a server that is gone would not answer
+    # the volumes themselves are not accessed: a dead server would not answer
     kept = {str(Path(os.path.realpath(Path(path).parent)) / Path(path).name) for path in keep}
     for point in mounts_below(paths.pod_dir):
         if point not in kept:
@@ -68,7 +68,7 @@ def unmount_inside(paths: PodPaths, keep: Collection[str]) -> None:
 
 
 def plugin_of(path: str, paths: PodPaths) -> str:
-    """The plugin of the volume that a path is in; empty when it is in none."""
+    """The plugin of the volume that contains a path; empty when none does."""
     inside = path.removeprefix(f"{paths.volumes_dir}/")
     plugin = inside.partition("/")[0]
     return plugin.replace("~", "/") if plugin in PLUGINS.values() and inside != path else ""
@@ -77,7 +77,7 @@ def plugin_of(path: str, paths: PodPaths) -> str:
 def _unmount(point: str) -> None:
     try:
         unmount(point)
-    except OSError as error:  # a shared mount takes its copies with it; what is left is seen after
+    except OSError as error:  # a shared mount takes its copies with it; the rest is seen afterwards
         if error.errno not in (errno.EINVAL, errno.ENOENT):
             raise
 

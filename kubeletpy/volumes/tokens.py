@@ -1,7 +1,8 @@
-"""Service account tokens for pods: asked for once, kept in memory, renewed ahead of their end.
+"""Service account tokens for pods: requested once, kept in memory, renewed before they expire.
 
-A timer wakes the pod when a token is due; a token that still holds is kept when no new one can be
-had. Must never log a token or write one anywhere. Source: docs/reference/behaviour.md, i4;
+A timer wakes the pod when a token is due; a token that is still valid is kept when no new one can
+be obtained, also the one that an earlier agent left in the pod's volume. Must never log a token or
+write one anywhere. Source: docs/reference/behaviour.md, i4;
 docs/reference/constants.csv: token.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from kubeletpy.api.times import parse_time
@@ -19,34 +20,24 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.token_claims import TokenKey, life_of
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_SECONDS = 3600
 NEW_POD_WAITS = (0.03, 0.1, 0.3)
-"""Seconds before each new try: for some milliseconds neither the authorizer (403) nor the admission
-plugin NodeRestriction (404: it looks in a cache of its own) knows of a pod that we know of."""
+"""Seconds before each retry: for some milliseconds neither the authorizer (403) nor the admission
+plugin NodeRestriction (404: it uses its own cache) knows a pod that we know.
+"""
 REQUESTS_AT_ONCE = 4
-"""A pod may want hundreds: others that ask the API wait for a few of them at most."""
+"""A pod may want hundreds: other requests to the API wait for a few of them at most."""
 MAX_JITTER_S = 10
 _LONGEST_S = 24 * 3600.0
 _SHARE = 0.2
-"""The last part of its life, in which a token is renewed."""
+"""The last part of a token's life, in which it is renewed."""
 _RETRY_S = 10.0
 _MAX_TIMER_S = 3600.0
-"""The clock may be set while a timer runs: it is looked at again at least this often."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenKey:
-    """What is asked for."""
-
-    account: str
-    audience: str
-    """Empty: the API server's own."""
-    seconds: int
-    account_uid: str = ""
-    """When given, of no other account by that name."""
+"""The clock may be set while a timer runs: it is checked at least this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +59,11 @@ class _Kept:
 
 
 class TokenError(Exception):
-    """No token can be had; the message says why."""
+    """No token could be obtained; the message says why."""
 
 
 def renewal_time(expires_at: float, seconds: int, jitter: float) -> float:
-    """Unix seconds at which a token of ``seconds`` is to be renewed. Pure."""
+    """Unix seconds at which a token valid for ``seconds`` is to be renewed. Pure."""
     issued_at = expires_at - seconds
     return min(expires_at - _SHARE * seconds, issued_at + _LONGEST_S) - jitter
 
@@ -81,7 +72,7 @@ class PodTokens:
     """The tokens of the pods of this node."""
 
     def __init__(self, api: KubeApi | None, clock: Clock, *, rng: random.Random | None = None):
-        """``api`` None: standalone, there are no tokens."""
+        """``api`` None: standalone, no tokens."""
         self._api = api
         self._clock = clock
         self._rng = rng or random.Random()
@@ -93,16 +84,32 @@ class PodTokens:
         """Have ``wake(pod uid)`` called when a token of a pod is to be renewed."""
         self._wake = wake
 
-    async def get(self, pod: Pod, key: TokenKey) -> str:
+    async def get(
+        self, pod: Pod, key: TokenKey, left: Callable[[], Awaitable[str]] | None = None
+    ) -> str:
         """A token bound to a pod.
 
+        Args:
+            left: reads the token that an earlier agent left in the pod's volume, empty if none.
+                Asked when none was kept yet. The token is used if it claims to be what is wanted.
+
         Raises:
-            TokenError: there is none that still holds.
+            TokenError: there is no valid one.
         """
+        if left is not None and key not in self._kept.get(pod.uid, {}):
+            self._adopt(pod, key, await left())
         return (await self.bound(pod, key)).token
 
+    def _adopt(self, pod: Pod, key: TokenKey, token: str) -> None:
+        life = life_of(token, pod, key, self._clock.now())
+        if life is None or key in self._kept.get(pod.uid, {}):
+            return
+        found = self._fresh(token, life.expires_at, life.seconds)
+        self._kept.setdefault(pod.uid, {})[key] = found
+        self._set_timer(pod.uid, found)
+
     async def bound(self, pod: Pod, key: TokenKey) -> BoundToken:
-        """A token bound to a pod, and when it ends. Raises TokenError."""
+        """A token bound to a pod, and when it expires. Raises TokenError."""
         kept = self._kept.get(pod.uid, {}).get(key)
         now = self._clock.now()
         if kept is not None and now < kept.renew_at:
@@ -114,7 +121,7 @@ class PodTokens:
             if kept is None or now >= kept.expires_at:
                 raise TokenError(f"failed to fetch token: {_why(error)}") from error
             logger.warning("token not renewed", extra={"pod": pod.key, "why": _why(error)})
-            # the next try, not before: each sync of the pod comes here
+            # no retry before this: every sync of the pod comes here
             kept.renew_at = now + _RETRY_S * (1 + self._rng.random())
             self._set_timer(pod.uid, kept)
             return BoundToken(kept.token, kept.expires_at)
@@ -125,7 +132,7 @@ class PodTokens:
         return BoundToken(fresh.token, fresh.expires_at)
 
     def forget(self, uid: str) -> None:
-        """A pod has ended."""
+        """Forget a pod that has ended."""
         for kept in self._kept.pop(uid, {}).values():
             if kept.timer is not None:
                 kept.timer.cancel()
@@ -177,8 +184,11 @@ class PodTokens:
             raise ValueError("the answer holds no token")
         seconds = spec.get("expirationSeconds")
         life = seconds if isinstance(seconds, int) and seconds > 0 else key.seconds
+        return self._fresh(token, expires_at, life)
+
+    def _fresh(self, token: str, expires_at: float, seconds: int) -> _Kept:
         jitter = self._rng.randrange(MAX_JITTER_S + 1)
-        return _Kept(token, expires_at, renewal_time(expires_at, life, jitter))
+        return _Kept(token, expires_at, renewal_time(expires_at, seconds, jitter))
 
     def _set_timer(self, uid: str, kept: _Kept) -> None:
         if kept.timer is not None:
@@ -195,5 +205,5 @@ class PodTokens:
 
 
 def _why(error: Exception) -> str:
-    """What may be shown: an answer that can't be read may hold a token."""
+    """A message that is safe to show: an unreadable answer may contain a token."""
     return error.message if isinstance(error, ApiError) else "the answer cannot be read"

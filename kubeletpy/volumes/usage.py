@@ -1,8 +1,8 @@
-"""How full the volumes of claims, drivers and disks are, measured beside everything else.
+"""Measures the usage of volumes of claims, drivers and disks in the background.
 
-Nobody who asks waits for a driver or a disk: each volume is measured by a task of its own, the next
-time only when that has ended, and what is known is handed out. A volume is measured when it comes,
-and then once a period and up to half of it again by chance. Source:
+No caller waits for a driver or a disk: a task per volume measures it, the next measurement starts
+only after the previous one has ended, and callers get the last results. A volume is measured when
+it appears, and then once per period plus up to half of that as jitter. Source:
 docs/reference/behaviour-storage.md, sr.
 """
 
@@ -30,23 +30,23 @@ Key = tuple[str, str]
 
 
 class UsageListener(Protocol):
-    """Who is told of measurements."""
+    """Receives measurements."""
 
     def took(self, source: str, seconds: float) -> None:
         """One volume was measured."""
         ...
 
     def abnormal(self, found: MeasuredVolume) -> None:
-        """A driver says that a volume is not well; told each time that it is measured."""
+        """A driver reports that a volume is unhealthy; called at each measurement."""
         ...
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
-        """What is known of all volumes now."""
+        """The current results for all volumes."""
         ...
 
 
 class VolumeMeter:
-    """Measures. Make it inside a running event loop."""
+    """Measures volumes. Make it inside a running event loop."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class VolumeMeter:
         rng: random.Random | None = None,
     ) -> None:
         """Args:
-        mounted: all that pods have.
-        measure: asks the volume's plugin; raises OperationFailed. None: it does not know.
-        listener: told of what was found.
+        mounted: all volumes of pods.
+        measure: asks the volume's plugin; None: it does not know. Raises OperationFailed.
+        listener: notified of the results.
         clock: the time of day.
-        period: seconds between two measurements of a volume; not above 0: never.
+        period: seconds between two measurements of a volume; 0 or less: never.
         rng: for jitter.
         """
         self._mounted = mounted
@@ -85,7 +85,7 @@ class VolumeMeter:
         self._changed.set()
 
     def of_pods(self) -> Mapping[str, Sequence[MeasuredVolume]]:
-        """What is known, by pod uid; of memory."""
+        """The results by pod uid, from memory."""
         by_pod: dict[str, list[MeasuredVolume]] = {}
         for (uid, _), found in self._known.items():
             by_pod.setdefault(uid, []).append(found)
@@ -110,7 +110,7 @@ class VolumeMeter:
                 task.cancel()
 
     def _look(self, now: float) -> float | None:
-        """Begin what is due; when to look again."""
+        """Start due measurements; returns when to look again."""
         there = {(volume.uid, volume.name): volume for volume in self._mounted()}
         for key in self._due.keys() - there.keys():
             del self._due[key]
@@ -144,7 +144,7 @@ class VolumeMeter:
                 log.debug("volume not measured", extra=extra)
             self._listener.took(volume.source, loop.time() - begun)
         if key not in self._due:
-            return  # it went meanwhile
+            return  # it was removed meanwhile
         if stats is None:
             self._known.pop(key, None)
         else:

@@ -1,4 +1,4 @@
-"""What metrics and people are told of how full volumes are, and whether they are well.
+"""Reports how full volumes are, and whether they are healthy, in metrics and events.
 
 Source: docs/reference/behaviour-storage.md, sr, ss.
 """
@@ -45,7 +45,7 @@ class UsageReporter:
         self._metrics.took(source, seconds)
 
     def abnormal(self, found: MeasuredVolume) -> None:
-        """A driver says that a volume is not well."""
+        """A driver reports that a volume is unhealthy."""
         pod = self._pod(found.volume.uid)
         if self._health and pod is not None:
             text = f"Volume {found.volume.name}: {found.stats.message}"
@@ -54,7 +54,7 @@ class UsageReporter:
             )
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
-        """What is known of all volumes now."""
+        """The current results for all volumes."""
         self._metrics.show(
             ClaimNumbers(*each.volume.claim, self._numbers(each.stats))
             for each in found

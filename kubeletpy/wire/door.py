@@ -1,10 +1,11 @@
-"""How many connections a port has, by what is known of who is behind them.
+"""Limits the connections of a port, by what is known about the clients behind them.
 
-Whoever has shown no credentials is a stranger: strangers are few, stay for a short time, and when
-there are too many, the oldest of the address with the most of them has to go. So clients that open
-connections and say nothing can't keep others out; nor can one client that may come in take them
-all: an identity has at most SHARE times as many as are still free. Must never count by anything but
-descriptors: a connection counts until its socket is closed, also while TLS is not yet agreed on.
+A client without credentials is a stranger: strangers are few, stay only briefly, and when there are
+too many, the oldest connection of the address with the most is closed. So clients that open
+connections and send nothing can't keep others out; nor can one authorized client take all
+connections: an identity has at most SHARE times as many as are still free. Must never count by
+anything but descriptors: a connection counts until its socket is closed, also during the TLS
+handshake.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ import socket
 from collections import Counter
 from typing import Any
 
+from kubeletpy.wire.accepting import ListeningSocket
+
 STRANGER_S = 20.0
-"""How long a connection may be without a request of somebody known, TLS included."""
+"""How long a connection may go without an authenticated request, TLS handshake included."""
 STRANGERS = 512
 SHARE = 3
-"""One identity alone gets three quarters of a port, two get three sevenths each, and so on."""
+"""A single identity gets three quarters of a port, two get three sevenths each, and so on."""
 SPARE = 3
-"""A connection may take so many descriptors (one more to a runtime or node, one of a file)."""
+"""Descriptors that a connection may take (one more to a runtime or node, one of a file)."""
 
 
 def most_connections(wanted: int) -> int:
-    """``wanted``, or what the limit of descriptors of this process leaves room for."""
+    """``wanted``, or as many as this process's descriptor limit allows."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if soft == resource.RLIM_INFINITY else max(2, min(wanted, soft // SPARE))
 
 
 class Door:
-    """The connections of one port, ``limit`` at most; up to half of them, STRANGERS, strangers."""
+    """The connections of one port, at most ``limit``; strangers up to half of them, STRANGERS."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -48,9 +51,9 @@ class Door:
         return len(self._inside) >= self._limit
 
     def makes_room(self) -> bool:
-        """Whether the next connection has to wait until a stranger, sent away now, has left.
+        """Whether the next connection must wait for a stranger, now being closed, to leave.
 
-        Each call sends one away, so nobody waits for longer than there are strangers.
+        Each call closes one, so a connection waits at most while there are strangers.
         """
         if not self._strangers:
             return False
@@ -58,7 +61,7 @@ class Door:
         return True
 
     def enter(self, guest: Guest) -> bool:
-        """Let a connection in; False: there is no room, it must be closed."""
+        """Admit a connection; False: there is no room, and it must be closed."""
         if self.is_full():
             return False
         if self._count >= self._most_strangers:
@@ -70,9 +73,9 @@ class Door:
         return True
 
     def know(self, transport: asyncio.BaseTransport | None, who: str) -> bool:
-        """``who``, an identity that may come in, is behind a connection.
+        """A connection belongs to ``who``, an authorized identity.
 
-        False: they have their share of the connections, this one must be closed.
+        False: the identity has its share of connections, and this one must be closed.
         """
         guest = self._inside.get(fileno_of(transport))
         if guest is None or guest.who == who:
@@ -87,7 +90,7 @@ class Door:
         return True
 
     def leave(self, guest: Guest) -> None:
-        """A connection is closed."""
+        """A connection has been closed."""
         self._no_stranger(guest)
         self._forget(guest)
         if self._inside.get(guest.fileno()) is guest:
@@ -102,7 +105,7 @@ class Door:
         guest.end()
 
     def _forget(self, guest: Guest) -> None:
-        """Count a connection no longer as one of its identity."""
+        """Stop counting a connection for its identity."""
         if guest.who is None:
             return
         self._known[guest.who] -= 1
@@ -131,7 +134,7 @@ class Guest(socket.socket):
     timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """Have whoever reads it see the end."""
+        """Make its reader see the end."""
         try:
             self.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -143,20 +146,20 @@ class Guest(socket.socket):
         super().close()
 
 
-class Entrance(socket.socket):
+class Entrance(ListeningSocket):
     """A listening socket with a door."""
 
     door: Door
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def take(self) -> tuple[socket.socket, Any]:
         """The next connection.
 
         Raises:
-            BlockingIOError: there is no room yet; the connection stays in the kernel's queue.
-            ConnectionAbortedError: there is no room, it is closed.
+            BlockingIOError: there is no room yet; the connection stays in the kernel's backlog.
+            ConnectionAbortedError: there is no room; it is closed.
         """
         if self.door.is_full() and self._somebody_waits() and self.door.makes_room():
-            # Strangers that were sent away leave when the loop sees the end of their connections,
+            # Strangers being closed leave when the loop sees the end of their connections,
             # which is not before this round of accepting is over.
             raise BlockingIOError
         number, address = self._accept()  # type: ignore[attr-defined]
@@ -169,14 +172,14 @@ class Entrance(socket.socket):
         return guest, address
 
     def _somebody_waits(self) -> bool:
-        """Whether a connection is in the kernel's queue: an event loop also asks in vain."""
+        """Whether a connection is in the kernel's backlog: the event loop also asks in vain."""
         asked = select.poll()
         asked.register(self, select.POLLIN)
         return bool(asked.poll(0))
 
 
 def guarded(listening: socket.socket, limit: int) -> Entrance:
-    """The same listening socket with a door; the one given is still its owner's to close."""
+    """The same listening socket with a door; the original must still be closed by its owner."""
     made = Entrance(
         listening.family, listening.type, listening.proto, fileno=os.dup(listening.fileno())
     )
@@ -186,6 +189,6 @@ def guarded(listening: socket.socket, limit: int) -> Entrance:
 
 
 def fileno_of(transport: asyncio.BaseTransport | None) -> int:
-    """The descriptor behind a transport; -1 for none."""
+    """The descriptor behind a transport; -1: none."""
     sock = transport.get_extra_info("socket") if transport is not None else None
     return int(sock.fileno()) if sock is not None else -1

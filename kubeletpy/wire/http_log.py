@@ -1,6 +1,7 @@
-"""What aiohttp has to say about a server's connections, without what any stranger can make it say.
+"""aiohttp's log of a server's connections, without the lines that any stranger can cause.
 
-Whoever reaches a port can send what is no HTTP: that makes no lines at all, and is not quoted.
+Anyone who reaches a port can send invalid HTTP: aiohttp's lines about that are dropped, and it is
+not quoted.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ class _NoHttp(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, _OF_CLIENTS):
             return True
-        log.debug("what a client sent is no HTTP request", extra={"error": type(error).__name__})
+        log.debug(
+            "a client sent something other than an HTTP request",
+            extra={"error": type(error).__name__},
+        )
         return False
 
 
 http_log = logging.getLogger(f"{__name__}.http")
-"""The logger to make a server with."""
+"""The logger to create a server with."""
 http_log.addFilter(_NoHttp())

@@ -1,7 +1,7 @@
-"""Protobuf messages whose fields stand in a table: their classes, made at run time. Pure.
+"""Protobuf messages whose fields are given in a table: classes made at run time. Pure.
 
-For formats of which we know the fields' numbers and that come with no generated code. Loads the
-protobuf library; must never put anything into its process-wide pool.
+For formats whose field numbers are known but which have no generated code. Loads the protobuf
+library; must never put anything into its process-wide pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCALARS = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: ``kind`` is a scalar type of protobuf's, or a message of the same table."""
+    """A field: ``kind`` is a protobuf scalar type, or a message of the same table."""
 
     number: int
     name: str
@@ -37,8 +37,8 @@ class Field:
 def message_classes(package: str, messages: Mapping[str, Iterable[Field]]) -> dict[str, Any]:
     """The classes of a package's messages by name.
 
-    A field that is not repeated knows whether it was set, a list of numbers is packed, and text is
-    UTF-8 or an error: edition 2023 of the language.
+    As in edition 2023: singular fields track presence, repeated numbers are packed, and text that
+    is not UTF-8 is an error.
 
     Raises:
         KeyError: a kind is neither a scalar nor in the table.

@@ -1,7 +1,7 @@
-"""Two byte streams joined into one: what comes in at one end goes out at the other, unread.
+"""Joins two byte streams: what comes in at one end goes out at the other, uninspected.
 
-Back-pressure goes through: an end whose other end can't take more is not read from. When either
-end closes, what is under way is still delivered to the other, which is then closed too. Must never
+Back-pressure is passed on: an end is not read while the other can't take more. When either end
+closes, bytes in flight are still delivered to the other, which is then closed too. Must never
 buffer more than the transports' own limits, and never outlive either end.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 
 FLUSH_S = 10.0
-"""How long the last bytes may take when one end has gone."""
+"""How long the last bytes may take once one end has closed."""
 WRITE_BUFFER = 256 << 10
 
 
 class RelayEnd(asyncio.Protocol):
-    """One end. Made in pairs by Relay; a transport is bound to it."""
+    """One end. Created in pairs by Relay; a transport is bound to it."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -23,28 +23,28 @@ class RelayEnd(asyncio.Protocol):
         self.other: RelayEnd
 
     def bind(self, transport: asyncio.Transport) -> None:
-        """Take a connected transport over."""
+        """Take over a connected transport."""
         self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
         transport.set_protocol(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer has gone, or all is written after a close."""
+        """The peer has closed, or everything is written after a close."""
         self._relay.end_lost(self)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on."""
+        """Pass the bytes on."""
         self._relay.moved_at = self._relay.loop.time()
         if self.other.transport is not None:
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        """The peer sends no more: flush and close both (no half-open TLS exists here)."""
+        """The peer sends no more: flush and close both (there is no half-open TLS)."""
         self._relay.close()
         return False
 
     def pause_writing(self) -> None:
-        """The peer is slow: stop reading what would go to it."""
+        """The peer is slow: pause the other end."""
         if self.other.transport is not None:
             self.other.transport.pause_reading()
 
@@ -80,7 +80,7 @@ class Relay:
 
         Args:
             idle_timeout: seconds without a byte after which both are closed; 0 for never.
-            near_first, far_first: bytes already read of each end, to be passed on first.
+            near_first, far_first: bytes already read from each end, to be passed on first.
         """
         timer: asyncio.TimerHandle | None = None
 
@@ -127,7 +127,7 @@ class Relay:
                 end.transport.abort()
 
     def end_lost(self, end: RelayEnd) -> None:
-        """An end is closed."""
+        """An end has closed."""
         self._lost.add(end)
         if len(self._lost) == 2:
             if not self._finished.done():

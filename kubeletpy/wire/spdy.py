@@ -1,7 +1,7 @@
-"""SPDY/3 as far as Kubernetes speaks it: frames to bytes and back. Pure.
+"""SPDY/3 as far as Kubernetes uses it: frames to bytes and back. Pure.
 
 Kubernetes' SPDY has no flow control and no priorities; the headers of a stream say what it is for.
-Header blocks that come in are never unpacked, so that none can grow in memory.
+Incoming header blocks are never decompressed, so none can grow in memory.
 Source: the SPDY protocol, draft 3 (sections 2.2 and 2.6).
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 2, 3, 4, 6, 7
 DATA = 0
-"""Kind of a data frame; the others are the protocol's numbers of control frames."""
+"""Kind of a data frame; the other kinds are the protocol's control frame numbers."""
 FIN = 0x01
 MAX_FRAME = (1 << 24) - 1
 MAX_CONTROL = 64 << 10
-"""Bytes of a control frame; those of Kubernetes have some hundreds."""
+"""Maximum bytes of a control frame; those of Kubernetes have a few hundred."""
 _CONTROL = 0x8003
 _HEAD = struct.Struct(">HHI")
 _NUMBER = struct.Struct(">I")
@@ -50,11 +50,11 @@ def _dictionary() -> bytes:
 
 
 DICTIONARY = _dictionary()
-"""What header blocks are compressed with from the start."""
+"""The initial dictionary for compressing header blocks."""
 
 
 class SpdyError(ValueError):
-    """What came is not SPDY/3."""
+    """The input is not SPDY/3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +68,21 @@ class Frame:
 
     @property
     def is_last(self) -> bool:
-        """Whether the other side sends no more on this stream."""
+        """Whether the peer sends no more on this stream."""
         return self.kind == RST_STREAM or bool(self.kind in (DATA, SYN_REPLY) and self.flags & FIN)
 
 
 class Decoder:
-    """Bytes in any pieces to frames. Holds no more than MAX_CONTROL of them."""
+    """Turns bytes, in pieces of any size, into frames. Buffers at most MAX_CONTROL bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._stream = self._flags = self._left = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now, and what is there of a data frame as one of its own.
+        """The frames now complete; a partial data frame is returned as a frame of its own.
 
-        Only the last piece of a data frame has its flags. Raises SpdyError.
+        Only the last piece of a data frame carries its flags. Raises SpdyError.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -121,12 +121,12 @@ def _control_frame(kind: int, flags: int, body: bytes) -> Frame:
         return Frame(kind, 0, flags, body)
     if len(body) < _NUMBER.size:
         raise SpdyError("a control frame is too short")
-    number = _NUMBER.unpack_from(body)[0] & 0x7FFFFFFF
-    return Frame(kind, number, flags, body[_NUMBER.size :])
+    (number,) = _NUMBER.unpack_from(body)
+    return Frame(kind, number & 0x7FFFFFFF, flags, body[_NUMBER.size :])
 
 
 class Encoder:
-    """What a client sends: streams have odd numbers, and their headers one compression."""
+    """What a client sends: streams have odd numbers and share one header compression."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(9, zdict=DICTIONARY)
@@ -144,7 +144,7 @@ class Encoder:
 
 
 def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
-    """Frames that carry bytes on a stream; ``last``: no more will come."""
+    """Frames that carry bytes on a stream; ``last``: no more will follow."""
     frames = b""
     for start in range(0, len(content), MAX_FRAME):
         piece = content[start : start + MAX_FRAME]
@@ -156,7 +156,7 @@ def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
 
 
 def ping_answer(number: int) -> bytes:
-    """The answer to a ping of the other side."""
+    """The answer to the peer's ping."""
     return _control(PING, _NUMBER.pack(number))
 
 

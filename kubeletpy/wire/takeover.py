@@ -1,7 +1,7 @@
-"""The answering half of an HTTP/1.1 upgrade: the client's connection taken out of aiohttp's hands.
+"""The server half of an HTTP/1.1 upgrade: takes the client's connection over from aiohttp.
 
-aiohttp reads upgrades to WebSocket only; here the bytes after the 101 are not read at all. Must
-never leave the connection behind: it is closed when the relay ends, however it ends.
+aiohttp handles upgrades to WebSocket only; here the bytes after the 101 are not parsed. Must never
+leak the connection: it is closed when the relay ends, however it ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ANSWER_HEADERS = frozenset(
         "sec-websocket-protocol",
     }
 )
-"""What a client needs to know of an upgrade; nothing else of the other side's answer reaches it."""
+"""The headers a client needs for an upgrade; no others of the upstream answer reach it."""
 
 
 class TakenOver(web.StreamResponse):
-    """What a handler returns when the connection is no longer aiohttp's."""
+    """Returned by a handler when the connection is no longer aiohttp's."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Nothing is sent."""
@@ -47,7 +47,7 @@ async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> 
     """Answer the client's upgrade and relay until either side closes.
 
     Raises:
-        ConnectionResetError: the client has gone already; ``answer``'s transport is closed.
+        ConnectionResetError: the client has already disconnected; ``answer``'s transport is closed.
     """
     client = request.transport
     if client is None or client.is_closing():
@@ -68,7 +68,7 @@ async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> 
             far_first=answer.rest,
         )
     finally:
-        # aiohttp no longer knows the connection: without this it would stay in its records
+        # aiohttp no longer tracks the connection: without this it would stay in its records
         asyncio.get_running_loop().call_soon(handler.connection_lost, None)
     return TakenOver()
 

@@ -1,6 +1,6 @@
-"""The asking half of an HTTP/1.1 upgrade: connect, ask, and hand over the raw connection.
+"""The client half of an HTTP/1.1 upgrade: connects, asks, and hands over the raw connection.
 
-Reads one answer head of bounded size and nothing of what follows it. Must never follow a redirect.
+Reads one response head of bounded size and nothing after it. Must never follow a redirect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_HEAD = 64 << 10
-"""Bytes of an answer's status line and headers."""
+"""Maximum bytes of a response's status line and headers."""
 MAX_ERROR_BODY = 64 << 10
 _CODE = re.compile("[1-5][0-9][0-9]")
 HOP_HEADERS = frozenset(
@@ -29,7 +29,7 @@ HOP_HEADERS = frozenset(
         "expect",
     }
 )
-"""Headers of a request that are not for the next hop; ``Connection: Upgrade`` is."""
+"""Request headers that are not for the next hop; ``Connection: Upgrade`` is."""
 
 Headers = list[tuple[str, str]]
 
@@ -38,17 +38,17 @@ _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class UpgradeFailed(Exception):
-    """The other side can't be reached, or answers nonsense."""
+    """The server can't be reached, or its response is invalid."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What came back: the head, and the connection when it is an upgrade (status 101).
+    """The response: the head, and the connection if it is an upgrade (status 101).
 
     Attributes:
-        transport: the caller's to close after an upgrade; of any other answer it is closed already.
-        rest: bytes that came after the head.
-        body: of an answer that is no upgrade, cut to MAX_ERROR_BODY.
+        transport: to be closed by the caller after an upgrade; otherwise closed already.
+        rest: bytes received after the head.
+        body: of a response that is not an upgrade, truncated to MAX_ERROR_BODY.
     """
 
     status: int
@@ -59,12 +59,12 @@ class Answer:
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """The first header of that name, or empty."""
+        """The first header of that name, or an empty string."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
 class _HeadReader(asyncio.Protocol):
-    """Collects an answer's head; of an answer that is no upgrade also the body."""
+    """Collects a response's head, and the body if it is not an upgrade."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -72,7 +72,7 @@ class _HeadReader(asyncio.Protocol):
         self.transport: asyncio.Transport
         self._head_end = -1
         self._enough = 0
-        """Bytes after which an answer that is no upgrade is all there, or long enough."""
+        """Bytes after which a response that is not an upgrade is complete, or long enough."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -80,7 +80,7 @@ class _HeadReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._head_end < 0:
-            # looked for once in each byte, however the answer is cut
+            # each byte is scanned once, however the response is split
             searched = max(len(self.data) - len(_END) + 1, 0)
             self.data += data
             self._head_end = self.data.find(_END, searched)
@@ -125,11 +125,11 @@ async def ask(
     tls: ssl.SSLContext | None = None,
     server_name: str = "",
 ) -> Answer:
-    """Ask for an upgrade; after one the caller owns the answer's transport and closes it.
+    """Request an upgrade; after one the caller owns the answer's transport and closes it.
 
     Args:
-        target: path and query, as they go on the wire.
-        server_name: whom the certificate must be for; ``host`` if empty.
+        target: path and query, as sent on the wire.
+        server_name: the name that the certificate must match; ``host`` if empty.
 
     Raises:
         UpgradeFailed: no connection, no answer within ``timeout`` seconds, or not HTTP/1.1.
@@ -191,7 +191,7 @@ def _content_length(head: bytes) -> int | None:
 
 
 def _unchunked(data: bytes) -> bytes:
-    """The text of a chunked body as far as it is there."""
+    """The text of a chunked body, as far as received."""
     text, at = bytearray(), 0
     while (size := _CHUNK_SIZE.match(data, at)) is not None and (length := int(size[1], 16)):
         at = size.end()

@@ -36,6 +36,7 @@ class Step:
         until: ask again until this code is answered, when others are answered first for a while.
         ready: the nodes say once more that they are: one that is silent for 40 s gets no pods.
         events: of a watch: how many end it; None: the server ends it, by its timeoutSeconds.
+        managers: the answer is compared with its ``managedFields``: who owns what.
         meanwhile: what is asked as soon as the watch is accepted; these are steps, too.
     """
 
@@ -51,6 +52,7 @@ class Step:
     until: int | None = None
     ready: bool = False
     events: int | None = None
+    managers: bool = False
     meanwhile: Sequence[Step] = ()
 
 
@@ -149,6 +151,13 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
             except (KeyError, IndexError, TypeError):
                 known[name] = f"missing {name}"
         shown = {"code": answer.code, "body": comparable(answer.body, known)}
+        if step.managers and isinstance(answer.body, dict) and "metadata" in answer.body:
+            owners = answer.body["metadata"].get("managedFields") or []
+            # the server's order is that of seconds
+            owners.sort(
+                key=lambda one: (one["operation"], one["manager"], one.get("subresource") or "")
+            )
+            shown["body"]["metadata"]["managedFields"] = comparable(owners, known)
         if warning := answer.headers.get("warning"):
             shown["warning"] = comparable(warning, known)
         answers[step.name] = shown
@@ -202,9 +211,14 @@ _ADDRESSES = {"clusterIP", "clusterIPs"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _SUFFIX = re.compile(r"\b(kube-api-access|gen)-[a-z0-9]{5}\b")
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ROLE = re.compile(r"RBAC: allowed by .*")
 _AGE = re.compile(r"\d{1,2}s")
+_OLD = re.compile(r"\d+d|\d+y(\d+d)?")
+"""The age of what a conversation dates back."""
 _SHOWN_VERSION = re.compile(r'("resourceVersion":")\d+')
-_VERSIONS = re.compile(r"((?:in record|in the precondition|too old resource version: 1) \()\d+(\))")
+_VERSIONS = re.compile(
+    r"((?:in record|in the precondition|too old resource version: 1) \(|, current: )\d+(\)|$)"
+)
 
 
 def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
@@ -231,12 +245,14 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
         return "<address>"
     if key == "cells" and _AGE.fullmatch(value):
         return "<age>"
+    if key == "cells" and _OLD.fullmatch(value):
+        return "<old>"
     if key == "message":
         value = value.partition("\n")[0]  # what follows is a dump of the server's own types
     for name, text in known.items():
         if isinstance(text, str) and text and not text.isdecimal():
             value = value.replace(text, f"<{name}>")
-    value = _TIME.sub("<time>", value)
+    value = _ROLE.sub("RBAC: allowed by a role", _TIME.sub("<time>", value))
     value = value if _MADE_UP in value else _UID.sub("<uid>", value)
     value = _SHOWN_VERSION.sub(r"\1<version>", value.replace('\\"', '"'))
     value = _VERSIONS.sub(r"\1<version>\2", value)

@@ -22,6 +22,9 @@ WORDS = frozenset(
         # A decoder's, or a dump of the server's own types.
         *(("binding", f"{pod} was looked at") for pod in _WAITING_PODS),
         *(("binding", f"{pod} waits") for pod in _WAITING_PODS),
+        ("access_reviews", "can I, with a name"),
+        ("applying", "client side: a field that is unknown"),
+        ("applying", "no object"),
         ("binding", "unbound pod deleted"),
         ("binding", "pod with its own volume deleted"),
         ("changing_pods", "patch that is no json"),
@@ -36,6 +39,9 @@ WORDS = frozenset(
         ("creating_pods", "a list for an object"),
         ("creating_pods", "privileged without escalation"),
         ("deleting_pods", "bad body"),
+        ("editing", "a label that is a number"),
+        ("editing", "kind"),
+        ("editing", "version"),
         ("nodes", "lease by patch"),
         ("nodes", "lease's bad time"),
         ("nodes", "same taint twice"),
@@ -46,7 +52,6 @@ WORDS = frozenset(
         ("what_a_node_reads", "token, admin, another uid"),
         ("pages", "a bad label"),
         ("pages", "a bad value"),
-        ("pages", "a token of another kind of page"),
         ("pages", "a token that is none"),
         ("parts_of_pods", "no quantity"),
         ("watching", "a bad label selector"),
@@ -62,6 +67,11 @@ WORDS = frozenset(
 OTHERWISE = frozenset(
     {
         # A wrong patch is the client's fault, no broken server.
+        ("applying", "a number for a text"),
+        ("applying", "unknown field, strict"),
+        ("applying", "unknown field, warned"),
+        ("applying", "the same container twice"),
+        ("editing", "a list without its key"),
         ("changing_pods", "bad version"),
         ("changing_pods", "bad directive"),
         ("pages", "a get with a version that is none"),
@@ -69,6 +79,7 @@ OTHERWISE = frozenset(
         ("parts_of_pods", "to a pod"),
         ("watching", "a version that is none"),
         # A version that nobody has written yet: this server has lost writes, so list again.
+        ("too_old", "a version to come"),
         ("watching", "a version to come"),
         # One cause for each field.
         ("events", "other group without controller"),
@@ -76,6 +87,20 @@ OTHERWISE = frozenset(
         ("pod_status", "ip that is none"),
         # Names are checked before who may use them.
         ("nodes", "create without a name"),
+        # Nobody is anonymous here: who shows no credentials is asked for some.
+        ("access_reviews", "can I, nobody"),
+        ("access_reviews", "subject, nobody asks"),
+        ("access_reviews", "whose token, nobody asks"),
+        ("access_reviews", "who am I, nobody"),
+        # No path is open to everybody, so none is in a review.
+        ("access_reviews", "can I, a path, account"),
+        ("access_reviews", "subject, anonymous, a public path"),
+        # Nobody but administrators has rules that could be listed.
+        ("access_reviews", "my rules, no namespace"),
+        # Managers are recorded from the first apply on, and without the maps around their fields.
+        ("applying", "an empty map"),
+        ("applying", "taken over from the client's side"),
+        ("applying", "changed after that"),
         # What is not served has no permissions either.
         ("what_a_node_reads", "deployments"),
         # There is no RBAC by which somebody could allow it.
@@ -86,6 +111,8 @@ OTHERWISE = frozenset(
         ("what_a_node_reads_of_storage", "claim in a list"),
         ("what_a_node_reads_of_storage", "volume in a list"),
         # A token is never sent back, and says nothing of its own number.
+        ("access_reviews", "whose token"),
+        ("access_reviews", "whose token, for us"),
         ("what_a_node_reads", "review"),
         ("what_a_node_reads", "review of rubbish"),
         ("what_a_node_reads", "review, other audience"),

@@ -135,12 +135,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path, help="of devices.json and calls")
     parser.add_argument("--sockets", type=Path, required=True, help="device-plugins of the agent")
     parser.add_argument("--resource", default="test.example/dev")
+    parser.add_argument("--endpoint", default="test-plugin.sock", help="name of its socket")
     parser.add_argument("--cdi", default="", help="a CDI name that each container gets")
     given = parser.parse_args()
     plugin = Plugin(given.directory, given.resource, given.cdi)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: plugin.ended.set())
-    kubelet, socket = given.sockets / "kubelet.sock", given.sockets / "test-plugin.sock"
+    kubelet, socket = given.sockets / "kubelet.sock", given.sockets / given.endpoint
     server: grpc.Server | None = None
     registered: tuple[int, int] | None = None
     while not plugin.ended.wait(LOOK_S):

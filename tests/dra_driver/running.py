@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -14,6 +15,8 @@ import grpc.aio
 from tests.csi_driver.faults import Faults
 from tests.csi_driver.running import handler, registered
 from tests.dra_driver.services import VERSIONS, Services
+
+Handler: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
 
 
 @dataclass(slots=True)
@@ -37,8 +40,8 @@ class RunningDriver:
 
 
 @asynccontextmanager
-async def running(socket: Path, services: Services) -> AsyncIterator[RunningDriver]:
-    """A driver that listens at ``socket``."""
+async def running(socket: Path, services: Services, *more: Handler) -> AsyncIterator[RunningDriver]:
+    """A driver that listens at ``socket``; ``more``: services it has besides."""
     driver = RunningDriver(socket, services, Faults())
     described = VERSIONS[services.version].DESCRIPTOR.services_by_name["DRAPlugin"]
     handlers = {
@@ -47,7 +50,7 @@ async def running(socket: Path, services: Services) -> AsyncIterator[RunningDriv
     }
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(described.full_name, handlers),)
+        (grpc.method_handlers_generic_handler(described.full_name, handlers), *more)
     )
     driver.socket.unlink(missing_ok=True)
     server.add_insecure_port(f"unix:{socket}")
@@ -61,10 +64,10 @@ async def running(socket: Path, services: Services) -> AsyncIterator[RunningDriv
 
 @asynccontextmanager
 async def driver_on_node(
-    registry: Path, socket: Path, services: Services
+    registry: Path, socket: Path, services: Services, *more: Handler
 ) -> AsyncIterator[RunningDriver]:
     """A driver that listens and has its registration socket in ``plugins_registry``."""
-    async with running(socket, services) as driver:
+    async with running(socket, services, *more) as driver:
         versions = (services.version,)
         async with registered(driver, registry, kind="DRAPlugin", versions=versions):
             yield driver

@@ -1,5 +1,9 @@
 """What integration tests stand on: real containerds, kubectls, registries, Prometheus.
 
+``--runtime unix:///PATH`` puts another CRI runtime where the containerds are. What it can do is
+asked of it (:mod:`tools.env.abilities`). A test that needs more (``@pytest.mark.needs("…")``) isn't
+run: the end of the report names it with what is missing.
+
 Session fixtures start each thing once per test process (also under xdist: all of it can exist
 several times side by side); function fixtures hand it out clean and take back what a test left.
 A machine that cannot run them fails the tests: nothing is skipped.
@@ -11,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +23,9 @@ import pytest
 from tools.env import debian
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
+from tools.env.given import GivenRuntime
 from tools.env.kubectl import Kubectl, kubectl
+from tools.env.no_skips import LACKS
 from tools.env.prometheus import Prometheus
 from tools.env.registry import Registry
 from tools.env.runc import current_runc
@@ -30,6 +37,7 @@ NEEDED = (
     "containernetworking-plugins",
     "iptables",
     "busybox-static",
+    "stress-ng",
     "docker-registry",
     "skopeo",
     "apache2-utils",
@@ -37,14 +45,54 @@ NEEDED = (
     "dbus",
 )
 
+_GIVEN = pytest.StashKey[GivenRuntime]()
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The runtime that somebody else runs."""
+    group = parser.getgroup("runtime")
+    group.addoption(
+        "--runtime", default="", help="unix:///PATH of a CRI runtime for the tests alone"
+    )
+    group.addoption(
+        "--load-images",
+        default="",
+        metavar="COMMAND",
+        help="a shell command that loads $IMAGE of the OCI archive $ARCHIVE into that runtime",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers."""
+    config.addinivalue_line("markers", "needs(*abilities): what a runtime must have for this test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test whose needs the given runtime can't meet is named, with what is missing."""
+    given = _given(item.config)
+    if given is None:
+        return
+    missing = [
+        need
+        for marker in item.iter_markers("needs")
+        for need in marker.args
+        if not given.abilities.get(need, False)
+    ]
+    if missing:
+        item.user_properties.append((LACKS, ", ".join(missing)))
+        pytest.skip(f"the runtime lacks: {', '.join(missing)}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with the longest tests first, by the time they are given, then those with most tests.
 
     Files are handed out one by one (``--dist loadfile --no-loadscope-reorder``). A file that takes
     minutes must not be the last one, with nothing left for the other worker; xdist's own order, by
     the number of tests alone, puts just these last.
     """
+    if config.getoption("--runtime"):
+        _once(config, items)
     files: dict[Path, tuple[float, int]] = {}
     for item in items:
         marker = item.get_closest_marker("timeout")
@@ -52,6 +100,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = float(marker.args[0]) if marker is not None else 0.0
         files[item.path] = (max(longest, given), count + 1)
     items.sort(key=lambda item: files[item.path], reverse=True)  # stable: tests keep their order
+
+
+def _once(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of both containerds runs once on a given runtime, in place of the 2.x one."""
+    names = {"node16", "containerd16", "session_containerd16"}
+    old = [item for item in items if names & set(_values(item))]
+    config.hook.pytest_deselected(items=old)
+    items[:] = [item for item in items if item not in old]
+
+
+def _values(item: pytest.Item) -> list[str]:
+    """The values of a test's parameters that are names."""
+    spec = getattr(item, "callspec", None)
+    return [] if spec is None else [each for each in spec.params.values() if isinstance(each, str)]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -91,21 +153,23 @@ def cgroup_root() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def session_containerd16(session_dir: Path) -> Iterator[Containerd]:
+def session_containerd16(session_dir: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
     """The containerd 1.x that lives as long as the test process; tests use `containerd16`."""
-    yield from _session(session_dir / "c1", 1)
+    yield from _session(request, session_dir / "c1", 1)
 
 
 @pytest.fixture(scope="session")
-def session_containerd2(session_dir: Path) -> Iterator[Containerd]:
+def session_containerd2(session_dir: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
     """The containerd 2.x that lives as long as the test process; tests use `containerd2`."""
-    yield from _session(session_dir / "c2", 2)
+    yield from _session(request, session_dir / "c2", 2)
 
 
 @pytest.fixture(scope="session")
-def session_containerd2_idmap(session_dir: Path) -> Iterator[Containerd]:
+def session_containerd2_idmap(
+    session_dir: Path, request: pytest.FixtureRequest
+) -> Iterator[Containerd]:
     """A containerd 2.x with a runc that mounts with mapped ids, for user namespaces."""
-    yield from _session(session_dir / "c2i", 2, current_runc())
+    yield from _session(request, session_dir / "c2i", 2, current_runc)
 
 
 @pytest.fixture
@@ -169,8 +233,36 @@ def prometheus(work_dir: Path) -> Iterator[Callable[[str], Prometheus]]:
         instance.remove()
 
 
-def _session(directory: Path, generation: int, runc: Path | None = None) -> Iterator[Containerd]:
-    instance = Containerd(directory, programs(generation), runc)
+def _given(config: pytest.Config) -> GivenRuntime | None:
+    """The runtime of ``--runtime``, the same for all tests of this process."""
+    endpoint = config.getoption("--runtime")
+    if not endpoint:
+        return None
+    found = config.stash.get(_GIVEN, None)
+    if found is None:
+        directory = Path(tempfile.mkdtemp(prefix="kpg-", dir="/tmp"))
+        config.add_cleanup(partial(shutil.rmtree, directory, ignore_errors=True))
+        found = GivenRuntime(endpoint, directory, config.getoption("--load-images"))
+        found.import_images()
+        print(
+            f"\n{endpoint} has: {', '.join(name for name, has in found.abilities.items() if has)}"
+        )
+        config.stash[_GIVEN] = found
+    return found
+
+
+def _session(
+    request: pytest.FixtureRequest,
+    directory: Path,
+    generation: int,
+    runc: Callable[[], Path] | None = None,
+) -> Iterator[Containerd]:
+    given = _given(request.config)
+    if given is not None:
+        yield given
+        given.remove()
+        return
+    instance = Containerd(directory, programs(generation), runc() if runc is not None else None)
     instance.start()
     instance.import_images()
     yield instance

@@ -29,7 +29,7 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy_up import errors as refusals
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.list_options import NOT_OLDER, ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy_up.storage.watch import Subscription
@@ -162,7 +162,7 @@ class SimKubeApi(KubeApi):
         finally:
             self._writes[key] -= 1
 
-    async def _ask(self, call: Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         plural = call.resource.plural
         if call.verb != "patch":
             what = f"{call.verb} {plural} {call.name}".rstrip()
@@ -233,7 +233,7 @@ class SimKubeApi(KubeApi):
             options=WriteOptions(field_manager="kubelet", force=apply),
         )
 
-    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         server, what = self._server, f"watch {call.resource.plural}"
         if server.storage is not None and call.resource.plural in PLURALS:
             await self._call(what, lambda: None)
@@ -255,6 +255,8 @@ class SimKubeApi(KubeApi):
                     field_selector=call.field_selector,
                     label_selector=call.label_selector,
                     resource_version=call.resource_version,
+                    match=NOT_OLDER if call.send_initial_events else "",
+                    send_initial_events=True if call.send_initial_events else None,
                     bookmarks=call.allow_bookmarks,
                     timeout_seconds=call.timeout_seconds,
                 ),
@@ -282,8 +284,13 @@ class SimKubeApi(KubeApi):
 
 def _received(obj: JSON) -> JSON:
     """An object as the agent's client decodes it."""
-    decoded: JSON = decode(json.dumps(obj).encode())
+    decoded: JSON = decode(_on_the_wire(obj))
     return decoded
+
+
+def _on_the_wire(obj: JSON) -> bytes:
+    """As the server writes it: no work of the agent."""
+    return json.dumps(obj).encode()
 
 
 def _sent(body: Any) -> Any:

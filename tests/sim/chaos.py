@@ -138,13 +138,13 @@ class Chaos:
             world.start()
 
 
-async def history(seed: int, root: Path, *, seconds: float = 90.0) -> World:
-    """Live through one history and judge it.
+async def history(seed: int, root: Path, *, seconds: float = 90.0, recorded: int = 0) -> World:
+    """Live through one history and judge it; ``recorded``: MiB of the flight recorder.
 
     Raises Violation with the story when an invariant was broken or the node did not converge.
     """
     rng = random.Random(f"{seed} chaos")
-    world = World(seed, root, events=bool(seed % 2))
+    world = World(seed, root, events=bool(seed % 2), recorded=recorded)
     world.start()
     await Chaos(world, rng).unleash(seconds)
     await world.converges(CONVERGES_WITHIN)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,10 +20,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from kubeletpy.host.mount_table import MountPoint
+from kubeletpy.plugins.model import CSI
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from tests.sim.history import History
 from tests.sim.loop import spawn
+from tests.sim.mounts import NodeMounts, inside
 from tests.sim.records import Container, Sandbox
 from tests.sim.runtime import SimRuntime
 from tests.sim.storage import Storage
@@ -63,6 +66,9 @@ class Refused(Exception):
 class SimDriver:
     """One driver on the node."""
 
+    kind = CSI
+    versions = ("1.0.0",)
+
     def __init__(
         self,
         name: str,
@@ -72,6 +78,7 @@ class SimDriver:
         *,
         storage: Storage,
         runtime: SimRuntime,
+        mounts: NodeMounts,
         stages: bool,
     ) -> None:
         self.name = name
@@ -92,6 +99,12 @@ class SimDriver:
         self._root = root
         self._storage = storage
         self._runtime = runtime
+        self._mounts = mounts
+        self._boots = 0
+        self._contents: defaultdict[str, set[str]] = defaultdict(set)
+        """Handle -> the directories that are in the volume."""
+        self._shown: dict[str, set[str]] = {}
+        """Path -> the directories that were in the volume when it was mounted there."""
         self._rng = rng
         self._history = history
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -126,6 +139,16 @@ class SimDriver:
         for future in list(self._under_way):
             if not future.done():
                 future.set_exception(Refused(Code.UNAVAILABLE, "connection lost"))
+
+    def machine_stops(self) -> None:
+        """It is gone with the machine, and nothing is mounted; what is in volumes stays."""
+        self.die(clean=False)
+        self._boots += 1
+        for path in (*self.published, *self.staged.values()):
+            if Path(path).exists():
+                self._hide(path)
+        self.published.clear()
+        self.staged.clear()
 
     def hang(self) -> None:
         """From now on no call is answered, until it heals."""
@@ -166,11 +189,14 @@ class SimDriver:
         if not handle:
             await self._takes()
             return self._ask_node(method)
+        boots = self._boots
         async with self._locks[handle]:
             failing = self._rng.random() < self.faults
             after = failing and self._rng.random() < 0.4
             await self._takes()
             await self._healthy.wait()
+            if boots != self._boots:
+                raise Refused(Code.UNAVAILABLE, "the machine has stopped")
             if failing and not after:
                 raise Refused(self._rng.choice((*FINAL, *UNCERTAIN)), f"injected: {method} failed")
             answer = self._do(method, request)
@@ -212,28 +238,37 @@ class SimDriver:
             self._broken(f"{handle} staged and not attached")
         if self.staged.get(handle, path) != path:
             self._broken(f"{handle} staged at {path} and {self.staged[handle]}")
+        self._mount(path, handle)
         self.staged[handle] = path
-        _mount(path)
         return csi.NodeStageVolumeResponse()
 
     def _publish(self, request: Any) -> Message:
         handle, target = request.volume_id, request.target_path
-        if request.staging_target_path and handle not in self.staged:
-            self._broken(f"{handle} published and not staged")
+        if self.stages and request.staging_target_path and handle not in self.staged:
+            if not self._mounts.is_damaged(request.staging_target_path):
+                self._broken(f"{handle} published and not staged")
             raise Refused(Code.FAILED_PRECONDITION, "not staged")
         if self.published.get(target, handle) != handle:
             self._broken(f"{handle} published over {self.published[target]} at {target}")
+        others = [path for path, of in self.published.items() if of == handle and path != target]
+        if others and self._storage.is_sole(handle):
+            self._broken(f"{handle} is for one pod and published at {target} and {others}")
+        if request.volume_capability.HasField("block"):
+            _where_it_can_be(target).touch()
+        else:
+            self._mount(target, handle)
         self.published[target] = handle
-        _mount(target)
         return csi.NodePublishVolumeResponse()
 
     def _unpublish(self, request: Any) -> Message:
         target = request.target_path
         for container in self._runtime.running():
-            if any(_inside(mount.host_path, target) for mount in container.config.mounts):
+            if any(inside(path, target) for path in self._mounts.uses(container)):
                 self._broken(f"{target} unpublished under {container}")
+        for bound in self._mounts.bound_inside(target):
+            self._broken(f"{target} unpublished while a part of it is mounted at {bound}")
         if self.published.pop(target, None) is not None:
-            self._unmount(target)
+            self._unmount(target, request.volume_id)
         return csi.NodeUnpublishVolumeResponse()
 
     def _unstage(self, request: Any) -> Message:
@@ -243,7 +278,7 @@ class SimDriver:
                 self._broken(f"{handle} unstaged while published at {target}")
         path = self.staged.pop(handle, None)
         if path is not None:
-            self._unmount(path)
+            self._unmount(path, handle)
         return csi.NodeUnstageVolumeResponse()
 
     def _expand(self, request: Any) -> Message:
@@ -257,24 +292,58 @@ class SimDriver:
         usage = csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=1 << 30, used=1, available=2)
         return csi.NodeGetVolumeStatsResponse(usage=[usage])
 
-    def _unmount(self, path: str) -> None:
-        data = Path(path) / DATA
-        if not data.exists():
+    def _mount(self, path: str, handle: str) -> None:
+        _where_it_can_be(path).mkdir(0o750, exist_ok=True)
+        (Path(path) / DATA).touch()
+        self._shown[path] = self._contents[handle]
+        for name in self._contents[handle]:
+            (Path(path) / name).mkdir(parents=True, exist_ok=True)
+
+    def _unmount(self, path: str, handle: str) -> None:
+        """What is in the volume is not seen here any more, and was all there."""
+        if Path(path).is_file():
+            Path(path).unlink()
+            return
+        there = _directories(path)
+        if not (Path(path) / DATA).exists() or not self._shown.pop(path, set()) <= there:
             self._broken(f"the data at {path} was deleted")
-        data.unlink(missing_ok=True)
+        self._contents[handle] = self._contents[handle] | there
+        self._hide(path)
+
+    def _hide(self, path: str) -> None:
+        if Path(path).is_file():
+            return
+        for name in _directories(path):
+            shutil.rmtree(Path(path) / name, ignore_errors=True)
+        (Path(path) / DATA).unlink(missing_ok=True)
+
+    def has_mounted(self, path: str) -> bool:
+        """Whether it is its mount."""
+        return path in self.published or path in self.staged.values()
+
+    def lose(self, path: str) -> None:
+        """Its mount was undone behind its back."""
+        handle = self.published.pop(path, "")
+        if not handle:
+            handle = next(each for each, at in self.staged.items() if at == path)
+            del self.staged[handle]
+        if Path(path).is_file():
+            return
+        self._unmount(path, handle)
 
     # -- what must never be -----------------------------------------------------------------------
 
     def _runtime_changed(self, what: str, whom: Container | Sandbox) -> None:
         if what != "start" or not isinstance(whom, Container):
             return
-        for mount in whom.config.mounts:
-            there = any(_inside(mount.host_path, target) for target in self.published)
-            if self._mine(mount.host_path) and not there:
-                self._broken(f"{whom} started without its volume {mount.host_path}")
+        for path in self._mounts.uses(whom):
+            there = any(inside(path, target) for target in self.published)
+            if self._mine(path) and not there:
+                self._broken(f"{whom} started without its volume {path}")
 
     def _mine(self, path: str) -> bool:
-        return "/kubernetes.io~csi/" in path and f"{self.name}-" in path
+        places = ("/kubernetes.io~csi/", "/volumeDevices/", "/volume-subpaths/")
+        return any(place in path for place in places) and f"{self.name}-" in path
 
     def _broken(self, what: str) -> None:
         self._history.violated(f"{self.name}: {what}")
@@ -292,10 +361,12 @@ class SimDriver:
             yield MountPoint(path, shared=False, device=f"{self.name}:{handle}", root="/")
 
 
-def _mount(path: str) -> None:
-    Path(path).mkdir(0o750, exist_ok=True)
-    (Path(path) / DATA).touch()
+def _where_it_can_be(path: str) -> Path:
+    """A driver makes no more than the last directory. Raises Refused."""
+    if not Path(path).parent.is_dir():
+        raise Refused(Code.INTERNAL, f"there is no directory for {path}")
+    return Path(path)
 
 
-def _inside(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory}/")
+def _directories(path: str) -> set[str]:
+    return {each.name for each in Path(path).iterdir() if each.is_dir()}

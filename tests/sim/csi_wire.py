@@ -1,4 +1,4 @@
-"""The agent's end of the wire to simulated CSI drivers, and what it sees of their mounts.
+"""The agent's end of the wire to simulated CSI drivers.
 
 One per life of the agent; a dead life's makes no call and answers none.
 """
@@ -6,22 +6,19 @@ One per life of the agent; a dead life's makes no call and answers none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
-from unittest.mock import patch
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.host.mount_table import MountPoint
-from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
+from kubeletpy.plugins.model import PluginInfo, Stamp
 from kubeletpy.plugins.protocol import Conversation, PluginRefused
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from tests.sim.client import Step
 from tests.sim.csi_drivers import Refused, SimDriver
-from tests.sim.history import History
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -66,10 +63,23 @@ class SimDriverCalls:
         self._closed = True
 
 
+class Registrable(Protocol):
+    """A driver that has a registration socket."""
+
+    name: str
+    up: bool
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def versions(self) -> tuple[str, ...]: ...
+
+
 class SimRegistrations:
     """One life's way to the drivers' registration services."""
 
-    def __init__(self, drivers: dict[str, SimDriver], step: Step) -> None:
+    def __init__(self, drivers: Mapping[str, Registrable], step: Step) -> None:
         self._drivers = drivers
         self._step = step
 
@@ -84,9 +94,9 @@ class SimRegistrations:
 
 
 class _Conversation:
-    def __init__(self, driver: SimDriver, socket: str, stamp: Stamp, step: Step) -> None:
+    def __init__(self, driver: Registrable, socket: str, stamp: Stamp, step: Step) -> None:
         self._driver = driver
-        self._info = PluginInfo(CSI, driver.name, socket, ("1.0.0",), socket, stamp)
+        self._info = PluginInfo(driver.kind, driver.name, socket, driver.versions, socket, stamp)
         self._step = step
 
     async def info(self) -> PluginInfo:
@@ -104,22 +114,3 @@ class _Conversation:
         if not self._driver.up:
             raise PluginRefused("connection lost")
         self._step("answer", f"{method} of driver {self._driver.name}")
-
-
-@contextmanager
-def mounts_of(drivers: dict[str, SimDriver], history: History) -> Iterator[None]:
-    """Have the agent see simulated mounts, and unmount none of them itself."""
-
-    def table() -> list[MountPoint]:
-        return [mount for driver in drivers.values() for mount in driver.mounts()]
-
-    def unmount(path: str) -> None:
-        history.violated(f"the agent unmounted {path} itself")
-
-    with (
-        patch("kubeletpy.volumes.csi.disk.table", table),
-        patch("kubeletpy.volumes.syscalls._table", table),
-        patch("kubeletpy.volumes.csi.disk.unmount", unmount),
-        patch("kubeletpy.volumes.teardown.unmount", unmount),
-    ):
-        yield

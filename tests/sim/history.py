@@ -25,10 +25,14 @@ class History:
     seed: object = ""
     lines: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    _now: float = 0.0
 
     def note(self, who: str, what: str) -> None:
-        """Write one thing down, with the time."""
-        now = asyncio.get_running_loop().time()
+        """Write one thing down, with the time; from a thread it is that of what came before."""
+        try:
+            now = self._now = asyncio.get_running_loop().time()
+        except RuntimeError:
+            now = self._now
         self.lines.append(f"{now:11.4f} {who:<8} {what}")
 
     def violated(self, what: str) -> None:

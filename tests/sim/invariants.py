@@ -29,6 +29,8 @@ from tests.sim.truth import (
 
 BACKOFF_BASE, BACKOFF_MAX, BACKOFF_QUIET = 10.0, 300.0, 600.0
 TOLERANCE = 1e-6
+UNREPORTED_S = 5.0
+"""How long an evicted pod's dead containers wait for the API at least, though the disk is full."""
 
 
 @dataclass(slots=True)
@@ -53,9 +55,14 @@ class Invariants:
         self._life = life
         self._delays: dict[tuple[object, ...], _Delay] = {}
         self._made_in: dict[str, int] = {}
+        self._removed_unheard: dict[str, int] = {}
+        """Containers removed from a full disk though the API did not know their end -> in which
+        life of the agent."""
         """Container id -> the life of the agent that had it made."""
         self.evicts: Callable[[str], bool] = lambda uid: False
         """Whether the pod of a uid is stopped because it is evicted."""
+        self.answers_since: Callable[[], float] | None = None
+        """Where pods are evicted: since when the API answers, event-loop seconds; inf: not now."""
         runtime.observers.append(self.runtime_changed)
 
     # -- the runtime -------------------------------------------------------------------------
@@ -170,6 +177,13 @@ class Invariants:
             return
         if pod.restarts_all:
             return  # removed on purpose, and shown as that
+        now = asyncio.get_running_loop().time()
+        long_full = pod.evicted_at is not None and now - pod.evicted_at >= UNREPORTED_S
+        unheard = self.answers_since is not None and now - self.answers_since() < UNREPORTED_S
+        if long_full or unheard:
+            # The disk is full and the API does not answer: it learns it later, from this life.
+            self._removed_unheard[removed.id] = self._life()
+            return
         newer = any(
             c.uid == removed.uid and c.name == removed.name and c.created_at > removed.created_at
             for c in self._runtime.containers.values()
@@ -253,6 +267,8 @@ class Invariants:
             kept = ends[-1].container_id in self._runtime.containers
             if not kept and (name in init_names or pod.restarts_all):
                 continue  # removed when a new sandbox made it run again, or all was restarted
+            if self._removed_unheard.get(ends[-1].container_id, self._life()) != self._life():
+                continue  # the agent that knew it was killed before anybody could hear of it
             if ends[-1].container_id not in pod.shown:
                 self._history.violated(
                     f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "

@@ -8,6 +8,8 @@ runs on. Life 0 is the world: the runtime, the API, users and the test itself.
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -24,12 +26,25 @@ class StillAlive(AssertionError):
     """A killed task goes on although it was cancelled again and again."""
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """Sets of tasks, as a TaskGroup cancels them, have the same order in each process: by default
+    it hangs on where tasks lie in memory."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **more: Any) -> None:
+        self._number = number
+        super().__init__(coro, **more)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(VirtualTimeLoop):
     """Deterministic: work for threads is done at once, in the caller's place."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lives: dict[int, dict[asyncio.Task[Any], None]] = {}
+        self._numbers = itertools.count()
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
     def run_in_executor(  # type: ignore[override]
@@ -75,7 +90,7 @@ class SimLoop(VirtualTimeLoop):
         self, loop: Any, coro: Coroutine[Any, Any, Any], context: Context | None = None
     ) -> asyncio.Task[Any]:
         life = (context or copy_context()).get(LIFE, WORLD)
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
+        task = _NumberedTask(next(self._numbers), coro, loop=loop, context=context)
         tasks = self._lives.setdefault(life, {})
         tasks[task] = None
         if len(tasks) % PRUNE_EVERY == 0:
@@ -105,6 +120,16 @@ def call_later(seconds: float, callback: Callable[..., Any], *args: Any) -> asyn
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
-    """Run a simulation to its end."""
-    with asyncio.Runner(loop_factory=SimLoop) as runner:
-        return runner.run(main)
+    """Run a simulation to its end.
+
+    Without collections of garbage: a generator that only they find is closed by a task, at a moment
+    that hangs on how much the process has allocated.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=SimLoop) as runner:
+            return runner.run(main)
+    finally:
+        if was:
+            gc.enable()

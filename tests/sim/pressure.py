@@ -1,8 +1,8 @@
 """A machine that runs short: what simulated pods take of its memory, disk, inodes and tasks.
 
 It outlives the agents, as the kernel does. What is taken is reckoned from what the runtime runs and
-keeps: memory and tasks by containers that run, the disk also by dead ones, by volumes until they
-are torn down, and by images.
+keeps: memory and tasks by containers that run, the disk also by dead ones, by their layers until
+some time after they are removed, by volumes until they are torn down, and by images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
+from kubeletpy.eviction.next_look import CONFIRM_S
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
+from kubeletpy.eviction.sight import SETTLE_LOOK_S
 from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
 from kubeletpy.pods.pod import Pod
 from tests.sim import scripts
@@ -36,8 +38,18 @@ LEAST = {
 SOFT_MEMORY = 2048 * MI
 SOFT_GRACE_S = 20.0
 RECLAIM_DISK = 2000 * MI
+ENOUGH = {
+    **LEAST,
+    Signal.MEMORY: SOFT_MEMORY,
+    Signal.NODEFS: LEAST[Signal.NODEFS] + RECLAIM_DISK,
+}
+"""With so much left no threshold is crossed or waits for more."""
 TRANSITION_S = 30.0
 MIN_AGE_S = 10.0
+GARBAGE_S = (0.0, 0.5, 0.5, 0.5, 8.0)
+"""How long a runtime keeps the layer of a container that it has removed, at most."""
+APART_S = 2 * max(CONFIRM_S, SETTLE_LOOK_S)
+"""Between two lies."""
 VOLUME = "v"
 """The emptyDir that hungry pods have."""
 SETTINGS: JSON = {
@@ -73,6 +85,8 @@ class Taken:
 
     memory: float = 0
     layers: float = 0
+    removed: float = 0
+    """Layers of containers that the runtime does not know any more."""
     volumes: float = 0
     inodes: float = 0
     tasks: float = 0
@@ -95,10 +109,15 @@ class Taken:
 class Stores:
     """What there is and what is left of it."""
 
-    def __init__(self, runtime: SimRuntime, history: History, root: Path) -> None:
+    def __init__(
+        self, runtime: SimRuntime, history: History, root: Path, rng: random.Random
+    ) -> None:
         self._runtime = runtime
         self._history = history
         self._pods = root / "kubelet" / "pods"
+        self._rng = rng
+        self._removed: list[tuple[float, str, float]] = []
+        """Layers that the runtime has still to remove: (when it will have, uid, bytes)."""
         self.appetites: dict[str, Appetite] = {}
         """By the pod's name."""
         self._written: dict[str, tuple[float, float]] = {}
@@ -121,6 +140,10 @@ class Stores:
                 pod.tasks += wants.tasks[0] + age * wants.tasks[1]
                 pod.volumes += wants.volume[0] + age * wants.volume[1]
                 pod.inodes += wants.inodes[0] + age * wants.inodes[1]
+        now = asyncio.get_running_loop().time()
+        self._removed = [each for each in self._removed if each[0] > now]
+        for _, uid, layer in self._removed:
+            found.setdefault(uid, Taken()).removed += layer
         for uid in [uid for uid in self._written if not self._has_volume(uid)]:
             del self._written[uid]
         for uid, (volumes, inodes) in self._written.items():
@@ -141,7 +164,7 @@ class Stores:
         return {
             Signal.MEMORY: MEMORY - sum(pod.memory for pod in pods),
             Signal.NODEFS: DISK
-            - sum(pod.layers + pod.volumes for pod in pods)
+            - sum(pod.layers + pod.removed + pod.volumes for pod in pods)
             - IMAGE * len(images),
             Signal.NODEFS_INODES: INODES - sum(pod.inodes for pod in pods),
             Signal.PIDS: TASKS - sum(pod.tasks for pod in pods),
@@ -186,7 +209,14 @@ class Stores:
         return max(0, until - container.started_at) / BILLION
 
     def _changed(self, what: str, whom: Container | Sandbox) -> None:
-        if what == "exit" and isinstance(whom, Container) and whom.started_at:
+        if not isinstance(whom, Container) or not whom.started_at:
+            return
+        if what == "remove":
+            at_start, a_second = self._appetite(whom).layer
+            later = self._rng.choice(GARBAGE_S) * self._rng.random()
+            until = asyncio.get_running_loop().time() + later
+            self._removed.append((until, whom.uid, at_start + self._ran(whom) * a_second))
+        if what == "exit":
             wants, ran = self._appetite(whom), self._ran(whom)
             volumes, inodes = self._written.get(whom.uid, (0.0, 0.0))
             self._written[whom.uid] = (
@@ -222,7 +252,7 @@ class SightOfOneLife:
     def arm(self, margins: Mapping[Signal, int]) -> None:
         """This kernel tells nothing."""
 
-    async def noticed(self, within: float) -> None:
+    async def noticed(self, within: float | None) -> None:
         """Wait that long, or until woken."""
         try:
             async with asyncio.timeout(within):
@@ -257,17 +287,22 @@ class Liar:
     rng: random.Random
     rate: float = 0.0
     told: int = 0
-    _before: bool = field(default=False)
+    _at: float = field(default=float("-inf"))
+    _before: Mapping[Signal, Observation] = field(default_factory=dict)
 
     def __call__(self, seen: dict[Signal, Observation]) -> Observations:
-        # a jump counts only when a second look confirms it: this liar never lies twice running
-        if self._before or self.rng.random() >= self.rate:
-            self._before = False
+        before, self._before = self._before, seen
+        # a jump counts only when the next round, or the next look at what is freed, confirms it,
+        # and the other looks in between: this liar does not lie again so soon
+        now = asyncio.get_running_loop().time()
+        if now - self._at <= APART_S or self.rng.random() >= self.rate:
             return seen
-        self._before = True
+        self._at = now
         self.told += 1
         signal = self.rng.choice(list(seen))
         true = seen[signal]
+        # a shortage that the look before saw makes the next one believable, even if it is over
+        short = signal in before and before[signal].available < ENOUGH[signal]
         wrong = self.rng.choice(
             (
                 None,
@@ -275,7 +310,7 @@ class Liar:
                 replace(true, at=true.at - 60),
                 replace(true, at=true.at + 60),
                 replace(true, capacity=0),
-                replace(true, available=0),
+                None if short else replace(true, available=0),
                 replace(true, available=true.capacity),
             )
         )

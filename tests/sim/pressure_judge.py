@@ -34,6 +34,7 @@ CLEANUP_S = 30.0
 LOOK_S = 10.0
 IN_TIME_S = 15.0
 """Two looks that are sure, the end of a pod, and what a reclaim takes."""
+OF_DISK = {Signal.NODEFS, Signal.NODEFS_INODES}
 CONDITIONS = {
     "MemoryPressure": (Signal.MEMORY,),
     "DiskPressure": (Signal.NODEFS, Signal.NODEFS_INODES),
@@ -88,8 +89,14 @@ class PressureJudge:
     _asked: list[Asked] = field(default_factory=list)
     _acting: set[Signal] = field(default_factory=set)
     _soft_since: float | None = None
+    """Too little memory for a soft threshold since then, but for times that no look may see."""
+    _enough_since: float | None = None
     _short_at: dict[str, float] = field(default_factory=dict)
-    """When a condition was last true, as looks could see it."""
+    """When a condition was last true."""
+    _true_since: dict[str, float] = field(default_factory=dict)
+    """Since when it is."""
+    _seen_at: dict[str, float] = field(default_factory=dict)
+    """When it was last true for so long that a look has seen it."""
     _short_since: dict[Signal, float] = field(default_factory=dict)
     _unused_since: dict[str, float] = field(default_factory=dict)
     _shown: dict[str, tuple[str, float, int]] = field(default_factory=dict)
@@ -109,14 +116,22 @@ class PressureJudge:
                 self._short_since.pop(signal, None)
                 if left[signal] >= least + more:
                     self._acting.discard(signal)
-        if left[Signal.MEMORY] >= SOFT_MEMORY:
+        enough = left[Signal.MEMORY] >= SOFT_MEMORY
+        if not enough:
+            self._enough_since = None
+            self._soft_since = now if self._soft_since is None else self._soft_since
+        elif self._enough_since is None:
+            self._enough_since = now
+        elif now - self._enough_since >= LOOK_S:
             self._soft_since = None
-        elif self._soft_since is None:
-            self._soft_since = now
         for condition, signals in CONDITIONS.items():
-            soft = condition == "MemoryPressure" and self._soft_since is not None
+            soft = condition == "MemoryPressure" and not enough
             if soft or self._acting & set(signals):
                 self._short_at[condition] = now
+                if now - self._true_since.setdefault(condition, now) >= self.unseen:
+                    self._seen_at[condition] = now
+            else:
+                self._true_since.pop(condition, None)
         used = {i for i in self.runtime.images if not self.stores.unused(i)}
         for image in self.runtime.images:
             if image in used:
@@ -148,6 +163,8 @@ class PressureJudge:
             for uid, (at, of_life, _, _) in self.evicted.items()
             if of_life == life and now - at < CLEANUP_S and uid in taken
         )
+        # nobody waits for the disk of a pod that went for something else
+        for_disk = [uid for uid in going if self.evicted[uid][2] & OF_DISK]
         old = MIN_AGE_S + 20
         garbage = [i for i, since in self._unused_since.items() if now - since > old]
         self._asked.append(
@@ -155,7 +172,8 @@ class PressureJudge:
                 at=now,
                 life=life,
                 left=self.stores.left(),
-                would_be_left=self.stores.left(going),
+                would_be_left=self.stores.left(going)
+                | {signal: self.stores.left(for_disk)[signal] for signal in OF_DISK},
                 cleared=self.stores.left(garbage=garbage),
                 acting=frozenset(self._acting),
                 soft_over=self._soft_since is not None
@@ -204,7 +222,10 @@ class PressureJudge:
         first = {signal for signal in signals if self._is_first(uid, signal, asked)}
         if signals and not first:
             self.history.violated(f"{pod.name} is evicted before others: {self._table(asked)}")
+        soft = soft and first <= {Signal.MEMORY}  # no other signal has a soft threshold
         self.evicted[uid] = (asked.at, asked.life, frozenset(first), soft)
+        if first & OF_DISK:
+            pod.evicted_at = asked.at
         self.stories.append(f"{pod.name} {sorted(first)}{' soft' if soft else ''}")
         self.history.note("judge", f"{pod.name} {uid[:8]} goes: {sorted(first)} soft={soft}")
         if first and not any(self._is_needed(signal, asked, soft) for signal in first):
@@ -278,10 +299,11 @@ class PressureJudge:
             short = self._short_at.get(name)
             if told == "True" and (short is None or now - short > TRANSITION_S + LOOK_S + 60):
                 self.history.violated(f"{name} is told without any shortage")
-            if told == "False" and short is not None and now - short < TRANSITION_S - self.unseen:
+            seen = self._seen_at.get(name)
+            if told == "False" and seen is not None and now - seen < TRANSITION_S - self.unseen:
                 self.history.violated(
                     f"{name}, told since {since:.1f} (life {life}), ends at {now:.1f} in life "
-                    f"{self.life()}: the shortage was at {short:.1f}"
+                    f"{self.life()}: the shortage was at {seen:.1f}"
                 )
 
     def not_well(self) -> list[str]:

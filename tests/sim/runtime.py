@@ -28,6 +28,8 @@ from tests.sim.records import Container, Sandbox, matches, now_ns
 
 KILLED, START_ERROR = 137, 128
 PAUSE = "sim.test/pause:1"
+NO_DEVICE = "kubeletpy.local/none="
+"""The kind of a CDI device that no machine has: this runtime obeys, and refuses it by its name."""
 
 Observer = Callable[[str, Container | Sandbox], None]
 """Told (what, to whom) right after each change."""
@@ -119,6 +121,10 @@ class SimRuntime:
         image = next((i for i in self.images if wanted in (i, scripts.image_id(i))), None)
         if image is None:
             raise NotFound("CreateContainer", f"image {wanted!r} not found", target=sandbox_id)
+        for device in config.CDI_devices:
+            if device.name.startswith(NO_DEVICE):
+                why = f"CDI device injection failed: unresolvable CDI devices {device.name}"
+                raise CRIError("CreateContainer", why, target=sandbox_id)
         copy = cri.ContainerConfig()
         copy.CopyFrom(config)
         container = Container(

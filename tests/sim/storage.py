@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from kubeletpy.api.types import JSON
@@ -24,6 +24,7 @@ from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
 from tests.sim.history import History
+from tests.streamed_list import streamed
 
 PLURALS = frozenset(
     {
@@ -78,15 +79,28 @@ class Storage:
         self._put("csidrivers", "", name, {"spec": body})
 
     def add_claim(
-        self, name: str, driver: str, *, mode: str = "ReadWriteMany", bound: bool = True
+        self,
+        name: str,
+        driver: str,
+        *,
+        mode: str = "ReadWriteMany",
+        block: bool = False,
+        bound: bool = True,
+        owners: Sequence[JSON] = (),
     ) -> None:
         """Make a claim and its volume, whose handle is the claim's name."""
+        volume_mode = "Block" if block else "Filesystem"
         self._put(
             "persistentvolumeclaims",
             "default",
             name,
             {
-                "spec": {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}},
+                "metadata": {"ownerReferences": list(owners)},
+                "spec": {
+                    "accessModes": [mode],
+                    "volumeMode": volume_mode,
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
                 "status": {"phase": "Pending"},
             },
         )
@@ -97,7 +111,7 @@ class Storage:
             f"pv-{name}",
             {
                 "spec": {
-                    "volumeMode": "Filesystem",
+                    "volumeMode": volume_mode,
                     "accessModes": [mode],
                     "capacity": {"storage": "1Gi"},
                     "claimRef": {
@@ -157,13 +171,20 @@ class Storage:
         has = (claim["status"].get("capacity") or {}).get("storage")
         return volume is not None and has != volume["spec"]["capacity"]["storage"]
 
+    def is_sole(self, handle: str) -> bool:
+        """Whether a volume is for one pod alone."""
+        found = self._objects.get(("persistentvolumes", "", f"pv-{handle}"))
+        return found is not None and found["spec"]["accessModes"] == ["ReadWriteOncePod"]
+
     # -- the controller -------------------------------------------------------------------------
 
     async def attach_for_ever(self) -> None:
         """The attach-detach controller and the external attacher."""
         while True:
             await asyncio.sleep(LOOKS_EVERY)
+            self._make_ephemeral()
             self._attach()
+            self._delete_ephemeral()
 
     def attached(self, handle: str) -> bool:
         """Whether the node has a volume, or its driver needs no attachment."""
@@ -178,6 +199,13 @@ class Storage:
         """What is attached, or about to be."""
         return [name for plural, _, name in self._objects if plural == "volumeattachments"]
 
+    def _handles(self) -> list[str]:
+        return [
+            volume["spec"]["csi"]["volumeHandle"]
+            for (plural, _, _), volume in self._objects.items()
+            if plural == "persistentvolumes"
+        ]
+
     def _driver_of(self, handle: str) -> str | None:
         volume = self._objects.get(("persistentvolumes", "", f"pv-{handle}"))
         return None if volume is None else volume["spec"]["csi"]["driver"]
@@ -190,7 +218,7 @@ class Storage:
         in_use = set(status.get("volumesInUse") or ())
         listed = {entry["name"] for entry in status.get("volumesAttached") or ()}
         wanted, should = self._wanted(), set[str]()
-        for handle in self.claims():
+        for handle in self._handles():
             driver = self._driver_of(handle)
             if driver is None or not self.drivers[driver]:
                 continue
@@ -230,12 +258,41 @@ class Storage:
 
     def _wanted(self) -> set[str]:
         return {
-            volume["persistentVolumeClaim"]["claimName"]
+            claim_of(entry.object, volume)
             for _, entry in self._registry.store.entries("pods")
             if (entry.object.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
             for volume in entry.object["spec"].get("volumes") or ()
-            if "persistentVolumeClaim" in volume
+        } - {""}
+
+    def _make_ephemeral(self) -> None:
+        """The controller of generic ephemeral volumes, and the provisioner."""
+        for _, entry in self._registry.store.entries("pods"):
+            meta = entry.object["metadata"]
+            for volume in entry.object["spec"].get("volumes") or ():
+                name = claim_of(entry.object, volume)
+                if "ephemeral" not in volume or name in self.claims():
+                    continue
+                owner = {"kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+                owners = [{"apiVersion": "v1", "controller": True, **owner}]
+                self.add_claim(name, volume["name"].partition("-")[0], owners=owners)
+
+    def _delete_ephemeral(self) -> None:
+        """The claims of gone pods go at once, their volumes when they are not attached."""
+        uids = {
+            entry.object["metadata"]["uid"] for _, entry in self._registry.store.entries("pods")
         }
+        for key, found in list(self._objects.items()):
+            if key[0] == "persistentvolumeclaims":
+                owners = found["metadata"].get("ownerReferences")
+                if owners and owners[0]["uid"] not in uids:
+                    del self._objects[key]
+            elif key[0] == "persistentvolumes":
+                name = found["spec"]["claimRef"]["name"]
+                driver = found["spec"]["csi"]["driver"]
+                attachment = attachment_name(name, driver, self._node)
+                is_attached = ("volumeattachments", "", attachment) in self._objects
+                if name not in self.claims() and not is_attached:
+                    del self._objects[key]
 
     # -- the API --------------------------------------------------------------------------------
 
@@ -287,6 +344,10 @@ class Storage:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._watches[queue] = plural
         try:
+            if call.send_initial_events:
+                items = [each for (kind, _, _), each in self._objects.items() if kind == plural]
+                for event in streamed(copy.deepcopy(items), str(self._version)):
+                    yield event
             while True:
                 yield await queue.get()
         finally:
@@ -315,6 +376,13 @@ class Storage:
     def _touch(self, obj: JSON) -> None:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
+
+
+def claim_of(pod: JSON, volume: JSON) -> str:
+    """The name of a pod's volume's claim; empty: it has none."""
+    if "ephemeral" in volume:
+        return f"{pod['metadata']['name']}-{volume['name']}"
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
 
 
 def _patch_status(status: JSON, patch: JSON) -> None:

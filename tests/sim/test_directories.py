@@ -45,4 +45,4 @@ def test_a_sweep_waits_for_volumes_that_take_long_to_go(
         await until(world, lambda: not directory.exists(), 40)
 
     play(scenario, tmp_path)
-    assert not [r for r in caplog.records if "directory of a gone pod" in r.message]
+    assert not [r for r in caplog.records if "directory of a removed pod" in r.message]

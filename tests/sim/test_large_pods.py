@@ -12,6 +12,8 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.requests import ADMIN
+from tests import large_pods
+from tests.large_pods import Make, annotated, many
 from tests.sim.api import NODE
 from tests.sim.loop import run
 from tests.sim.slow_callbacks import slow_callbacks, slowness
@@ -24,88 +26,21 @@ TRIES = 3
 """CPU time of one callback varies with what else the machine does, but never downwards."""
 
 
-def many(count: int, entry: Callable[[int], Any]) -> list[Any]:
-    return [entry(number) for number in range(count)]
+def runs(name: str, **more: Any) -> JSON:
+    """A container that runs."""
+    return container(name, "run", **more)
 
 
-def environment() -> JSON:
-    def refers(number: int) -> JSON:
-        return {"name": f"VARIABLE_{number}", "value": f"$(VARIABLE_{number - 1}) $$"[:40]}
-
-    literal = many(10_000, lambda n: {"name": f"VARIABLE_{n}", "value": f"a value, {n}"})
-    mixed = [refers(n) if n % 2 else each for n, each in enumerate(literal)]
-    return pod("large", [container("c", "run", env=literal), container("d", "run", env=mixed)])
-
-
-def mounts() -> JSON:
-    volumes = many(1000, lambda n: {"name": f"v{n}", "emptyDir": {}})
-    uses = many(1000, lambda n: {"name": f"v{n}", "mountPath": f"/m/{n}"})
-    made = many(40, lambda n: container(f"c{n}", "run", volumeMounts=uses))
-    return pod("large", made, volumes=volumes)
+def bound(made: JSON) -> JSON:
+    """The pod as one of the simulated node."""
+    spec = dict(made["spec"])
+    found = pod(made["metadata"]["name"], spec.pop("containers"), **spec)
+    found["metadata"].update(made["metadata"])
+    return found
 
 
-def objects() -> JSON:
-    volumes = many(1000, lambda n: {"name": f"v{n}", "configMap": {"name": "settings"}})
-    uses = many(1000, lambda n: {"name": f"v{n}", "mountPath": f"/m/{n}"})
-    return pod("large", [container("c", "run", volumeMounts=uses)], volumes=volumes)
-
-
-def annotation() -> JSON:
-    return _annotated(250 * 1024)
-
-
-def _annotated(size: int) -> JSON:
-    field = {"fieldRef": {"fieldPath": "metadata.annotations['large']"}}
-    volumes = many(
-        20, lambda n: {"name": f"v{n}", "downwardAPI": {"items": [{"path": "a", **field}]}}
-    )
-    uses = many(20, lambda n: {"name": f"v{n}", "mountPath": f"/m/{n}"})
-    env = [{"name": "LARGE", "valueFrom": field}]
-    made = pod("large", [container("c", "run", env=env, volumeMounts=uses)], volumes=volumes)
-    made["metadata"]["annotations"] = {"large": "y" * size}
-    return made
-
-
-def fields() -> JSON:
-    """Files that each show all annotations, and as many small ones as fit."""
-    whole = {"fieldRef": {"fieldPath": "metadata.annotations"}}
-    limit = {"resourceFieldRef": {"containerName": "c", "resource": "limits.cpu"}}
-    items = many(60, lambda n: {"path": f"a{n}", **whole})
-    items += many(5000, lambda n: {"path": f"l{n}", **limit})
-    volume = {"name": "v", "downwardAPI": {"items": items}}
-    use = {"name": "v", "mountPath": "/m"}
-    made = pod("large", [container("c", "run", volumeMounts=[use])], volumes=[volume])
-    made["metadata"]["annotations"] = {"large": "\n" * 250_000}
-    return made
-
-
-def references() -> JSON:
-    """Variables that each show a key of the same object, and commands made of them."""
-    key = {"configMapKeyRef": {"name": "settings", "key": "a"}}
-    env = many(5000, lambda n: {"name": f"VARIABLE_{n}", "valueFrom": key})
-    env.append({"name": "LARGE", "value": "x" * 50_000})
-    args = many(100, lambda n: "$(LARGE)")
-    return pod("large", [container("c", "run", env=env, args=args)])
-
-
-def hook() -> JSON:
-    handler = {"exec": {"command": ["sh", "-c", "x" * 1_300_000]}}
-    return pod("large", [container("c", "run", lifecycle={"preStop": handler})])
-
-
-def containers() -> JSON:
-    probe = {"exec": {"command": ["true"]}, "periodSeconds": 60}
-    return pod("large", many(200, lambda n: container(f"c{n}", "run", readinessProbe=probe)))
-
-
-def lists() -> JSON:
-    return pod(
-        "large",
-        [container("c", "run", ports=many(5000, lambda n: {"containerPort": n + 1}))],
-        tolerations=many(5000, lambda n: {"key": f"k{n}", "operator": "Exists"}),
-        hostAliases=many(5000, lambda n: {"ip": "192.0.2.1", "hostnames": [f"h{n}"]}),
-        imagePullSecrets=many(2000, lambda n: {"name": f"s{n}"}),
-    )
+def _nearly_annotated(make: Make) -> JSON:
+    return annotated(make, 200 << 10)
 
 
 def ready(world: World, name: str) -> bool:
@@ -128,16 +63,23 @@ def least_slow(scenario: Callable[[World], Any], root: Path, **options: Any) -> 
 
 
 @pytest.mark.parametrize(
-    "made", [environment, mounts, objects, annotation, containers, lists, fields, references, hook]
+    "made",
+    [
+        large_pods.environment,
+        large_pods.mounts,
+        large_pods.objects,
+        large_pods.annotation,
+        large_pods.containers,
+        large_pods.lists,
+        large_pods.fields,
+        large_pods.references,
+        large_pods.hook,
+    ],
 )
-def test_a_large_pod_keeps_nobody_waiting(tmp_path: Path, made: Callable[[], JSON]) -> None:
-    settings = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
-
+def test_a_large_pod_keeps_nobody_waiting(tmp_path: Path, made: Callable[[Make], JSON]) -> None:
     async def scenario(world: World) -> None:
-        world.registry.create(
-            ADMIN, "configmaps", {**settings, "metadata": {"name": "settings"}}, "default"
-        )
-        world.user.create(made())
+        world.registry.create(ADMIN, "configmaps", large_pods.SETTINGS, "default")
+        world.user.create(bound(made(runs)))
         await until(world, lambda: ready(world, "large"), 60)
         for number in range(3):
             world.user.annotate("large", str(number))
@@ -151,14 +93,16 @@ def test_a_large_pod_keeps_nobody_waiting(tmp_path: Path, made: Callable[[], JSO
     assert least_slow(scenario, tmp_path) == []
 
 
-@pytest.mark.parametrize("made", [environment, lambda: _annotated(200 << 10)])
-def test_a_large_manifest_keeps_nobody_waiting(tmp_path: Path, made: Callable[[], JSON]) -> None:
+@pytest.mark.parametrize("made", [large_pods.environment, _nearly_annotated])
+def test_a_large_manifest_keeps_nobody_waiting(
+    tmp_path: Path, made: Callable[[Make], JSON]
+) -> None:
     async def scenario(world: World) -> None:
         assert world.static_dir is not None
         file = world.static_dir / "large.json"
-        file.write_text(json.dumps(made()))
+        file.write_text(json.dumps(bound(made(runs))))
         name = f"large-{NODE}"
-        await until(world, lambda: ready(world, name) or bool(_runs(world, made())), 60)
+        await until(world, lambda: ready(world, name) or bool(_runs(world, made(runs))), 60)
         await asyncio.sleep(60)
         file.unlink()
         await until(world, lambda: not world.runtime.running(), 60)
@@ -173,7 +117,7 @@ def test_a_manifest_with_more_than_an_api_server_takes_is_refused(tmp_path: Path
     async def scenario(world: World) -> None:
         assert world.static_dir is not None
         file = world.static_dir / "large.json"
-        file.write_text(json.dumps(_annotated(1 << 20)))
+        file.write_text(json.dumps(bound(annotated(runs, 1 << 20))))
         await asyncio.sleep(60)
         assert not world.runtime.running()
         file.unlink()
@@ -213,7 +157,7 @@ def test_a_name_that_is_too_long_for_its_logs_is_reported(tmp_path: Path) -> Non
             if event.object["reason"] == "FailedCreatePodSandBox"
         ]
         assert told
-        assert all("File name too long" in message for message in told)
+        assert all("give the pod a name that is 43 bytes shorter" in message for message in told)
         for obj in world.user.pods():
             world.user.delete(obj["metadata"]["name"])
         await world.converges(EMPTY_WITHIN, world.remains)

@@ -39,7 +39,7 @@ from tests.sim.user import container, pod
 from tests.sim.world import World
 
 RUNS = 20
-ONCE_BROKEN = (68,)
+ONCE_BROKEN = (68, 28351650701)
 """Seeds that showed a fault of the agent."""
 TICK_S = 0.1
 STATIC_UID = "5747a71c0000400080000000000000aa"
@@ -206,6 +206,35 @@ def test_histories_are_worth_it(tmp_path: Path) -> None:
     text = " ".join(seen)
     for signal in ("memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"):
         assert signal in text, text
+
+
+def test_the_disk_is_saved_while_the_api_is_down(tmp_path: Path) -> None:
+    """One pod goes, and not one after the other; the API is told of it later, exit codes too."""
+
+    async def scenario() -> None:
+        world = World(7, tmp_path, pressure=True)
+        assert world.stores is not None and world.judge is not None
+        ticking = spawn(_tick(world))
+        world.start()
+        world.stores.appetites["eater"] = Appetite(layer=(DISK * 0.2, DISK * 0.05))
+        for name in ("calm", "eater"):
+            world.user.create(hungry(name))
+        await world.converges(30)
+        world.api_down()
+        await asyncio.sleep(120)
+        (story,) = world.judge.stories
+        assert story.startswith("eater")
+        assert world.stores.left()[Signal.NODEFS] > DISK * 0.85  # what is left are images
+        world.api_up()
+        await world.converges(120, lambda: _eaten(world))
+        (eater,) = (world.user.get("eater") or {})["status"]["containerStatuses"]
+        ended = eater["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
+        await world.stop()
+        ticking.cancel()
+        world.history.check()
+
+    run(scenario())
 
 
 # -- killed at every step ------------------------------------------------------------------------

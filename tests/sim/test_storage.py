@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from kubeletpy.remote.errors import Unavailable
 from kubeletpy.volumes.usage import VolumeMeter
 from tests.sim.chaos import EMPTY_WITHIN
-from tests.sim.csi_wire import mounts_of
+from tests.sim.client import RuntimeClient
+from tests.sim.hash_seeds import printed
 from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.storage_chaos import (
     RECOVERS_WITHIN,
+    damage_something,
     history,
     pod_with,
     problems,
@@ -29,7 +36,7 @@ from tests.sim.storage_chaos import (
 from tests.sim.world import World
 from tests.virtual_time import EPOCH
 
-RUNS = 60
+RUNS = 40
 PARTS = 4
 """Tests that the instants are dealt out to, so that several processes can share them."""
 MOST_INSTANTS = 400
@@ -48,14 +55,15 @@ def test_history(seed: int, tmp_path: Path) -> None:
     run(history(seed, tmp_path))
 
 
-def test_same_seed_gives_the_same_story(tmp_path: Path) -> None:
-    stories = []
-    for name in ("first", "second"):
-        root = tmp_path / name
-        root.mkdir()
-        lines = run(history(7, root)).history.lines
-        stories.append([line.replace(str(root), "") for line in lines])
-    assert stories[0] == stories[1]
+def test_the_story_does_not_hang_on_hash_seeds(tmp_path: Path) -> None:
+    """A seed that failed in one process fails in the next one too."""
+    program = (
+        "import sys; from pathlib import Path; from tests.sim.storage_chaos import history; "
+        "from tests.sim.loop import run; "
+        "lines = run(history(7, Path(sys.argv[1]))).history.lines; "
+        "print('\\n'.join(lines).replace(sys.argv[1], ''))"
+    )
+    assert len(printed(program, ("0", "1"), tmp_path)) == 1
 
 
 def _matters(what: str) -> bool:
@@ -63,32 +71,38 @@ def _matters(what: str) -> bool:
     return not any(word in what for word in ("leases", "events", "Status of", "services"))
 
 
-async def _one_death(root: Path, act: str, instant: int) -> bool:
+def _is_of_a_driver(what: str) -> bool:
+    return " of driver " in what
+
+
+async def _one_death(root: Path, act: str, instant: int, story: Story) -> bool:
     """A pod starts, gets more room or ends, with one death; whether the instant was reached."""
     world = World(instant, root, events=bool(instant % 2), storage=True)
     died = False
-    begun = 0
+    calls = 0
 
     def on_step(where: str, what: str, number: int) -> None:
         nonlocal died
-        if number - begun >= instant and _matters(what):
+        nonlocal calls
+        calls += story.counts(what)
+        if calls >= instant and story.counts(what):
             died, world.on_step = True, None
             world.history.note("world", f"kills the agent at {where} of {what}")
             world.die()
 
-    with mounts_of(world.drivers, world.history):
+    with world.mounts.in_place():
         set_out(world)
         world.start()
         await asyncio.sleep(5)
         if act != "start":
-            world.user.create(_pod())
+            world.user.create(story.pod())
             await world.converges(QUIET, lambda: problems(world))
-        begun, world.on_step = world.steps, on_step
+        world.on_step = on_step
         match act:
             case "start":
-                world.user.create(_pod())
+                world.user.create(story.pod())
             case "expand":
-                storage_of(world).expand("stager-0", recovery=bool(instant % 3))
+                storage_of(world).expand(story.grows, recovery=bool(instant % 3))
             case "end":
                 world.user.delete("a")
         still = partial(remains if act == "end" else problems, world)
@@ -96,6 +110,7 @@ async def _one_death(root: Path, act: str, instant: int) -> bool:
         world.on_step = None
         await world.buried()
         if died:
+            story.worse(world, instant)
             await asyncio.sleep((0.0, 0.5, 5.0)[instant % 3])
             world.start()
         await world.converges(2 * QUIET, still)
@@ -110,19 +125,151 @@ def _pod() -> dict[str, object]:
     return pod_with("a", ["stager-0", "plain-0"], inline=True)
 
 
+def _pod_of_all_kinds() -> dict[str, object]:
+    claims = ["stager-sole", "stager-block", "plain-block"]
+    return pod_with("a", claims, ephemeral=["plain"], parts=["stager-sole"])
+
+
+def _nothing_worse(world: World, instant: int) -> None:
+    pass
+
+
+def _worse(world: World, instant: int) -> None:
+    """After every other death the machine starts anew, or what says whose a volume is is lost."""
+    if instant % 4 == 1:
+        world.reboot()
+        for driver in world.drivers.values():
+            driver.start()
+    elif instant % 4 == 3:
+        damage_something(world, random.Random(instant))
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happens around a death, and at which calls."""
+
+    pod: Callable[[], dict[str, object]]
+    grows: str
+    counts: Callable[[str], bool]
+    worse: Callable[[World, int], None] = _nothing_worse
+
+
+MOUNTED = Story(_pod, "stager-0", _matters)
+ALL_KINDS = Story(_pod_of_all_kinds, "stager-block", _is_of_a_driver, _worse)
+
+
+def _deaths(tmp_path: Path, act: str, part: int, parts: int, story: Story) -> None:
+    deaths = 0
+    for instant in range(1 + part, MOST_INSTANTS, parts):
+        root = tmp_path / str(instant)
+        root.mkdir()
+        if not run(_one_death(root, act, instant, story)):
+            break
+        deaths += 1
+    assert deaths >= 2, "the story is too short to be worth it"
+    assert deaths < MOST_INSTANTS / parts - 1, "the story is longer than the instants tried"
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("act", ["start", "expand", "end"])
 def test_a_death_at_every_instant(tmp_path: Path, act: str, part: int) -> None:
     """Odd instants have a runtime with events, even ones have not."""
-    deaths = 0
-    for instant in range(1 + part, MOST_INSTANTS, PARTS):
-        root = tmp_path / str(instant)
-        root.mkdir()
-        if not run(_one_death(root, act, instant)):
-            break
-        deaths += 1
-    assert deaths >= 2, "the story is too short to be worth it"
-    assert deaths < MOST_INSTANTS / PARTS - 1, "the story is longer than the instants tried"
+    _deaths(tmp_path, act, part, PARTS, MOUNTED)
+
+
+@pytest.mark.parametrize("act", ["start", "expand", "end"])
+def test_a_death_at_every_call_of_a_driver(tmp_path: Path, act: str) -> None:
+    """Of a pod with devices, a volume for itself, one that lives as long as it, and a subPath."""
+    _deaths(tmp_path, act, 0, 1, ALL_KINDS)
+
+
+def test_a_device_that_is_published_after_the_death_of_the_agent_is_taken_down(
+    tmp_path: Path,
+) -> None:
+    """Nothing but its own link says that the pod may have it: the driver has made nothing yet."""
+
+    async def story() -> None:
+        world = World(1, tmp_path, storage=True)
+        driver = world.drivers["plain"]
+        with world.mounts.in_place():
+            set_out(world)
+            world.start()
+            await asyncio.sleep(5)
+            driver.hang()
+            world.user.create(pod_with("a", ["plain-block"]))
+            await asyncio.sleep(5)
+            await world.kill()
+            world.user.delete("a", 0)
+            driver.heal()
+            await asyncio.sleep(5)
+            assert driver.published, "the call has its effect after all"
+            world.start()
+            await world.converges(EMPTY_WITHIN, lambda: remains(world))
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["plain", "stager"])
+def test_a_device_published_after_its_pod_was_given_up_is_taken_down(
+    tmp_path: Path, name: str
+) -> None:
+    """Whose volume it was could not be read, so that its driver could not be asked."""
+
+    async def story() -> None:
+        world = World(1, tmp_path, storage=True)
+        driver, claim = world.drivers[name], f"{name}-block"
+        with world.mounts.in_place():
+            set_out(world)
+            world.start()
+            world.user.create(pod_with("a", [claim]))
+            await world.converges(QUIET, lambda: problems(world))
+            driver.hang()
+            world.user.create(pod_with("b", [claim]))
+            await asyncio.sleep(5)
+            await world.kill()
+            for data in (world.root / "kubelet").rglob("data/vol_data.json"):
+                world.mounts.damage(data, torn=False)
+            world.user.delete("b", 0)
+            world.start()
+            await asyncio.sleep(60)
+            links = (world.root / "kubelet" / "pods").glob("*/volumeDevices/*/*")
+            assert len(list(links)) == 1, "the first pod's"
+            driver.heal()
+            await asyncio.sleep(5)
+            assert len(driver.published) == 2, "the call has its effect after all"
+            world.user.delete("a")
+            await world.converges(EMPTY_WITHIN, lambda: remains(world))
+            await world.stop()
+            world.history.check()
+
+    run(story())
+
+
+def test_a_gone_pod_that_can_not_be_read_keeps_its_volumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was deleted by force while the agent was dead, and its containers go on."""
+
+    async def no_answer(*args: object) -> NoReturn:
+        await asyncio.sleep(0.01)
+        raise Unavailable("ContainerStatus", "injected")
+
+    async def story() -> None:
+        world = await _living(tmp_path)
+        await world.kill()
+        world.user.delete("a", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(RuntimeClient, "container_status", no_answer)
+            world.start()
+            await asyncio.sleep(60)
+        assert len(world.runtime.running()) == 1
+        assert not [
+            call for driver in world.drivers.values() for call in driver.calls if "Un" in call
+        ]
+        world.history.check()
+        await world.converges(EMPTY_WITHIN, lambda: remains(world))
+
+    run(story())
 
 
 # -- the invariants bite -------------------------------------------------------------------------

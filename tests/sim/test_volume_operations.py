@@ -11,6 +11,7 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.on_disk import Found
 from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
@@ -68,6 +69,9 @@ class Node:
         if failed is not None:
             self.failures.append(failed.message)
 
+    def found(self, found: Found) -> None:
+        pass
+
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
         pass
 
@@ -106,8 +110,8 @@ async def test_what_is_being_published_is_a_place_of_its_pod() -> None:
     node = await started(SimulatedDisk())
     node.plugin.hanging.add("va")
     assert await node.set_up("u1", "va")
-    assert node.operations.paths("u1") == {"/u1/va"}
-    assert node.operations.paths("u2") == set()
+    assert node.operations.state.paths("u1") == {"/u1/va"}
+    assert node.operations.state.paths("u2") == set()
 
 
 @on_virtual_time

@@ -45,6 +45,8 @@ class PodTruth:
     released: bool = False
     """It had ended when a user deleted it: nobody waits for its sandbox then."""
     gone: bool = False
+    evicted_at: float | None = None
+    """When it had to go because the node ran short of disk."""
     static: bool = False
     exits: dict[str, list[Exit]] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +23,17 @@ from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
+from tests.sim.claim_drivers import ClaimDriver, ClaimDriverCalls
 from tests.sim.client import Connection, RuntimeClient
 from tests.sim.csi_drivers import SimDriver
 from tests.sim.csi_wire import SimDriverCalls, SimRegistrations
+from tests.sim.devices import Devices
 from tests.sim.emptiness import leftovers
 from tests.sim.faults import Faults
 from tests.sim.history import History, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
+from tests.sim.mounts import NodeMounts
 from tests.sim.pod_groups import GroupsOfOneLife, PodGroups
 from tests.sim.pressure import SETTINGS, SightOfOneLife, Stores
 from tests.sim.pressure_judge import PressureJudge
@@ -42,6 +46,8 @@ from tests.virtual_time import LoopClock
 DRIVERS = {"stager": True, "plain": False}
 """CSI drivers of a world with storage: one is attached and stages, one does neither and publishes
 again now and then."""
+CLAIM_DRIVERS = ("gpu.example", "nic.example")
+"""DRA drivers of a world with claims."""
 NODE_IP = "192.0.2.10"
 STOP_WITHIN = 5.0
 FACTS = MachineFacts(
@@ -76,8 +82,13 @@ class World:
         pod_groups: bool = False,
         storage: bool = False,
         pressure: bool = False,
+        claims: bool = False,
+        devices: bool = False,
+        recorded: int = 0,
     ) -> None:
+        """``recorded``: MiB of the agent's flight recorder."""
         self.seed = seed
+        self.recorded = recorded
         self.manifest_url = manifest_url
         self.loop = cast(SimLoop, asyncio.get_running_loop())
         self.history = History(seed)
@@ -96,6 +107,7 @@ class World:
         self.server = ApiServer(self.registry, self.rng("server"), self.history)
         self.truth = Truth()
         self.invariants = Invariants(self.truth, self.runtime, self.history, lambda: self.life)
+        self._api_up_at = -math.inf
         self.registry.store.subscribe(self.invariants.api_changed)
         self.registry.store.subscribe(self._note_first_sight)
         self.user = User(self.registry, self.truth, self.history)
@@ -108,13 +120,27 @@ class World:
         self.storage: Storage | None = None
         self.drivers: dict[str, SimDriver] = {}
         """CSI drivers by name."""
+        self.mounts = NodeMounts(self.drivers, self.runtime, self.history)
         if storage:
             self._make_storage()
+        self.wanted: dict[str, set[str]] = {}
+        """Uid of a pod -> DRA drivers of whose devices its containers must have one."""
+        self.claim_drivers: dict[str, ClaimDriver] = {}
+        """DRA drivers by name."""
+        for name in CLAIM_DRIVERS if claims else ():
+            rng = self.rng(f"claim driver {name}")
+            self.claim_drivers[name] = ClaimDriver(
+                name, root, rng, self.history, runtime=self.runtime, wanted=self.wanted
+            )
         self.stores: Stores | None = None
         self.judge: PressureJudge | None = None
         if pressure:
-            self.stores = Stores(self.runtime, self.history, root)
+            self.stores = Stores(self.runtime, self.history, root, self.rng("layers"))
             self.judge = self._new_judge(self.stores)
+        self.devices: Devices | None = None
+        if devices:
+            self.devices = Devices(root, self.rng("devices"), self.history, self.runtime)
+            self.runtime.observers.append(self.devices.runtime_changed)
         self.life = 0
         self.alive = False
         self.steps = 0
@@ -140,12 +166,16 @@ class World:
                 self.history,
                 storage=self.storage,
                 runtime=self.runtime,
+                mounts=self.mounts,
                 stages=stages,
             )
-        self.storage.staged_on_node = lambda handle: any(
-            handle in driver.staged for driver in self.drivers.values()
-        )
+        self.storage.staged_on_node = self._is_staged
         spawn(self.storage.attach_for_ever())
+
+    def _is_staged(self, handle: str) -> bool:
+        """Where nobody can tell whose volume is staged, nobody can be told that it is in use."""
+        places = (driver.staged.get(handle) for driver in self.drivers.values())
+        return any(at is not None and not self.mounts.is_damaged(at) for at in places)
 
     def rng(self, what: str) -> random.Random:
         """A source of chance of its own for each part, so that they do not disturb each other."""
@@ -167,6 +197,7 @@ class World:
                 root_dir=str(self.root / "kubelet"),
                 device_plugins_dir=str(self.root / "device-plugins"),
                 hostname_override=NODE,
+                flight_recorder_mib=self.recorded,
             )
             self.agent = build(self._settings(), flags, self._outside(life))
             await self.agent.start()
@@ -188,6 +219,7 @@ class World:
                 "staticPodPath": str(self.static_dir or ""),
                 "staticPodURL": self.manifest_url,
                 **(SETTINGS if self.stores is not None else {}),
+                **(self.devices.settings if self.devices is not None else {}),
             }
         )
 
@@ -196,6 +228,7 @@ class World:
             stores, self.truth, self.runtime, self.history, lambda: self.life if self.alive else 0
         )
         self.invariants.evicts = judge.justifies
+        self.invariants.answers_since = lambda: self._api_up_at
         self.registry.store.subscribe(judge.api_changed)
         return judge
 
@@ -219,6 +252,7 @@ class World:
                 concurrent_starts=6,
                 signals=sight,
                 uses=sight,
+                topology=self.devices.topology if self.devices is not None else None,
             ),
             runtime=client,
             images=client,
@@ -228,10 +262,18 @@ class World:
             rng=self.rng(f"agent {life}"),
             credentials=self.credentials(api),
             sockets=False,
-            plugins=SimRegistrations(self.drivers, step) if self.drivers else None,
+            plugins=SimRegistrations({**self.drivers, **self.claim_drivers}, step)
+            if self.drivers or self.claim_drivers
+            else None,
+            claim_drivers=(
+                lambda name, endpoint, version: ClaimDriverCalls(self.claim_drivers[name], step)
+            )
+            if self.claim_drivers
+            else None,
             driver_calls=(lambda name, endpoint: SimDriverCalls(self.drivers[name], step))
             if self.drivers
             else None,
+            device_plugins=self.devices.open(step) if self.devices is not None else None,
         )
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
@@ -291,6 +333,19 @@ class World:
 
     # -- what happens around it --------------------------------------------------------------
 
+    def reboot(self) -> None:
+        """The machine goes down and comes back: files stay, mounts and processes do not.
+
+        The agent and the drivers are to be started again.
+        """
+        self.die()
+        self.history.note("world", "reboots")
+        for container in self.runtime.running():
+            self.runtime.kill_container(container, 255)
+        for sandbox in list(self.runtime.sandboxes.values()):
+            self.runtime.kill_sandbox(sandbox)
+        self.mounts.reboot()
+
     def runtime_down(self) -> None:
         """The runtime's process dies; its containers go on."""
         self.history.note("runtime", "is down")
@@ -308,12 +363,15 @@ class World:
     def api_down(self) -> None:
         """Nobody reaches the API."""
         self.history.note("api", "is down")
+        self._api_up_at = math.inf
         self.server.up = False
         self.server.break_watches()
 
     def api_up(self) -> None:
         """The API is back."""
         self.history.note("api", "is up")
+        if self._api_up_at == math.inf:
+            self._api_up_at = asyncio.get_running_loop().time()
         self.server.up = True
 
     def heal(self) -> None:
@@ -332,6 +390,8 @@ class World:
             self.api_up()
         for driver in self.drivers.values():
             driver.heal()
+        for claim_driver in self.claim_drivers.values():
+            claim_driver.heal()
 
     # -- judging -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ MESSAGES = (
     "kubeletpy.remote.generated.pluginregistration_pb2",
     "kubeletpy.remote.generated.podresources_pb2",
     "kubeletpy.remote.generated.podresources_v1alpha1_pb2",
+    "kubeletpy.remote.generated.pods_pb2",
 )
 _CODE = """
 import importlib, sys
@@ -24,6 +25,7 @@ MODULES = (
     "kubeletpy.plugins.handshake",
     "kubeletpy.plugins.manager",
     "kubeletpy.pod_resources.server",
+    "kubeletpy.pods_api.server",
     "kubeletpy.volumes.csi.csi_plugin",
     "kubeletpy.volumes.csi.registration",
 )

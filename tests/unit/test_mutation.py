@@ -33,6 +33,11 @@ from tools.mutation.mutations import mutations
         ("if TYPE_CHECKING:\n  a = 1", set()),
         ("@d(slots=True)\nclass A:\n  pass", set()),
         ("def f(a: Literal[1]) -> Literal[2]: ...", set()),
+        ("def f(a: int = 1) -> None:\n  'text'\n  ...", set()),
+        (
+            "def f(a: int = 0) -> None:\n  g()",
+            {f"def f(a: int = {n}) -> None:\n  g()" for n in ("1", "(-1)")},
+        ),
     ],
 )
 def test_each_fault_is_one_change(source: str, mutated: set[str]) -> None:

@@ -70,7 +70,7 @@ images: pull record caches = images/records/from_settings _INTENTS_PER_POD | - |
 containerGC: period = upkeep CONTAINERS_PERIOD_S
 containerGC: kept by deletor = syncloop/dead_containers KEEP
 eviction: monitor period = eviction/next_look PERIOD_S
-eviction: pod cleanup wait = eviction/node_pressure CLEANUP_S | -
+eviction: pod cleanup wait = eviction/endings CLEANUP_S | -
 eviction: threshold notifier refresh = eviction/notices REARM_S
 resources: cpu shares = pods/cgroup_units MIN_SHARES | MAX_SHARES | - | - | - | MIN_SHARES
 resources: cpu quota = - | pods/cgroup_units MIN_QUOTA_US | -
@@ -101,6 +101,7 @@ events: queue = kubeapi/events QUEUE_SIZE
 events: retry = kubeapi/events TRIES | kubeapi/events RETRY_SECONDS
 plugins: dial / notify timeout = plugins/handshake CONNECT_S | NOTIFY_S
 objects: configmap/secret watch idle stop = kubeapi/objects IDLE_S
+objects: configmap/secret watch lasts = kubeapi/object_follower SHORTEST_WATCH_S | LONGEST_WATCH_S
 objects: watch first sync wait = kubeapi/objects FIRST_ANSWER_S | -
 shutdown: dbus reconnect = shutdown/manager RECONNECT_S
 shutdown: critical split = - | shutdown/plan CRITICAL_PRIORITY
@@ -178,7 +179,8 @@ dns: resolv.conf max
 certs: rotation point
 shutdown: logind recheck
 stats: cpu usage cache
-restart: restart count from logs
+objects: reflector backoff
+objects: reflector watch timeout
 userns: first host id
 """
 """Formulas and sentences: the tests of the decisions hold them."""

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import signal
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from tools.env import containerd_config as config
@@ -51,8 +51,11 @@ def installed_generation(program: Path) -> int:
 class Containerd:
     """One containerd under `directory` (an absolute, short path: socket paths end at 107 bytes)."""
 
-    def __init__(self, directory: Path, binaries: Path, runc: Path | None = None) -> None:
-        """``runc``: another one than the installed one."""
+    def __init__(
+        self, directory: Path, binaries: Path, runc: Path | None = None, *, prefix: int = 24
+    ) -> None:
+        """``runc``: another one than the installed one; ``prefix``: of the pod network's addresses,
+        24 is enough for 253 pods."""
         self.directory = directory
         self._runc = runc
         self.socket = directory / "containerd.sock"
@@ -62,7 +65,21 @@ class Containerd:
         directory.mkdir(parents=True, exist_ok=True)
         self._daemon = Daemon("containerd", directory)
         self.log = self._daemon.log
-        self.network = _network(directory)
+        self.network = _network(directory, prefix)
+
+    @cached_property
+    def kind(self) -> str:
+        """What container ids in statuses begin with: "containerd", or another runtime's name."""
+        from tools.env.cri import RawRuntime
+
+        with RawRuntime(self.socket) as raw:
+            return raw.version()[0]
+
+    @property
+    def abilities(self) -> dict[str, bool]:
+        """What the two containerds of the tests differ in, by name (:mod:`tools.env.abilities`)."""
+        names = ("recursive read-only mounts", "image volumes")
+        return {"parts of image volumes": False, **dict.fromkeys(names, self.generation == 2)}
 
     @property
     def pid(self) -> int | None:
@@ -113,8 +130,13 @@ class Containerd:
         self._daemon.kill(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop answering without dying (SIGSTOP), for tests of timeouts; `resume` undoes it."""
+        """Stop answering without dying (SIGSTOP), for tests of timeouts; `resume` undoes it.
+
+        Until all of its threads have stopped it may still answer.
+        """
         self._signal(signal.SIGSTOP)
+        if self.pid is not None:
+            wait_until(partial(_is_stopped, self.pid), "containerd stopped", interval=0.001)
 
     def resume(self) -> None:
         """Answer again after `pause`."""
@@ -192,14 +214,14 @@ class Containerd:
                 print(f"containerd could not remove every pod: {error.details()}")
 
 
-def _network(directory: Path) -> config.Network:
+def _network(directory: Path, prefix: int) -> config.Network:
     """The pod network of an instance, chosen once and kept in its directory."""
     kept = directory / "network.json"
     with locked(Path("/run/kubeletpy-networks.lock")):
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             return config.Network(**json.loads(kept.read_text()))
         digest = hashlib.sha256(str(directory).encode()).hexdigest()
-        subnets = list(_POOL.subnets(new_prefix=24))
+        subnets = list(_POOL.subnets(new_prefix=prefix))
         first = int(digest[:8], 16) % len(subnets)
         bridge = f"kp{digest[:10]}"
         taken = _routes(besides=bridge)
@@ -216,3 +238,9 @@ def _routes(besides: str) -> list[ipaddress.IPv4Network]:
     rows = json.loads(run("ip", "-4", "-json", "route", "show") or "[]")
     found = [row["dst"] for row in rows if row["dst"] != "default" and row.get("dev") != besides]
     return [ipaddress.IPv4Network(dst, strict=False) for dst in found]
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped all threads of a process."""
+    texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(text.rpartition(")")[2].split()[0] in "Tt" for text in texts)

@@ -5,8 +5,10 @@ One method a call, blocking, nothing retried: what the runtime says is what the 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -109,6 +111,7 @@ class RawRuntime:
         *,
         name: str = "main",
         env: Mapping[str, str] | None = None,
+        mounts: Sequence[Any] = (),
     ) -> str:
         """CreateContainer; returns the container id."""
         container = pb.ContainerConfig(
@@ -116,6 +119,7 @@ class RawRuntime:
             image=pb.ImageSpec(image=image, user_specified_image=image),
             command=list(command),
             envs=[pb.KeyValue(key=k, value=v.encode()) for k, v in (env or {}).items()],
+            mounts=mounts,
             log_path=f"{name}.log" if config.log_directory else "",
             linux=pb.LinuxContainerConfig(),
         )
@@ -132,6 +136,24 @@ class RawRuntime:
         """ContainerStatus."""
         request = pb.ContainerStatusRequest(container_id=container)
         return self.runtime.ContainerStatus(request, timeout=10).status
+
+    def pid(self, name: str) -> int:
+        """The process of a container or a sandbox, by its id; 0 when it has none.
+
+        As the runtime says, else the oldest process in the cgroup that is named after it.
+        """
+        for call, request in (
+            (self.runtime.ContainerStatus, pb.ContainerStatusRequest(container_id=name)),
+            (self.runtime.PodSandboxStatus, pb.PodSandboxStatusRequest(pod_sandbox_id=name)),
+        ):
+            request.verbose = True
+            try:
+                said = json.loads(call(request, timeout=10).info.get("info", "{}"))
+            except grpc.RpcError:
+                continue
+            if said.get("pid"):
+                return int(said["pid"])
+        return min(_processes_of(name), default=0)
 
     def exec(self, container: str, *command: str) -> tuple[int, str]:
         """ExecSync; returns exit code and output."""
@@ -188,3 +210,11 @@ class RawRuntime:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+
+def _processes_of(name: str) -> Iterator[int]:
+    for entry in Path("/proc").glob("[0-9]*/cgroup"):
+        with contextlib.suppress(OSError):
+            lines = entry.read_text().splitlines()
+            if any(line.rpartition("/")[2].removesuffix(".scope").endswith(name) for line in lines):
+                yield int(entry.parent.name)

@@ -1,16 +1,26 @@
-"""A pytest plugin (`-p tools.env.no_skips`): a skipped test makes the run fail, and is named."""
+"""A pytest plugin (`-p tools.env.no_skips`): a skipped test makes the run fail, and is named.
+
+But for one that the runtime of ``--runtime`` can't run, which is named with what is missing.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+LACKS = "the runtime lacks"
+
 _skipped: list[str] = []
+_lacking: dict[str, list[str]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what was skipped; an expected failure (xfail) is not a skip."""
     if report.skipped and not hasattr(report, "wasxfail"):
-        _skipped.append(report.nodeid)
+        missing = dict(report.user_properties).get(LACKS)
+        if missing is None:
+            _skipped.append(report.nodeid)
+        else:
+            _lacking.setdefault(str(missing), []).append(report.nodeid)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -29,3 +39,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name them."""
     for name in _skipped:
         terminalreporter.write_line(f"SKIPPED, which counts as a failure: {name}", red=True)
+    for missing, names in sorted(_lacking.items()):
+        for name in names:
+            terminalreporter.write_line(
+                f"NOT RUN, the runtime lacks {missing}: {name}", yellow=True
+            )

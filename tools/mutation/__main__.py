@@ -2,7 +2,8 @@
 
 ``python -m tools.mutation [--count 100] [--seed N] [--jobs 2] [--only PATH] [--list]``. Survivors
 are printed as diffs; more than 5 of 100 that are not in ``equivalent.toml`` are a failure. A run
-draws a seed and prints it. ``--only`` tries every mutation of one module or folder.
+draws a seed and prints it. ``--only`` tries every mutation of one module or folder, or ``--count``
+of them.
 
 Everything happens in a copy of the tree, which goes when the run ends, however it ends. Tests write
 where tests write: to a folder for temporary files, here one of their own.
@@ -30,13 +31,13 @@ import pytest
 
 from tools.mutation import trial
 from tools.mutation.equivalent import Equivalents
-from tools.mutation.modules import pure_modules, room_of, tests_for
+from tools.mutation.modules import PACKAGE, pure_modules, room_of, tests_for
 from tools.mutation.mutations import Mutation, mutations
 from tools.mutation.room import Room
 
 ALLOWED = 0.05
 """Of the sample may survive."""
-COPIED = ("docs", "kubeletpy", "tests", "tools", "pyproject.toml", "README.md", "test.sh")
+COPIED = ("docs", "kubeletpy", "tests", "tools", "up", "pyproject.toml", "README.md", "test.sh")
 SHOWN = 8000
 """Characters of the end of a log."""
 _ENCLOSED = "KUBELETPY_MUTATION_DIR"
@@ -59,7 +60,9 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="how many mutations to try")
+    parser.add_argument(
+        "--count", type=int, help="how many mutations to try (100; all with --only)"
+    )
     parser.add_argument("--seed", type=int, help="of the sample (drawn and printed)")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")
     parser.add_argument("--only", metavar="PATH", help="all mutations of this module or folder")
@@ -69,7 +72,7 @@ def _arguments() -> argparse.Namespace:
 
 def _enclose(tree: Path) -> int:
     """This program once more, on a copy, where only the copy's folder can be written."""
-    with tempfile.TemporaryDirectory(prefix="kubeletpy-mutation-") as name:
+    with tempfile.TemporaryDirectory(prefix="kpm-") as name:
         directory = Path(name)
         for each in COPIED:
             source = tree / each
@@ -78,15 +81,16 @@ def _enclose(tree: Path) -> int:
                 shutil.copytree(source, directory / "tree" / each, ignore=ignored)
             else:
                 shutil.copy(source, directory / "tree" / each)
-        (directory / "tmp").mkdir()
+        (directory / "t").mkdir()
+        copy = directory / "tree"
         environment = os.environ | {
             _ENCLOSED: name,
-            "TMPDIR": str(directory / "tmp"),
-            "PYTHONPATH": str(directory / "tree"),
+            "TMPDIR": str(directory / "t"),
+            "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'up'}",
         }
         command = [sys.executable, "-m", "tools.mutation", *sys.argv[1:]]
         with subprocess.Popen(
-            command, cwd=directory / "tree", env=environment, start_new_session=True
+            command, cwd=copy, env=environment, start_new_session=True
         ) as process:
             try:
                 return process.wait()
@@ -104,14 +108,11 @@ def _run(arguments: argparse.Namespace, tree: Path) -> int:
         print("equivalent.toml names mutations that there are not:", *stale, sep="\n  ")
         return 1
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
-    if arguments.only:
-        sample = [m for m in everything if m.path.startswith(arguments.only)]
-        print(f"{len(sample)} mutations of {arguments.only}")
-    else:
-        sample = random.Random(seed).sample(everything, min(arguments.count, len(everything)))
-        print(
-            f"{len(sample)} of {len(everything)} mutations of {len(sources)} modules, --seed {seed}"
-        )
+    candidates = [m for m in everything if m.path.startswith(arguments.only or PACKAGE)]
+    count = arguments.count or (len(candidates) if arguments.only else 100)
+    sample = random.Random(seed).sample(candidates, min(count, len(candidates)))
+    modules = len({m.path for m in candidates})
+    print(f"{len(sample)} of {len(candidates)} mutations of {modules} modules, --seed {seed}")
     sample = [m for m in sample if not equivalents.has(m, sources[m.path])]
     sample.sort(key=lambda m: (m.path, m.start))
     if arguments.list:
@@ -158,7 +159,7 @@ def _survivors_of_room(
     """Those of one room that no test notices.
 
     Raises RedRoomError when more than a few of its tests are red without a mutation."""
-    log = tree.parent / "tmp" / f"log-{room}"
+    log = tree.parent / "t" / f"log-{room}"
     tests = {m.path: tests_for(m.path, tree, sources) for m in sample}
     killed, left_out = _killed_in_place(room, Room(sample, sources, tests), log)
     return [
@@ -201,7 +202,7 @@ def _survives(
     """No test notices it when the mutated module is loaded from scratch, too."""
     module = trial.module_of(mutation.path)
     finder = trial.Mutated(tree / mutation.path, module, mutation.apply(source))
-    return trial.passes(tests, left_out, finder, tree.parent / "tmp" / f"log-{os.getpid()}")
+    return trial.passes(tests, left_out, finder, tree.parent / "t" / f"log-{os.getpid()}")
 
 
 if __name__ == "__main__":

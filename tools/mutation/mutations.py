@@ -10,8 +10,8 @@ Four kinds, the faults that people make in rules:
 - a sum is a difference, a product a quotient, ``min`` is ``max``.
 
 Left alone: texts (what they say is not a decision), empty defaults (``spec.get("volumes") or ()``),
-annotations, decorators, ``if TYPE_CHECKING``, and what stands in an f-string, whose positions
-Python 3.11 does not know.
+annotations, decorators, ``if TYPE_CHECKING``, the defaults of a protocol's methods (nobody calls
+them), and what stands in an f-string, whose positions Python 3.11 does not know.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
+import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -146,6 +147,8 @@ def _looked_at(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.If(test=test, orelse=orelse) if _for_types(test):
             yield from orelse
+        case ast.FunctionDef(body=[*_, ast.Expr(value=ast.Constant(value=types.EllipsisType()))]):
+            return
         case ast.FunctionDef(args=args, body=body):
             yield from args.defaults
             yield from (default for default in args.kw_defaults if default is not None)

@@ -1,6 +1,6 @@
 """The embedded API as one thing to start and stop: storage, registry, controllers and server.
 
-Everything it makes is in its data directory. Must never serve anything but loopback.
+Everything it creates lives in its data directory. Must never serve anything but loopback.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
+from kubeletpy_up.controllers.device_claims import DeviceClaims
 from kubeletpy_up.controllers.ephemeral_claims import EphemeralClaims
 from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
@@ -28,6 +29,8 @@ from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, node_caller
 from kubeletpy_up.storage.store import Store
 
+__all__ = ["Endpoint", "LocalApi"]  # for programs that embed it; kept, see docs/library.md
+
 logger = logging.getLogger(__name__)
 
 _EXPIRE_SECONDS = 60.0
@@ -36,7 +39,7 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the API is and how to get in.
+    """Where the API listens, and the kubeconfigs to reach it with.
 
     Attributes:
         url: such as ``https://127.0.0.1:6443``.
@@ -49,14 +52,14 @@ class Endpoint:
 
 
 class Controller(Protocol):
-    """What runs beside the API."""
+    """Something that runs beside the API."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         ...
 
     def stop(self) -> None:
-        """End."""
+        """Stop."""
         ...
 
 
@@ -67,7 +70,7 @@ class StaticTokens:
         self._callers = [(token.encode(), caller) for token, caller in callers.items()]
 
     def __call__(self, token: str) -> Caller | None:
-        """Whose token it is, or None."""
+        """Whose token this is, or None."""
         given = token.encode("utf-8", "replace")
         found = None
         for known, caller in self._callers:
@@ -84,14 +87,14 @@ class LocalApi:
     """A Kubernetes API for one node.
 
     Args:
-        data_dir: for the database, certificates, keys and kubeconfigs; made if missing.
-        node_name: whose identity the node kubeconfig is.
+        data_dir: for the database, certificates, keys and kubeconfigs; created if missing.
+        node_name: the node whose identity the node kubeconfig carries.
         port: to listen on; 0 for a free one.
         strict: refuse what a real cluster's Node authorizer and NodeRestriction would.
         service_account_volumes: mount service account tokens into pods.
-        certificate_lifetime: of what is signed for nodes, seconds at most.
+        certificate_lifetime: the longest that is signed for nodes, in seconds.
         clock: the time of day.
-        volumes_dir: where the built-in provisioner makes volumes; None: without one.
+        volumes_dir: where the built-in provisioner creates volumes; None: no provisioner.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class LocalApi:
 
         Raises:
             StoreError: the database can't be opened.
-            CertificateError: a certificate can't be made, such as for the node's name.
+            CertificateError: a certificate can't be created, such as for the node's name.
             OSError: the directory can't be written, or the port is taken.
             ValueError: the host is not loopback.
         """
@@ -156,6 +159,7 @@ class LocalApi:
         self._controllers = [
             NodeLifecycle(self.registry),
             EphemeralClaims(self.registry),
+            DeviceClaims(self.registry),
             Binder(self.registry),
             VolumeProtection(self.registry),
             Scheduler(self.registry),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from kubeletpy.api.types import JSON
 
 _ALWAYS_DETAILED = frozenset({"Invalid", "NotFound", "MethodNotAllowed"})
-"""Reasons whose details are shown even if they are empty."""
+"""Reasons whose details are shown even if empty."""
 MAX_CAUSES = 100
-"""How many causes one Status lists; of more there is only the number."""
+"""How many causes one Status lists; any more are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,14 @@ class ApiError(Exception):
         reason: metav1.StatusReason, such as ``NotFound``.
         message: for people.
         details: metav1.StatusDetails (name, group, kind, causes, retryAfterSeconds, …).
+        continue_: a token with which the list can still be continued.
     """
 
     code: int
     reason: str
     message: str
     details: JSON = field(default_factory=dict)
+    continue_: str = ""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -60,7 +62,7 @@ class ApiError(Exception):
         status: JSON = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_} if self.continue_ else {},
             "status": "Failure",
             "message": self.message,
         }
@@ -105,7 +107,7 @@ def already_exists(resource: str, name: str, group: str = "") -> ApiError:
 
 
 def conflict(resource: str, name: str, why: str = "", group: str = "") -> ApiError:
-    """409: ``Operation cannot be fulfilled on pods "NAME": WHY``; default is a stale version."""
+    """409: ``Operation cannot be fulfilled on pods "NAME": WHY``; by default a stale version."""
     why = why or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
@@ -139,12 +141,12 @@ def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> A
 
 
 def invalid_options(kind: str, field: str, reason: str, message: str) -> ApiError:
-    """422: an option of a request, such as ``dryRun`` of ``CreateOptions``."""
+    """422: a wrong option of a request, such as ``dryRun`` of ``CreateOptions``."""
     return invalid(kind, "", [Cause(reason, field, message)], "meta.k8s.io")
 
 
 def invalid_patch(why: str) -> ApiError:
-    """422: a patch that gives no object of its kind. The object itself is not shown."""
+    """422: a patch whose result is no object of its kind. The object itself is not shown."""
     text = f"Invalid value: {why}"
     cause = {"reason": "FieldValueInvalid", "message": text, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {text}', {"causes": [cause]})
@@ -167,9 +169,9 @@ def forbidden(resource: str, name: str, why: str, group: str = "") -> ApiError:
     return ApiError(403, "Forbidden", message, _details(resource, name, group))
 
 
-def gone(message: str) -> ApiError:
+def gone(message: str, continue_: str = "") -> ApiError:
     """410 with reason Expired: a watch or a continue token that is too old."""
-    return ApiError(410, "Expired", message)
+    return ApiError(410, "Expired", message, continue_=continue_)
 
 
 def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
@@ -179,24 +181,24 @@ def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
 
 
 def method_not_served() -> ApiError:
-    """405 of a path that has no such method."""
+    """405 for a path without that method."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message)
 
 
 def not_acceptable(offered: Sequence[str]) -> ApiError:
-    """406: none of the media types that the client accepts is one that we have."""
+    """406: the client accepts none of the media types that we can write."""
     message = "only the following media types are accepted: " + ", ".join(offered)
     return ApiError(406, "NotAcceptable", message)
 
 
 def wrong_form(message: str) -> ApiError:
-    """406: the answer can't be given in the form that was asked for."""
+    """406: the answer can't be given in the requested form."""
     return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(got: str, offered: Sequence[str]) -> ApiError:
-    """415: a body, or a patch, of a type that we do not read."""
+    """415: a body or a patch of a type that we don't read."""
     message = (
         f"the body of the request was in an unknown format ({got or 'none'}) - "
         f"accepted media types include: {', '.join(offered)}"
@@ -222,12 +224,12 @@ def too_many_connections(user: str) -> ApiError:
 
 
 def unavailable(message: str) -> ApiError:
-    """503: later it may work."""
+    """503: a later try may succeed."""
     return ApiError(503, "ServiceUnavailable", message)
 
 
 def internal(message: str) -> ApiError:
-    """500: our own fault; the message says no more than that something broke."""
+    """500: our own fault; the message says only that something broke."""
     return ApiError(
         500,
         "InternalError",

@@ -14,7 +14,7 @@ from kubeletpy_up.errors import bad_request, invalid_options
 from kubeletpy_up.resources import ResourceInfo
 
 _SHOWN = 60
-"""Characters of a wrong option that a refusal shows."""
+"""How many characters of a wrong option a refusal shows."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 NODE_USER_PREFIX = "system:node:"
@@ -38,12 +38,12 @@ class Caller:
 
     @property
     def is_joining(self) -> bool:
-        """Whether it has a bootstrap token."""
+        """Whether it authenticated with a bootstrap token."""
         return BOOTSTRAP_GROUP in self.groups
 
     @property
     def node_name(self) -> str:
-        """The node that this is the identity of, or empty."""
+        """The node whose identity this is, or empty."""
         if self.user.startswith(NODE_USER_PREFIX) and NODES_GROUP in self.groups:
             return self.user.removeprefix(NODE_USER_PREFIX)
         return ""
@@ -77,9 +77,10 @@ class WriteOptions:
     Attributes:
         field_validation: Strict, Warn or Ignore.
         force: of server-side apply: take over conflicting fields.
-        subject: the subject of a certificate request, once somebody has read it.
-        is_patch: what is written comes from a patch.
-        warnings: out: what to show to the client.
+        subject: the subject of a certificate request, once it has been read.
+        is_patch: the write comes from a patch.
+        warnings: out: what to show the client.
+        created: out: an update or apply patch has created the object.
     """
 
     dry_run: bool = False
@@ -89,6 +90,7 @@ class WriteOptions:
     subject: str | None = None
     is_patch: bool = False
     warnings: list[str] = field(default_factory=list)
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,10 @@ def is_dry_run(values: object, options: str) -> bool:
 def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
     """Merge the options of a DELETE's body and query.
 
-    A body with options is all that counts, as on a real server.
+    Options in the body replace those of the query, as on a real server.
 
     Raises:
-        ApiError: 400, something of the wrong type; 422, an unknown policy.
+        ApiError: 400, a value of the wrong type; 422, an unknown policy.
     """
     given: dict[str, Any] = {}
     if body:

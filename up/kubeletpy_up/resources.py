@@ -1,9 +1,9 @@
 """Which resources this API serves, with their names, kinds, verbs and subresources. Pure.
 
-Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind
-it here and would only pretend (replication controllers, quotas, …) is left out, so that discovery
-is honest. Must never know how a resource behaves: that is
-:mod:`kubeletpy_up.registry.registry`'s.
+Loaded once from the discovery facts in ``data/api-resources.json``. Resources
+that no controller here acts on (replication controllers, quotas, …) are left out, so that
+discovery is honest. Must never know how a resource behaves: that is for
+:mod:`kubeletpy_up.registry.registry`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _METRICS = {
         {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics"},
     ]
 }
-"""What a metrics server adds to an API; answered by the nodes."""
+"""The resources that a metrics server adds to an API; answered by the nodes."""
 PROXIED = frozenset({"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pods/portforward"})
 """Subresources that the node's own server answers: no object is read or written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubresourceInfo:
-    """A path below an object, such as ``status``: its kind (maybe of another group) and verbs."""
+    """A path below an object, such as ``status``: its kind (perhaps of another group) and verbs."""
 
     name: str
     kind: str
@@ -86,7 +86,7 @@ class ResourceInfo:
 
     @property
     def storage_key(self) -> str:
-        """What the objects are stored under: both event APIs show the same objects."""
+        """The key that objects are stored under: both event APIs show the same objects."""
         return "events" if self.plural == "events" else self.key
 
     def is_proxied(self, subresource: str) -> bool:

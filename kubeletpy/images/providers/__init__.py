@@ -1,1 +1,1 @@
-"""Credential providers: programs beside the agent that know passwords of registries."""
+"""Credential providers: external programs that supply registry credentials."""

@@ -1,4 +1,4 @@
-"""What a provider may get to know of a pod's service account: annotations and a token.
+"""What a provider may learn about a pod's service account: annotations and a token.
 
 Source: KEP-4412, tokenAttributes. Must never keep or show a token.
 """
@@ -16,14 +16,14 @@ from kubeletpy.pods.pod import Pod
 
 
 class AccountError(Exception):
-    """An account or its token can't be had; the text says why, fit for a log."""
+    """An account or its token is unavailable; the text says why and may be logged."""
 
 
 class ServiceAccounts(Protocol):
     """Service accounts of the cluster."""
 
     async def read(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
-        """Uid and annotations of an account. Raises AccountError."""
+        """The uid and annotations of an account. Raises AccountError."""
         ...
 
     async def token(self, pod: Pod, account: AccountSource, audience: str) -> str:
@@ -41,11 +41,11 @@ class AccountFacts:
     """Empty until it is needed."""
 
     def scope(self, cache_type: str) -> Hashable:
-        """What answers for this account are kept under."""
+        """The cache key for answers for this account."""
         return (self.source, tuple(sorted(self.annotations.items())), self.proof(cache_type))
 
     def proof(self, cache_type: str = "Token") -> str:
-        """The token's hash, where answers differ by token."""
+        """The token's hash, if answers are cached by token."""
         return hashlib.sha256(self.token.encode()).hexdigest() if cache_type == "Token" else ""
 
 
@@ -54,8 +54,8 @@ def chosen_annotations(
 ) -> dict[str, str] | None:
     """The annotations that a provider wants; None when a required one is missing. Pure.
 
-    An account says by its annotations that its pods pull with this provider: without them the
-    provider is not asked.
+    By its annotations an account opts its pods into this provider: without them the provider is not
+    asked.
     """
     required = attributes.required_service_account_annotation_keys
     if any(key not in annotations for key in required):

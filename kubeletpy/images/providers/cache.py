@@ -1,6 +1,6 @@
-"""What providers answered, as long as it holds: by image, by registry or for all images. Pure.
+"""Caches the answers of providers while valid: by image, by registry or for all images. Pure.
 
-Times are arguments, in seconds of one steady clock. Must never do I/O.
+Times are arguments, in seconds of one monotonic clock. Must never do I/O.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ResponseCache:
         return len(self._kept)
 
     def get(self, repository: str, scope: Hashable, now: float) -> Auths | None:
-        """The answer that holds for an image, the narrowest first."""
+        """The valid answer for an image, the most specific first."""
         for key_type in CacheKeyType:
             kept = self._kept.get(_key(key_type, repository, scope))
             if kept is not None and now <= kept.until:
@@ -52,7 +52,7 @@ class ResponseCache:
         now: float,
         default_seconds: float,
     ) -> None:
-        """Remember an answer, if it may be kept at all."""
+        """Cache an answer, if it may be cached."""
         seconds = response.cache_seconds
         seconds = default_seconds if seconds is None else seconds
         if seconds <= 0:
@@ -66,7 +66,7 @@ class ResponseCache:
         for key in [key for key, kept in self._kept.items() if kept.until < now]:
             del self._kept[key]
         soonest = sorted(self._kept, key=lambda key: self._kept[key].until)
-        for key in soonest[: len(self._kept) - MAX_ENTRIES + 1]:
+        for key in soonest[: max(0, len(self._kept) - MAX_ENTRIES + 1)]:
             del self._kept[key]
 
 

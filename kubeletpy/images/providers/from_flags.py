@@ -1,4 +1,4 @@
-"""From flags to credential providers: their configuration and their programs.
+"""Builds credential providers from flags: their configuration and their programs.
 
 Must never run one.
 """
@@ -31,7 +31,7 @@ def make(
     """The providers that the flags name; they name at least one.
 
     Raises:
-        ConfigError: a flag without the other, a bad configuration, or no such program.
+        ConfigError: one flag without the other, a bad configuration, or a missing program.
     """
     path, bin_dir = flags.image_credential_provider_config, flags.image_credential_provider_bin_dir
     for flag, value, other in ((FLAG, path, BIN_DIR_FLAG), (BIN_DIR_FLAG, bin_dir, FLAG)):

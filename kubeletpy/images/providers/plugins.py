@@ -1,4 +1,4 @@
-"""All credential providers of a node: who is asked about an image, and whose answer comes first.
+"""All credential providers of a node: which are asked about an image, and in which order.
 
 A provider that fails costs a line in the log, never the pull. Must never log an answer.
 """
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 class Plugins:
-    """The providers in their order."""
+    """The providers, in order."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self._providers = tuple(providers)
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
-        """What those that are responsible for a repository say, each asked at the same time."""
+        """The answers of the providers responsible for a repository, asked concurrently."""
         wanted = Repository.parse(repository)
         asked = [provider for provider in self._providers if provider.fits(wanted)]
         if not asked:
@@ -34,7 +34,7 @@ class Plugins:
         return Keyring.sourced(answer for answer in answers if answer is not None)
 
     async def close(self) -> None:
-        """End the programs that run."""
+        """Stop the running programs."""
         for provider in self._providers:
             await provider.close()
 

@@ -1,7 +1,7 @@
-"""What is said to a credential provider, and what it answers. Pure.
+"""The request to a credential provider, and its response. Pure.
 
 CredentialProviderRequest and -Response of credentialprovider.kubelet.k8s.io v1, v1beta1 and
-v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never show what an answer holds:
+v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never reveal an answer's content:
 errors say what is wrong with it, not what it says.
 """
 
@@ -20,11 +20,11 @@ _LOGIN_FIELDS = frozenset({"username", "password"})
 
 
 class ProviderError(Exception):
-    """A provider gave no credentials; the text is fit for a log."""
+    """A provider gave no credentials; the text may be logged."""
 
 
 class CacheKeyType(StrEnum):
-    """For which images an answer holds."""
+    """The images for which an answer is valid."""
 
     IMAGE = "Image"
     REGISTRY = "Registry"
@@ -39,7 +39,7 @@ class ProviderResponse:
     """Registry pattern -> {username, password}; an "auths" document."""
     cache_key_type: CacheKeyType
     cache_seconds: float | None
-    """How long it may be kept; None: the provider leaves that to its configuration."""
+    """How long it may be cached; None: the provider leaves that to its configuration."""
 
 
 def write_request(
@@ -51,7 +51,7 @@ def write_request(
         api_version: the provider's.
         image: repository, without tag and digest.
         token: of the pod's service account; empty: none.
-        annotations: of that account, as far as the provider is to know them.
+        annotations: of that account, as far as the provider may see them.
     """
     request: dict[str, Any] = {
         "apiVersion": api_version,
@@ -66,10 +66,10 @@ def write_request(
 
 
 def read_response(data: bytes, api_version: str) -> ProviderResponse:
-    """The answer, read strictly.
+    """The answer, parsed strictly.
 
     Raises:
-        ProviderError: it is none.
+        ProviderError: it is not an answer.
     """
     try:
         document = json.loads(data)
@@ -83,7 +83,7 @@ def read_response(data: bytes, api_version: str) -> ProviderResponse:
     if document.get("apiVersion") != api_version:
         raise ProviderError(f"the response's apiVersion is not {api_version}, as was asked for")
     if document.keys() - _FIELDS:
-        raise ProviderError("the response has fields that there are not")
+        raise ProviderError("the response has unknown fields")
     try:
         key_type = CacheKeyType(str(document.get("cacheKeyType")))
     except ValueError:
@@ -115,5 +115,5 @@ def _auths(value: object) -> dict[str, Mapping[str, object]]:
         if not isinstance(login, dict) or login.keys() - _LOGIN_FIELDS:
             raise ProviderError("the response's auth holds what is not {username, password}")
         if not all(isinstance(text, str) for text in login.values()):
-            raise ProviderError("the response's auth holds what is not text")
+            raise ProviderError("the response's auth holds a value that is not a string")
     return value

@@ -1,8 +1,8 @@
 """One credential provider: which images it is asked about, and how rarely.
 
-Answers are kept as long as they hold; of one question there is one call at a time, and who asks
-about another image of a registry whose answers hold for all of it waits for the call that runs.
-Must never log an answer.
+Answers are cached while valid; there is one call at a time per question, and a request for another
+image of a registry whose answers cover all of it waits for the running call. Must never log an
+answer.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 from kubeletpy.pods.pod import Pod
 
 MAX_CALLS = 10
-"""Calls of one provider at once."""
+"""Concurrent calls of one provider."""
 _GROUPS: Mapping[CacheKeyType, Callable[[str], str]] = {
     CacheKeyType.IMAGE: lambda repository: repository,
     CacheKeyType.REGISTRY: registry_of,
     CacheKeyType.GLOBAL: lambda repository: "",
 }
-"""Questions that one answer may settle, going by what the last answer said of itself."""
+"""Groups questions that one answer may settle, going by the last answer's cache key type."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A call that runs."""
+    """A running call."""
 
     task: asyncio.Task[Auths]
     group: Hashable
-    """Calls of one group may answer each other's questions."""
+    """Calls in one group may answer each other's questions."""
 
 
 class Provider:
@@ -77,11 +77,11 @@ class Provider:
         self._last_key_type = CacheKeyType.IMAGE
 
     def fits(self, repository: Repository) -> bool:
-        """Whether it is asked about images of a repository."""
+        """Whether it is responsible for images of a repository."""
         return any(pattern.fits(repository) for pattern in self._patterns)
 
     async def auths(self, repository: str, pod: Pod) -> tuple[Auths, AccountSource | None]:
-        """Its credentials, and the service account that they were given to.
+        """Its credentials, and the service account they were issued to.
 
         Raises:
             ProviderError: it could not be asked, or gave no usable answer.
@@ -107,7 +107,7 @@ class Provider:
             raise ProviderError(f"service account {pod.namespace}/{name}: {error}") from error
 
     async def close(self) -> None:
-        """End what runs."""
+        """Stop the running calls."""
         tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
             task.cancel()
@@ -150,7 +150,7 @@ class Provider:
     def _landed(self, exact: Hashable, task: asyncio.Task[Auths]) -> None:
         self._flights.pop(exact, None)
         if not task.cancelled():
-            task.exception()  # passed to those who still wait
+            task.exception()  # raised in those still waiting
 
     async def _call(self, repository: str, scope: Hashable, account: AccountFacts | None) -> Auths:
         token = account.token if account is not None else ""
@@ -184,10 +184,10 @@ class Provider:
         return response.auths
 
     def _check_echo(self, response: ProviderResponse, token: str) -> None:
-        """A token lives no longer than its pod: kept for the account it would be given to others.
+        """A token lives no longer than its pod: cached by account, it would be given to other pods.
 
         Raises:
-            ProviderError: the answer is the token, and answers are kept by account.
+            ProviderError: the answer is the token, and answers are cached by account.
         """
         attributes = self._settings.token_attributes
         if not token or attributes is None or attributes.cache_type == "Token":

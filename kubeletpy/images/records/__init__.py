@@ -1,1 +1,1 @@
-"""Which images this node pulled, and with whose credentials: what pods may use without a pull."""
+"""Which images this node pulled, and with whose credentials: what pods may use without pulling."""

@@ -1,7 +1,7 @@
 """Pull records on disk: ``{root}/image_manager/pulling`` and ``pulled``, one small file each.
 
-Directories are 0700, files 0600, replaced whole. Blocking: call it on a thread. Must never decide
-anything from what it reads.
+Directories are 0700, files 0600, replaced atomically. Blocking: call it on a thread. Must never
+decide anything from what it reads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loaded:
     """Images, oldest first."""
     records: list[PulledRecord] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
-    """Names of files in ``pulled`` that are no records."""
+    """Names of files in ``pulled`` that are not records."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -71,7 +71,7 @@ class RecordFiles:
         return found
 
     def write_intent(self, image: str) -> None:
-        """Say that an image is being pulled. Raises OSError."""
+        """Record that an image is being pulled. Raises OSError."""
         _replace(self._pulling / file_name(image), write_intent(image))
 
     def remove_intent(self, image: str) -> None:
@@ -82,7 +82,7 @@ class RecordFiles:
         """One record; None when there is none.
 
         Raises:
-            MalformedRecord: the file is none.
+            MalformedRecord: the file is not a record.
             OSError: it can't be read.
         """
         path = self._pulled / file_name(image_ref)
@@ -93,7 +93,7 @@ class RecordFiles:
         return _named(path, read_record(data))
 
     def write_record(self, record: PulledRecord) -> None:
-        """Keep a record. Raises OSError."""
+        """Write a record. Raises OSError."""
         _replace(self._pulled / file_name(record.image_ref), write_record(record))
 
     def remove_record(self, image_ref: str) -> None:
@@ -101,11 +101,11 @@ class RecordFiles:
         (self._pulled / file_name(image_ref)).unlink(missing_ok=True)
 
     def remove_file(self, name: str) -> None:
-        """Remove a file that is no record. Raises OSError."""
+        """Remove a file that is not a record. Raises OSError."""
         (self._pulled / name).unlink(missing_ok=True)
 
     def _read_all(self, directory: Path) -> Iterator[tuple[Path, bytes | None, str]]:
-        """Each file of ours, oldest first, with its content or what is wrong with it."""
+        """Each of our files, oldest first, with its content or what is wrong with it."""
         entries = [entry for entry in os.scandir(directory) if entry.name.startswith(FILE_PREFIX)]
         entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
         for entry in sorted(entries, key=_age):

@@ -1,4 +1,4 @@
-"""The pull records of a node as the settings want them."""
+"""The pull records of a node as configured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pull_records(
     clock: Clock,
     metrics: RecordMetrics,
 ) -> PullRecords | None:
-    """Below ``root``, to be opened; None when their feature gate is off."""
+    """Below ``root``, not opened yet; None when their feature gate is off."""
     if not settings.feature_gates.enabled("KubeletEnsureSecretPulledImages"):
         return None
     parallel = settings.max_parallel_image_pulls or 0

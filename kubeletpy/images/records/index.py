@@ -1,7 +1,7 @@
-"""The pulled records in memory: what a start of a container looks at instead of files. Pure.
+"""The pulled records in memory: read on a container start instead of the files. Pure.
 
-Bounded: beyond its limit the least used records live on disk only, and what is not found here is
-looked up there. Must never do I/O.
+Bounded: beyond its limit the least recently used records live on disk only, and what is not found
+here is looked up there. Must never do I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RecordIndex:
         self._records: OrderedDict[str, PulledRecord] = OrderedDict()
         self._unreadable: set[str] = set()
         self.complete = False
-        """Whether what is not here is nowhere."""
+        """Whether a record that is not here does not exist."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -29,7 +29,7 @@ class RecordIndex:
         return iter(tuple(self._records.values()))
 
     def fill(self, records: Iterable[PulledRecord], unreadable: Iterable[str]) -> None:
-        """What the disk holds, oldest first."""
+        """Load what the disk holds, oldest first."""
         self._records.clear()
         self._unreadable = set(unreadable)
         self.complete = True
@@ -44,27 +44,26 @@ class RecordIndex:
         return record
 
     def unreadable(self, image_ref: str) -> bool:
-        """Whether there is a file for the image that is no record."""
-        return bool(self._unreadable) and file_name(image_ref) in self._unreadable
+        """Whether the image's file is not a record."""
+        return file_name(image_ref) in self._unreadable
 
     def unreadable_files(self) -> frozenset[str]:
         """Names of all such files."""
         return frozenset(self._unreadable)
 
     def forget_unreadable(self, name: str) -> None:
-        """Such a file is gone."""
+        """Forget such a file, which has been removed."""
         self._unreadable.discard(name)
 
     def put(self, record: PulledRecord) -> None:
         """Keep a record that is on disk."""
         self._records[record.image_ref] = record
         self._records.move_to_end(record.image_ref)
-        if self._unreadable:
-            self._unreadable.discard(file_name(record.image_ref))
+        self._unreadable.discard(file_name(record.image_ref))
         while len(self._records) > self._limit:
             self._records.popitem(last=False)
             self.complete = False
 
     def remove(self, image_ref: str) -> None:
-        """The record is gone."""
+        """Forget a record that has been removed."""
         self._records.pop(image_ref, None)

@@ -1,7 +1,7 @@
-"""Pulls that have begun, and pulls of which nobody knows how they ended. Pure.
+"""Pulls that have begun, and pulls whose outcome is unknown. Pure.
 
 An intent outlives its pull when the image may have arrived without a record: the agent was killed,
-the pod deleted, or the runtime lost meanwhile. As long as it stays the image counts as pulled here.
+the pod deleted, or the runtime lost meanwhile. While it remains, the image counts as pulled here.
 Must never do I/O.
 """
 
@@ -16,20 +16,20 @@ class Intent:
     """Of one image."""
 
     names: set[str] = field(default_factory=set)
-    """As pods wrote it: each has a file."""
+    """As pods wrote them: each has a file."""
     pulls: int = 0
-    """Running now."""
+    """Pulls running now."""
     uncertain: bool = False
     """A pull may have brought the image without leaving a record."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing speaks for keeping it."""
+        """Whether there is no reason to keep it."""
         return not self.pulls and not self.uncertain
 
 
 class Intents:
-    """By full name."""
+    """The intents, by full name."""
 
     def __init__(self) -> None:
         self._intents: dict[str, Intent] = {}
@@ -41,16 +41,16 @@ class Intents:
         return sum(len(intent.names) for intent in self._intents.values())
 
     def of(self, name: str) -> Intent:
-        """The intent of an image, made if there is none."""
+        """The intent of an image, created if there is none."""
         return self._intents.setdefault(name, Intent())
 
     def drop(self, name: str, intent: Intent) -> None:
-        """It is over, unless there is a newer one by that name."""
+        """Drop an intent that is over, unless there is a newer one with that name."""
         if self._intents.get(name) is intent:
             del self._intents[name]
 
     def uncertain(self) -> Iterator[tuple[str, Intent]]:
-        """Those that no pull is responsible for any more, oldest first."""
+        """Those that no pull is responsible for any longer, oldest first."""
         for name, intent in list(self._intents.items()):
             if intent.uncertain and not intent.pulls:
                 yield name, intent

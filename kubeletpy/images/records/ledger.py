@@ -1,8 +1,8 @@
 """Keeps pull records: an intent before a pull, a record after it, and answers from memory.
 
-A pull leaves no moment at which a kill -9 would make its image look preloaded: the intent is on
-disk before the runtime is asked, and goes only once the record is there or the runtime has said
-that the pull failed. Source: docs/reference/behaviour.md, g2, g3. Must never keep or show a
+At no moment of a pull would a kill -9 make its image look preloaded: the intent is on disk before
+the runtime is asked, and goes only once the record is there or the pull has failed and a look shows
+that it changed nothing. Source: docs/reference/behaviour.md, g2, g3. Must never keep or show a
 credential: records hold fingerprints.
 """
 
@@ -39,17 +39,18 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 logger = logging.getLogger(__name__)
 
-_UNCERTAIN = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.CANCELLED)
+UNCERTAIN = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.CANCELLED)
+"""Ends of a call after which the runtime may go on with it."""
 ListImages = Callable[[], Awaitable[Sequence[cri.Image]]]
 AskCredentials = Callable[[], Awaitable[Sequence[Credential]]]
 
 
 class IntentNotRecorded(Exception):
-    """A pull that would leave no trace must not begin; the text says why."""
+    """A pull that can't be recorded must not begin; the text says why."""
 
 
 class RecordsUnreadable(Exception):
-    """The directories of the records can't be used."""
+    """The directories of the records are unusable."""
 
 
 class PullInProgress:
@@ -60,11 +61,13 @@ class PullInProgress:
         self._image = image
         self._intent = intent
         self.recorded = False
+        self.changed_nothing = False
+        """The pull has failed, and the node has the image, or lacks it, as before."""
 
     async def succeeded(self, image_ref: str, credential: Credential | None) -> None:
         """The image has arrived; None: no credential was needed.
 
-        Seen through even if the pod goes away meanwhile.
+        Completed even if the pod is deleted meanwhile.
         """
         self.recorded = True
         await self._ledger.finish(self._image, self._intent, image_ref, grants_of(credential))
@@ -88,7 +91,7 @@ class PullRecords:
         self._unfinished: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """:meth:`open` for an agent that starts. Raises RecordsUnreadable."""
+        """:meth:`open` for a starting agent. Raises RecordsUnreadable."""
         try:
             await self.open()
         except OSError as error:
@@ -97,10 +100,10 @@ class PullRecords:
             ) from error
 
     async def open(self) -> None:
-        """Read what is on disk, once; leftover intents of images that are there become records.
+        """Read the disk once; leftover intents of images on the node become records.
 
         Raises:
-            OSError: the directories can't be used.
+            OSError: the directories are unusable.
         """
         if self._opened:
             return
@@ -116,7 +119,7 @@ class PullRecords:
                 try:
                     await self._settle()
                 except OSError as error:
-                    # a full disk must not keep the agent from starting: it is who empties it
+                    # a full disk must not keep the agent from starting: the agent is what frees it
                     logger.warning("unfinished pulls not settled", extra={"error": str(error)})
             self._store.count()
 
@@ -126,7 +129,7 @@ class PullRecords:
         Args:
             image: as in the pod.
             image_ref: the runtime's id of it.
-            credentials: what the pod could show the registry; asked only when that matters.
+            credentials: what the pod could present to the registry; looked up only when it matters.
         """
         try:
             await self.open()
@@ -162,12 +165,13 @@ class PullRecords:
 
     @asynccontextmanager
     async def pulling(self, image: str) -> AsyncIterator[PullInProgress]:
-        """Around a pull of an image, named as in the pod.
+        """Wraps a pull of an image, named as in the pod.
 
-        Anything that ends it but a plain answer of the runtime leaves the intent.
+        The intent of a pull that fails stays unless the runtime has answered and the pull has
+        changed nothing: an error may come after the image has.
 
         Raises:
-            IntentNotRecorded: nothing can be written.
+            IntentNotRecorded: the intent can't be written.
         """
         try:
             await self.open()
@@ -182,8 +186,11 @@ class PullRecords:
             await self._announce(image, intent)
             yield pull
             certain = True
-        except (CRIError, IntentNotRecorded, PullRateExceeded) as error:
-            certain = not (isinstance(error, CRIError) and error.code in _UNCERTAIN)
+        except (IntentNotRecorded, PullRateExceeded):
+            certain = True
+            raise
+        except CRIError as error:
+            certain = error.code not in UNCERTAIN and pull.changed_nothing
             raise
         finally:
             if not pull.recorded:
@@ -195,7 +202,7 @@ class PullRecords:
         await self._see_through(self._finish(image, intent, image_ref, grants))
 
     async def prune(self, present: Collection[str], before: float) -> None:
-        """Drop the records of images that are gone, and settle what is uncertain.
+        """Drop the records of removed images, and settle uncertain intents.
 
         Args:
             present: refs of all images on the node, listed after ``before``.
@@ -212,12 +219,12 @@ class PullRecords:
         self._store.count()
 
     async def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for pending writes."""
         if self._unfinished:
             await asyncio.wait(self._unfinished)
 
     async def _settle(self) -> None:
-        """Images of uncertain pulls that are on the node become records of nobody's."""
+        """Images of uncertain pulls that are on the node get records that grant nobody access."""
         try:
             arrived = ids_by_name(await self._list_images())
         except CRIError as error:
@@ -268,7 +275,7 @@ class PullRecords:
             self._store.count()
 
     async def _see_through(self, step: Coroutine[Any, Any, None]) -> None:
-        """Do something to its end even if the caller is cancelled meanwhile."""
+        """Run a step to completion even if the caller is cancelled meanwhile."""
         task = asyncio.get_running_loop().create_task(step)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)

@@ -2,7 +2,7 @@
 
 An ImagePullIntent says that an image is being pulled, an ImagePulledRecord whose credentials have
 pulled it; both are the kubelet's own kinds (kubelet.config.k8s.io/v1beta1), so that a node may
-change its agent. Records hold hashes, never credentials. Must never do I/O or read a clock.
+switch agents. Records hold hashes, never credentials. Must never do I/O or read a clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Part = TypeVar("Part", SecretSource, AccountSource)
 
 
 class MalformedRecord(ValueError):
-    """A file that is no record; nothing follows from it but that something was pulled."""
+    """A file that is not a record; it proves only that something was pulled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Grants:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody has."""
+        """Whether nobody has proved it."""
         return not (self.everybody or self.secrets or self.accounts)
 
 
@@ -51,7 +51,7 @@ NOBODY = Grants()
 
 @dataclass(frozen=True, slots=True)
 class PulledRecord:
-    """What is known of one image that was pulled here."""
+    """What is known about one image that was pulled here."""
 
     image_ref: str
     """The runtime's id of the image."""
@@ -67,7 +67,7 @@ def file_name(key: str) -> str:
 
 
 def grants_of(credential: Credential | None) -> Grants:
-    """What a successful pull proves; None: it was anonymous."""
+    """What a successful pull proves; None: an anonymous one."""
     if credential is None or credential.source is None:
         return EVERYBODY
     if isinstance(credential.source, SecretSource):
@@ -76,10 +76,10 @@ def grants_of(credential: Credential | None) -> Grants:
 
 
 def merged(old: Grants, new: Grants) -> Grants:
-    """Both together; equal to ``old`` when nothing is new.
+    """Both combined; equal to ``old`` when nothing is new.
 
-    What everybody may use once, everybody may use forever. A secret's newer credential replaces
-    the older one.
+    Once everybody may use an image, everybody always may. A secret's newer credential replaces the
+    older one.
     """
     if old.everybody or new.empty:
         return old
@@ -92,7 +92,7 @@ def merged(old: Grants, new: Grants) -> Grants:
 def with_grants(
     record: PulledRecord | None, image_ref: str, repository: str, new: Grants, now: float
 ) -> PulledRecord:
-    """The record with one more pull; the same object when that is nothing new."""
+    """The record with one more pull; the same object when nothing is new."""
     if record is None:
         grants = {} if new.empty else {repository: new}
         return PulledRecord(image_ref, now, grants)
@@ -124,7 +124,7 @@ def read_intent(data: bytes) -> str:
     """The image that an intent names.
 
     Raises:
-        MalformedRecord: it is none.
+        MalformedRecord: it is not an intent.
     """
     return _text(_parse(data, INTENT_KIND), "image")
 
@@ -133,7 +133,7 @@ def read_record(data: bytes) -> PulledRecord:
     """A record from its file.
 
     Raises:
-        MalformedRecord: it is none.
+        MalformedRecord: it is not a record.
     """
     document = _parse(data, RECORD_KIND)
     try:

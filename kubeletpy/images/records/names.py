@@ -1,4 +1,4 @@
-"""One name for an image however it is written, so that aliases of it are seen to be one. Pure."""
+"""One canonical name for an image, so that its aliases are recognized as the same. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 
 def full_name(image: str) -> str:
-    """``docker.io/library/busybox:latest`` of ``busybox``; by digest if there is one.
+    """``docker.io/library/busybox:latest`` for ``busybox``; by digest if there is one.
 
-    What is no image name is its own.
+    Anything that is not an image name is returned unchanged.
     """
     try:
         reference = parse_reference(image)

@@ -1,7 +1,7 @@
-"""Records and intents in memory and on disk, kept alike: the disk first, then the memory.
+"""Records and intents in memory and on disk, kept in sync: the disk first, then memory.
 
-Files are touched on threads, one at a time: whoever changes something holds ``lock``. Must never
-decide who may use an image.
+Files are accessed on threads, one at a time: changing anything requires ``lock``. Must never decide
+who may use an image.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_RECORDS = 2000
 
 
 class RecordStore:
-    """What is known of pulls. All methods may raise OSError."""
+    """What is known about pulls. All methods may raise OSError."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RecordStore:
         max_intents: int = MAX_INTENTS,
         max_records: int = MAX_RECORDS,
     ) -> None:
-        """``max_records``: held in memory; ``max_intents``: kept when nobody pulls any more."""
+        """``max_records``: held in memory; ``max_intents``: kept without a running pull."""
         self._files = files
         self._clock = clock
         self._metrics = metrics
@@ -53,19 +53,19 @@ class RecordStore:
         self.lock = asyncio.Lock()
 
     async def load(self) -> list[str]:
-        """Read what is on disk; the images of its intents."""
+        """Read the disk; returns the images of its intents."""
         loaded = await asyncio.to_thread(self._files.load)
         for problem in loaded.problems:
-            logger.warning("pull record left out", extra={"problem": problem})
+            logger.warning("pull record skipped", extra={"problem": problem})
         self._index.fill(loaded.records, loaded.unreadable)
         self._on_disk = len(loaded.records)
         return loaded.intents
 
     async def find(self, image_ref: str) -> PulledRecord | None:
-        """The record of an image, in nearly all cases from memory.
+        """The record of an image, nearly always from memory.
 
         Raises:
-            MalformedRecord: there is one, but it can't be read.
+            MalformedRecord: there is one, but it is unreadable.
         """
         found = self._index.get(image_ref)
         if found is not None:
@@ -80,7 +80,7 @@ class RecordStore:
         return found
 
     async def grow(self, image_ref: str, repository: str, grants: Grants) -> None:
-        """Add to the record of an image; made if there is none. Nothing new writes nothing."""
+        """Add to the record of an image, created if missing. Writes only if something is new."""
         try:
             old = await self.find(image_ref)
         except MalformedRecord:
@@ -99,7 +99,7 @@ class RecordStore:
         try:
             await asyncio.to_thread(self._files.write_intent, image)
         finally:
-            # even if this is cancelled: the thread goes on and makes the file
+            # even if this is cancelled: the thread goes on and creates the file
             intent.names.add(image)
 
     async def withdraw(self, name: str, intent: Intent) -> None:
@@ -117,7 +117,7 @@ class RecordStore:
         if not self._index.complete:
             await self.load()
         for record in self._index:
-            # whole seconds: a file has no more
+            # whole seconds: files are no more precise
             if record.image_ref not in present and int(record.updated_at) < int(before):
                 await asyncio.to_thread(self._files.remove_record, record.image_ref)
                 self._index.remove(record.image_ref)

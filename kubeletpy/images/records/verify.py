@@ -15,7 +15,7 @@ from kubeletpy.images.records.model import NOBODY, Grants, PulledRecord, grants_
 from kubeletpy.images.reference import InvalidReference, parse_reference
 
 LEARNED_LIMIT = 100
-"""Secrets of one image and repository from which on no more are learned without a pull."""
+"""With this many secrets per image and repository, no more are learned without a pull."""
 
 
 class VerificationPolicy(StrEnum):
@@ -37,20 +37,20 @@ class Outcome(StrEnum):
 
     @property
     def allows(self) -> bool:
-        """Whether the image may be used as it is."""
+        """Whether the image may be used without a pull."""
         return self in (Outcome.POLICY_ALLOWED, Outcome.RECORD_FOUND)
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Which images need a proof."""
+    """Which images need proof of access."""
 
     policy: VerificationPolicy = VerificationPolicy.NEVER_PRELOADED
     allowlist: tuple[str, ...] = ()
-    """Repositories, or prefixes that end in ``/*``."""
+    """Repositories, or prefixes ending in ``/*``."""
 
     def needed(self, image: str, *, pulled_here: bool) -> bool:
-        """Whether an image needs one.
+        """Whether an image needs proof.
 
         Args:
             image: as in the pod.
@@ -63,7 +63,7 @@ class Verification:
         return self.policy is VerificationPolicy.ALWAYS
 
     def _listed(self, image: str) -> bool:
-        name = repository_as_given(image) or image
+        name = repository_as_given(image)
         return any(
             name.startswith(entry[:-1]) if entry.endswith("/*") else name == entry
             for entry in self.allowlist
@@ -72,11 +72,11 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a pod's credentials prove, and what that teaches."""
+    """What a pod's credentials prove, and what is learned from them."""
 
     outcome: Outcome
     learned: Grants = NOBODY
-    """To be recorded, so that it counts next time too."""
+    """To be recorded, so that it counts next time."""
 
 
 def repository_as_given(image: str) -> str:
@@ -85,8 +85,8 @@ def repository_as_given(image: str) -> str:
         reference = parse_reference(image)
     except InvalidReference:
         return ""
-    name = image.removesuffix(f"@{reference.digest}") if reference.digest else image
-    return name.removesuffix(f":{reference.tag}") if reference.tag else name
+    # no name ends in a bare @ or colon
+    return image.removesuffix(f"@{reference.digest}").removesuffix(f":{reference.tag}")
 
 
 def by_record(record: PulledRecord | None, repository: str) -> Outcome | Grants:
@@ -98,7 +98,7 @@ def by_record(record: PulledRecord | None, repository: str) -> Outcome | Grants:
 
 
 def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
-    """Whether a pod that has these credentials has proved what it must."""
+    """Whether a pod with these credentials has proved access."""
     for credential in credentials:
         source = credential.source
         if isinstance(source, SecretSource):
@@ -106,13 +106,13 @@ def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
             if proof is not None:
                 return proof
     account = next((c.source for c in credentials if isinstance(c.source, AccountSource)), None)
-    if account is not None and account in grants.accounts:
+    if account in grants.accounts:
         return Proof(Outcome.RECORD_FOUND)
     return Proof(Outcome.MUST_AUTHENTICATE)
 
 
 def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> Proof | None:
-    """By the same credential, or by the same Secret, whose credential has changed since."""
+    """By the same credential, or by the same Secret with a credential changed since."""
     known = credential.fingerprint in grants.secrets.values()
     if not known and source not in grants.secrets:
         return None

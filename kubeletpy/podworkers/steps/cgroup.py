@@ -1,4 +1,4 @@
-"""The pod's cgroup with its limits, before anything is put in it; removed after everything."""
+"""The pod's cgroup with its limits: made before anything is put in it, removed after everything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class PodCgroup(SyncStep):
-    """Containers that run although it is gone are out of every limit: they are stopped first."""
+    """Containers still running without it escape every limit: they are stopped first."""
 
     name = Step.CGROUP
 
@@ -38,7 +38,7 @@ class PodCgroup(SyncStep):
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Make it if it is not there."""
+        """Make it if it does not exist."""
         try:
             if not self._cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
                 await self._stop_unlimited(sync)

@@ -14,11 +14,11 @@ from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.trace.names import Step
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
-"""The wait after a failure doubles. The kubelet tries again with the next sync, a minute later."""
+"""The wait after a failure doubles. The kubelet retries at the next sync, a minute later."""
 
 
 class Claims(SyncStep):
-    """Asks the claim manager. Waits between tries are each pod's own."""
+    """Asks the claim manager. Each pod has its own wait between tries."""
 
     name = Step.CLAIMS
 
@@ -29,7 +29,7 @@ class Claims(SyncStep):
         self._waits: dict[str, float] = {}
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Prepare them for a sandbox that is to be made; one that is there has them."""
+        """Prepare them for a sandbox about to be made; an existing one has them already."""
         pod = sync.pod
         if not uses_claims(pod) or not decide_sandbox(pod, sync.status).create:
             return None
@@ -45,7 +45,7 @@ class Claims(SyncStep):
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Give them back; what is not given back keeps the pod in the API."""
+        """Give them back; while one is not given back the pod stays in the API."""
         try:
             await self._claims.unprepare(pod.uid)
         except ClaimProblem as error:

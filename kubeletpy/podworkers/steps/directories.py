@@ -1,6 +1,6 @@
 """{root}/pods/{uid} with what kubelet-aware tools expect in it.
 
-They are removed by housekeeping, which also finds those of pods that nobody remembers
+Housekeeping removes them, also those of pods that nobody remembers
 (:mod:`kubeletpy.podworkers.pod_directories`).
 """
 
@@ -27,7 +27,7 @@ class Directories(SyncStep):
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Make those that are not there."""
+        """Make the missing ones."""
         uid = sync.pod.uid
         if (self._pods_dir / uid / "plugins").is_dir():
             return None

@@ -1,4 +1,4 @@
-"""A static pod's picture in the API; what goes wrong there never stops the pod."""
+"""A static pod's mirror in the API; what goes wrong there never stops the pod."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kubeletpy.trace.names import Step
 
 
 class MirrorKeeper(Protocol):
-    """Keeps the API's pictures of static pods."""
+    """Maintains the API's mirrors of static pods."""
 
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
-        """Have the mirror made, replaced or left. Never blocks: static pods start without API."""
+        """Have the mirror made, replaced or left. Never blocks: the pod needs no API to start."""
         ...
 
 
 class MirrorPod(SyncStep):
-    """Has the mirror seen to."""
+    """Has the mirror created or replaced."""
 
     name = Step.MIRROR
 

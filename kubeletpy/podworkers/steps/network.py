@@ -1,4 +1,4 @@
-"""The network gate: no sandbox while the runtime has no network, except on the host's."""
+"""The network gate: no sandbox while the runtime has no network, except for host-network pods."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class NetworkGate(SyncStep):
     name = Step.NETWORK
 
     def __init__(self, network_error: Callable[[], str], recorder: EventRecorder) -> None:
-        """``network_error``: why pods can not have a network now; empty when they can."""
+        """``network_error``: why pods can't have a network now; empty when they can."""
         self._network_error = network_error
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Look."""
+        """Check the network."""
         error = self._network_error()
         if not error or sync.pod.host_network:
             return None

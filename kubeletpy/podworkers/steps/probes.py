@@ -10,7 +10,7 @@ from kubeletpy.trace.names import Step
 
 
 class Probes(SyncStep):
-    """Hands the pod to the prober, and takes it back."""
+    """Starts and stops the probes of a pod."""
 
     name = Step.PROBES
 
@@ -18,11 +18,11 @@ class Probes(SyncStep):
         self._probes = probes
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """From now on; known ones go on."""
+        """Start them; those already running go on."""
         self._probes.add_pod(sync.pod)
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """No more."""
+        """Stop them."""
         self._probes.remove_pod(pod.uid)
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -27,11 +28,13 @@ log = logging.getLogger(__name__)
 FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
 """Seconds: the authorizer's graph may learn of a new pod some milliseconds after we do."""
 MAX_SECRETS = 100
-"""Names of one pod that are fetched; the rest counts as missing."""
+"""How many names are fetched for one pod; the rest count as missing."""
+MAX_PODS = 500
+"""Of how many pods it is known which secrets are missing."""
 
 
 class PullSecrets(SyncStep):
-    """Credentials, when a container may have to be started."""
+    """Fetches credentials when a container may have to be started."""
 
     name = Step.PULL_SECRETS
 
@@ -39,18 +42,33 @@ class PullSecrets(SyncStep):
         """``api`` None: standalone."""
         self._api = api
         self._recorder = recorder
+        self._missing: dict[str, tuple[str, ...]] = {}
+        """Pod uid -> secrets, for people; the longest known go first."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Fetch them; what is missing costs an event."""
+        """Fetch them; a missing one costs an event."""
         if not _all_run(sync.pod, sync.status):
-            sync.pull_secrets = await fetch_pull_secrets(self._api, sync.pod, self._recorder)
+            found = await fetch_pull_secrets(self._api, sync.pod, self._recorder)
+            sync.pull_secrets = found
+            self._note(sync.pod.uid, _names(sync.pod), {each.name for each in found})
         return None
+
+    def missing(self, uid: str) -> tuple[str, ...]:
+        """Those that a pod names and that could not be had when they were last needed."""
+        return self._missing.get(uid, ())
+
+    def _note(self, uid: str, names: Sequence[str], found: AbstractSet[str]) -> None:
+        self._missing.pop(uid, None)
+        if missing := tuple(name for name in names if name not in found):
+            self._missing[uid] = missing
+        while len(self._missing) > MAX_PODS:
+            del self._missing[next(iter(self._missing))]
 
 
 async def fetch_pull_secrets(
     api: KubeApi | None, pod: Pod, recorder: EventRecorder
 ) -> Sequence[PullSecret]:
-    """The pull secrets of a pod that can be had; the others are named in one event."""
+    """The pull secrets of a pod that could be fetched; the others are named in one event."""
     names = _names(pod)
     if not names:
         return ()

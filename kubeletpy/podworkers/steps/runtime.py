@@ -1,4 +1,4 @@
-"""The last step of a sync: the runtime sync, and what is made known of it.
+"""The last step of a sync: the runtime sync, and what is reported about it.
 
 Must never decide what the runtime is to do: that is :mod:`kubeletpy.runtime_manager`.
 """
@@ -23,26 +23,26 @@ from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
 from kubeletpy.trace.names import Step
 
 MAX_ROUNDS = 20
-"""Runtime syncs in one step: more than any pod has stages, yet not without end."""
+"""Runtime syncs in one step: more than any pod has stages, yet bounded."""
 EARLY_STATUS_AFTER = 1.0
-"""Seconds after the sandbox is there until its IPs are shown although containers still start: most
-pods are Running by then, also in a burst, and are spared a write (with 0.25 s a burst of 20 wrote
-2.9 times a pod, with 1 s 2.0 times)."""
+"""Seconds from the sandbox's creation until its IPs are shown even if containers are still
+starting: most pods are Running by then, even in a burst, and are spared a write (with 0.25 s a
+burst of 20 took 2.9 writes per pod, with 1 s 2.0)."""
 
 
 class ResizeObserver(Protocol):
     """Keeps track of resizes in place."""
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
-        """What came of a sync of the pod as it was allocated; whether the conditions changed."""
+        """Report how a sync of the pod as allocated went; returns whether conditions changed."""
         ...
 
 
 class RuntimeSync(SyncStep):
     """The runtime sync, its reasons, and the status that follows, at once.
 
-    What was done may make the next thing possible (a sidecar runs: the containers may start), and
-    nobody else would report what we did ourselves: so as long as something was done, look again.
+    One action may make the next possible (once a sidecar runs, the containers may start), and
+    nobody else would report what we did ourselves: so look again for as long as something was done.
     May be cancelled: what the runtime is doing then goes on, and the next sync waits for it.
     """
 
@@ -62,7 +62,7 @@ class RuntimeSync(SyncStep):
     ) -> None:
         """Args:
         is_reported: whether the API has the newest status of a pod (by uid).
-        decided: called with what is decided about a pod before it is done.
+        decided: called with the decisions about a pod before they are carried out.
         """
         self._runtime = runtime
         self._composer = composer
@@ -74,7 +74,7 @@ class RuntimeSync(SyncStep):
         self._decided = decided
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Until there is nothing more to do; ends the sync."""
+        """Sync until there is nothing more to do; ends the pod's sync."""
         reported: list[Decision] = []
         decisions: list[Decision] = []
         for _ in range(MAX_ROUNDS):
@@ -93,7 +93,7 @@ class RuntimeSync(SyncStep):
         )
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Why its containers did not start matters no more."""
+        """Forget why its containers did not start: it no longer matters."""
         self._reasons.forget(pod.uid)
         return None
 
@@ -112,6 +112,8 @@ class RuntimeSync(SyncStep):
                     probes=self._probes.results(sync.pod),
                     pull_secrets=sync.pull_secrets,
                     volume_mounts=sync.mounts,
+                    # a static pod's status may be in a mirror that has not been seen yet
+                    shown=None if sync.pod.is_static else self._composer.shown(sync.pod, None),
                     on_sandbox_ready=early.sandbox_ready,
                     is_terminating=sync.is_terminating,
                     on_plan=planned,
@@ -122,12 +124,13 @@ class RuntimeSync(SyncStep):
             early.cancel()
 
     def _take_over(self, sync: PodSync, result: PodSyncResult) -> bool:
-        """Keep what the runtime sync found out; whether the pod has run to its end."""
+        """Keep what the runtime sync found out; returns whether the pod has run to its end."""
         uid = sync.pod.uid
         self._reasons.update(uid, result)
         if result.status is not None:
             self._cache.set(result.status, own=True)
-        elif result.failed:
+        if result.sync_error is not None or (result.status is None and result.failed):
+            # what was done may have had effects that the status does not show
             self._cache.invalidate(uid)
         resized = result.sync_error is None and self._resizes.synced(sync.pod, result.resize)
         news = result.acted or result.failed or result.start_errors or resized
@@ -144,7 +147,7 @@ def _is_held_back(result: PodSyncResult) -> bool:
 
 
 def _only_waits(result: PodSyncResult) -> bool:
-    """Whether all that failed is that containers wait out their backoff: the others may go on."""
+    """Whether the only failures are containers waiting out their backoff: the others may go on."""
     return result.sync_error is None and all(
         step.error is None or step.error.code == CRASH_LOOP for step in result.results
     )

@@ -1,15 +1,21 @@
-"""Everything mounted before any container is made, and taken down when the pod has ended."""
+"""Mounts everything before any container is made, and takes it down when the pod has ended."""
 
 from __future__ import annotations
 
-from kubeletpy.events.reasons import Reason
+from collections.abc import Callable
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason, Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.trace.spans import span
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
+
+LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 
 
 class Volumes(SyncStep):
@@ -17,15 +23,24 @@ class Volumes(SyncStep):
 
     name = Step.VOLUMES
 
-    def __init__(self, volumes: VolumeManager, recorder: EventRecorder) -> None:
+    def __init__(
+        self,
+        volumes: VolumeManager,
+        recorder: EventRecorder,
+        rejected: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """``rejected(reason)`` is called for each pod that is refused."""
         self._volumes = volumes
         self._recorder = recorder
+        self._rejected = rejected
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Set them up."""
         try:
             sync.mounts = await self._volumes.set_up(sync.pod)
         except VolumeError as error:
+            if error.node_is_full:
+                return self._refused(sync.pod, Rejection(LIMIT_EXCEEDED, str(error)))
             message = f"Unable to attach or mount volumes: {error}"
             return self._failed(sync.pod, error, Reason.FAILED_MOUNT, message)
         return None
@@ -39,6 +54,14 @@ class Volumes(SyncStep):
             message = f"Unable to take down volumes: {error}"
             return self._failed(pod, error, Reason.FAILED_UNMOUNT, message)
         return None
+
+    def _refused(self, pod: Pod, rejection: Rejection) -> SyncOutcome:
+        """The pod can't run here: it fails, and its owner may create another elsewhere."""
+        reason = AdmissionReason(rejection.reason)
+        self._recorder.event(pod_reference(pod), WARNING, reason, rejection.message)
+        self._rejected(rejection.reason)
+        refusal = rejected_status(pod, rejection)
+        return SyncOutcome(terminal=True, status_override=lambda status: {**status, **refusal})
 
     def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
         if not error.reported:

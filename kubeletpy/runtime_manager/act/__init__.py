@@ -1,1 +1,1 @@
-"""Doing it: the calls to the runtime, in order, each seen to its end."""
+"""Carrying it out: the calls to the runtime, in order, each seen through to its end."""

@@ -1,4 +1,4 @@
-"""Files of the agent beside a container: its log directory, the file for its last words, links.
+"""The agent's files for a container: its log directory, termination message file and links.
 
 Paths are built from names in specs: one that could lead elsewhere is refused. Must never write into
 a container's own files.
@@ -14,14 +14,13 @@ from pathlib import Path
 
 from kubeletpy.host.below import open_folder, open_folder_of
 from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
-from kubeletpy.runtime_manager.names.log_paths import restart_count_from_logs
 
 logger = logging.getLogger(__name__)
 
 LOG_DIRECTORY_MODE = 0o755
 CONTAINER_DIRECTORY_MODE = 0o750
 TERMINATION_FILE_MODE = 0o666
-"""Containers of any user write to it."""
+"""Containers running as any user write to it."""
 TERMINATION_FILE_BYTES = 4
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -31,18 +30,27 @@ def make_log_directory(path: str) -> None:
     Path(path).mkdir(LOG_DIRECTORY_MODE, parents=True, exist_ok=True)
 
 
-def restart_count_by_logs(log_directory: str) -> int:
-    """The attempt after those that left logs; 0 when there are none or they cannot be read."""
+def log_sizes(log_directory: str) -> dict[str, int]:
+    """The files in a log directory with their sizes in bytes; none if they can't be read.
+
+    A link has the size of its text: a runtime that keeps its logs elsewhere links them when it
+    starts the container.
+    """
     try:
-        return restart_count_from_logs([path.name for path in Path(log_directory).iterdir()])
+        with os.scandir(log_directory) as entries:
+            return {
+                entry.name: entry.stat(follow_symlinks=False).st_size
+                for entry in entries
+                if not entry.is_dir(follow_symlinks=False)
+            }
     except FileNotFoundError:
-        return 0
+        return {}
     except OSError as error:
         logger.warning(
             "restart count cannot be read from logs",
             extra={"directory": log_directory, "error": str(error)},
         )
-        return 0
+        return {}
 
 
 def container_directory(root: str, uid: str, container: str) -> Path:
@@ -76,7 +84,7 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
         name = secrets.token_hex(TERMINATION_FILE_BYTES)
         descriptor = os.open(name, _NEW, TERMINATION_FILE_MODE, dir_fd=folder)
         try:
-            os.fchmod(descriptor, TERMINATION_FILE_MODE)  # whatever the umask
+            os.fchmod(descriptor, TERMINATION_FILE_MODE)  # regardless of the umask
         finally:
             os.close(descriptor)
     finally:
@@ -107,7 +115,7 @@ def link_log(log_path: str, link_path: str) -> None:
 def remove_logs(logs_root: str, log_path: str, links: Sequence[str]) -> None:
     """Remove a container's log with its rotated ones, and its links.
 
-    Only below ``logs_root``: the path is what the runtime says.
+    Only below ``logs_root``: the path comes from the runtime.
     """
     for link in map(Path, links):
         if link.is_symlink():

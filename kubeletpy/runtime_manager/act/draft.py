@@ -1,7 +1,7 @@
 """The pod's status as it changes under our own hands during one sync or kill.
 
-So that nothing is relisted: what we did is known, and only containers that we touched are asked
-for, once, at the end. Must never change the runtime.
+Avoids relisting: what we did is known, and only containers that we touched are asked for, once, at
+the end. Must never change the runtime.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StatusDraft:
         self._containers = {container.id: container for container in status.containers}
         self._touched: dict[str, str] = {}
         self._ended: dict[str, ReadContainer] = {}
-        """Touched ones that were seen to have ended: they need not be asked for again."""
+        """Touched containers that were seen to have ended: no need to ask for them again."""
         self.changed = False
         """Whether the runtime was asked to change anything."""
 
@@ -43,7 +43,7 @@ class StatusDraft:
             self._sandboxes[sandbox_id] = replace(self._sandboxes[sandbox_id], ready=False)
 
     def touch(self, container_id: str, sandbox_id: str) -> None:
-        """A container was made, started or stopped: its state is to be asked for."""
+        """A container was created, started or stopped: its state must be asked for."""
         self.changed = True
         self._touched[container_id] = sandbox_id
         self._ended.pop(container_id, None)
@@ -56,11 +56,11 @@ class StatusDraft:
         self._containers.pop(container_id, None)
 
     def now(self, observed_at: int) -> PodRuntimeStatus:
-        """What is known without asking."""
+        """What is known without asking the runtime."""
         return self._build(list(self._containers.values()), observed_at)
 
     async def finished(self, source: StatusSource) -> PodRuntimeStatus:
-        """The status after all that was done so far.
+        """The status after everything done so far.
 
         Raises:
             CRIError: a touched container could not be asked for.

@@ -1,4 +1,4 @@
-"""Carry a plan out: the steps of a runtime sync, in the one order that they have.
+"""Carry out a plan: the steps of a runtime sync, in their one fixed order.
 
 Source: docs/reference/behaviour.md, c8. A step that ends the sync
 raises StopSync. Must never decide: what to do, and why, is in the plan.
@@ -40,7 +40,7 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 
 class Executor:
-    """Carries plans out."""
+    """Carries out plans."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Executor:
         )
 
     async def carry_out(self, run: SyncRun) -> None:
-        """All steps, until one ends the sync or the pod is to end."""
+        """Run all steps, until one ends the sync or the pod is to end."""
         for step in self._steps:
             if run.request.is_terminating():
                 return
@@ -88,7 +88,7 @@ class Executor:
                 return
 
     async def _kill_pod(self, run: SyncRun) -> None:
-        """Stop the whole pod when its sandbox must go; in a new one, init containers start over."""
+        """Stop the whole pod when its sandbox must be replaced; init containers then start over."""
         plan = run.plan
         if plan.replaces_sandbox:
             self._recorder.event(
@@ -109,7 +109,7 @@ class Executor:
             await self._remover.ended_init_containers(run, keep=0)
 
     async def _kill_containers(self, run: SyncRun) -> None:
-        """Stop single containers, side by side."""
+        """Stop single containers in parallel."""
         victims = run.plan.containers_to_kill
         errors = await asyncio.gather(
             *(
@@ -127,7 +127,7 @@ class Executor:
             raise StopSync
 
     async def _reset_containers(self, run: SyncRun) -> None:
-        """Restart-all: remove every container's record, those whose exit asked for it last."""
+        """Restart-all: remove every container's record, those whose exit requested it last."""
         for reset in run.plan.containers_to_reset:
             error = None
             if reset.kill:
@@ -145,12 +145,12 @@ class Executor:
                 raise StopSync
 
     async def _prune_init_containers(self, run: SyncRun) -> None:
-        """Of each init container keep the newest ended record: retries would pile up."""
+        """Keep only the newest ended record of each init container: retries would pile up."""
         await self._remover.ended_init_containers(run, keep=1)
 
     async def _create_sandbox(self, run: SyncRun) -> None:
-        """Make the sandbox that the plan wants, or take the config of the one there is."""
-        pod, plan = run.pod, run.plan
+        """Make the sandbox that the plan wants, or use the config of the existing one."""
+        pod, plan, why = run.pod, run.plan, run.plan.kill_pod_reason
         if not plan.create_sandbox:
             if plan.starts:
                 try:
@@ -164,22 +164,22 @@ class Executor:
             sandbox = await self._sandboxes.create(pod, plan.attempt, run.request.is_terminating)
         except SandboxFailed as failure:
             if run.request.is_terminating():
-                raise StopSync from failure  # the pod's end took the ground away under it
+                raise StopSync from failure  # the pod's end is the cause
             self._metrics.started_pods_errors.inc()
             self._pod_warning(
                 run,
                 Reason.FAILED_CREATE_POD_SANDBOX,
                 f"Failed to create pod sandbox: {failure.cause}",
             )
-            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, failure.error, _why(run))
+            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, failure.error, why)
             raise StopSync from failure
         except SandboxUnchecked as failure:
-            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, _why(run))
+            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, why)
             message = f"Unable to get pod sandbox status: {failure}"
             self._pod_warning(run, Reason.FAILED_POD_SANDBOX_STATUS, message)
             run.sync_error = StartError("PodSandboxStatusError", message)
             raise StopSync from failure
-        run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, _why(run))
+        run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, why)
         run.sandbox_id = sandbox.status.id
         run.sandbox_config = sandbox.config
         run.draft.sandbox_ready(sandbox.status)
@@ -189,7 +189,7 @@ class Executor:
             run.request.on_sandbox_ready(run.draft.now(self._source.now()))
 
     async def _start_ephemeral_containers(self, run: SyncRun) -> None:
-        """Start ephemeral containers; one that fails holds nothing up."""
+        """Start ephemeral containers; a failure does not hold anything up."""
         for action in run.plan.ephemeral_to_start:
             await self._start(run, action, Turn())
 
@@ -200,10 +200,10 @@ class Executor:
                 raise StopSync
 
     async def _start_regular_containers(self, run: SyncRun) -> None:
-        """Start regular containers: created in the order of the spec, started side by side.
+        """Start regular containers: created in the order of the spec, started in parallel.
 
-        A container with a postStart hook holds the next ones up until the hook has run: pods rely
-        on it that prepare the ground for their other containers.
+        A container with a postStart hook holds up the next ones until the hook has run: some pods
+        rely on it to prepare for their other containers.
         """
         batch: list[Awaitable[bool]] = []
         before: asyncio.Event | None = None
@@ -217,7 +217,7 @@ class Executor:
         await asyncio.gather(*batch)
 
     async def _start(self, run: SyncRun, action: StartContainer, turn: Turn) -> bool:
-        """Start one container unless its backoff or the pod's end forbids; whether it started."""
+        """Start one container, unless in backoff or in an ending pod; whether it started."""
         config = run.sandbox_config
         if run.request.is_terminating() or config is None:
             turn.created.set()
@@ -241,6 +241,7 @@ class Executor:
             run.request.is_terminating,
             run.request.pull_secrets,
             run.request.volume_mounts,
+            run.request.shown,
         )
         try:
             await self._starter.start(context, action, turn)
@@ -276,7 +277,3 @@ def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> 
     run.add(step, action.name, error, action.reason)
     if error is not None:
         run.start_errors[action.name] = error
-
-
-def _why(run: SyncRun) -> str:
-    return next((d.why for d in run.plan.decisions if d.what.startswith("create sandbox")), "")

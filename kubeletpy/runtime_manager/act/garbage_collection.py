@@ -1,6 +1,6 @@
 """Remove what :mod:`gc_selection` selects: dead containers, sandboxes, log directories and links.
 
-Must never remove anything of which the runtime could not be asked.
+Must never remove anything that the runtime could not be asked about.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -36,8 +37,21 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The outcome of a round.
+
+    Attributes:
+        known: uids of pods that the runtime still has something of.
+        removed: how many containers were removed.
+    """
+
+    known: set[str]
+    removed: int
+
+
 class ContainerGarbageCollector:
-    """One round at a time, as the agent's timer calls it."""
+    """Runs one round at a time, as called by the agent's timer."""
 
     def __init__(
         self,
@@ -64,10 +78,10 @@ class ContainerGarbageCollector:
         *,
         all_sources_ready: bool,
         reported: Callable[[str], bool] = lambda uid: True,
-    ) -> set[str]:
-        """One round; the uids of pods that the runtime still has something of.
+    ) -> Collected:
+        """One round.
 
-        ``reported(pod_uid)``: the API knows how the pod's containers ended.
+        ``reported(pod_uid)``: whether the API knows how the pod's containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
@@ -87,7 +101,7 @@ class ContainerGarbageCollector:
         known = {read_container_labels(c.labels).pod_uid for c in left}
         known |= {read_sandbox_labels(s.labels).pod_uid for s in sandboxes}
         self._mutations.forget_except(known)
-        return known
+        return Collected(known, len(gone))
 
     async def _remove_containers(
         self,
@@ -144,11 +158,11 @@ def _directories(root: Path) -> list[str]:
 
 
 def _dangling_links(root: Path, target_root: str) -> list[str]:
-    """Links that lead nowhere and that nobody will make lead anywhere again.
+    """Links that lead nowhere and that will not lead anywhere again.
 
-    Into our log directory all of them, for we know which containers are alive. Others only where
-    the folder is gone too, such as after a node that was taken away, or had its logs elsewhere: the
-    log of a living container of somebody else may just be rotated.
+    All of those into our log directory, for we know which containers are alive. Others only where
+    the directory is gone too, as when the node was removed or kept its logs elsewhere: the log of
+    another program's living container may just be in rotation.
     """
     try:
         return [path.name for path in root.iterdir() if _leads_nowhere(path, Path(target_root))]

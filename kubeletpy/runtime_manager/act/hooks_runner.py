@@ -1,7 +1,7 @@
 """Runs postStart and preStop hooks: a command, an HTTP request, or a pause.
 
-Must never limit a hook in time: preStop is given up by who calls, when the grace period is over;
-postStart has as long as it takes. Source: docs/reference/behaviour.md, n1.
+Must never limit a hook in time: the caller gives up a preStop hook when the grace period is over;
+postStart takes as long as it takes. Source: docs/reference/behaviour.md, n1.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kubeletpy.runtime_manager.names.labels import (
 logger = logging.getLogger(__name__)
 
 MAX_SHOWN = 1024
-"""Characters of a command or path in a message."""
+"""Maximum characters of a command or path in a message."""
 
 
 class HookMetrics(Protocol):
-    """What is counted of hooks."""
+    """What is counted about hooks."""
 
     @property
     def http_fallbacks(self) -> Counted:
@@ -53,7 +53,7 @@ class Counted(Protocol):
     """A counter."""
 
     def inc(self) -> None:
-        """One more."""
+        """Add one."""
         ...
 
 
@@ -67,11 +67,11 @@ class LifecycleHookRunner:
         metrics: HookMetrics,
         node_ips: Sequence[str] = (),
     ) -> None:
-        """``node_ips`` are the addresses of pods on the host's network."""
+        """``node_ips`` are those of pods on the host's network; they may change meanwhile."""
         self._runtime = runtime
         self._recorder = recorder
         self._metrics = metrics
-        self._node_ips = tuple(node_ips)
+        self._node_ips = node_ips
         self._resolver = Resolver()
 
     async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
@@ -145,7 +145,7 @@ class LifecycleHookRunner:
         action: api.HTTPGetAction,
         ports: Sequence[api.ContainerPort] | None,
     ) -> None:
-        """Whatever status comes back is fine; only that none does is a failure."""
+        """Any status code is fine; only the lack of an answer is a failure."""
         if ports is None:
             status = (await self._runtime.container_status(container_id)).status
             ports = read_container_annotations(status.annotations).ports
@@ -157,7 +157,7 @@ class LifecycleHookRunner:
             await self._in_the_clear(pod, request)
 
     async def _in_the_clear(self, pod: Pod | None, request: HttpRequest) -> None:
-        """An https hook of a server that speaks http worked before there was https: still does."""
+        """An https hook for a server that speaks http worked before https support: still does."""
         headers = tuple(
             header for header in request.headers if header[0].lower() != "authorization"
         )
@@ -192,7 +192,7 @@ class LifecycleHookRunner:
 
 
 def _shown(words: Sequence[object]) -> str:
-    """A command as messages show it: they end up in logs, and in the pod's status."""
+    """A command as shown in messages: they end up in logs, and in the pod's status."""
     return _cut(" ".join(map(str, words)))
 
 

@@ -1,4 +1,4 @@
-"""Counts the images that containers have mounted as volumes. Must never decide anything."""
+"""Counts and names the images that containers mount as volumes. Must never decide anything."""
 
 from __future__ import annotations
 
@@ -6,16 +6,31 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.remote.generated import api_pb2 as cri
 
 MOUNT_FAILED = "ImageVolumeMountFailed"
-"""How a runtime's error begins that says so (CRI errors)."""
+"""The beginning of a runtime's error that says so (CRI errors)."""
 
 
 def count_image_volumes(
     metrics: PodStartMetrics, config: cri.ContainerConfig, problem: str = ""
 ) -> None:
-    """A container was created with its mounts, or was not: why, in the runtime's words."""
+    """A container was created with its mounts, or not: then why, in the runtime's words."""
     images = sum(bool(mount.image.image) for mount in config.mounts)
     metrics.image_volumes_requested.inc(images)
     if not problem:
         metrics.image_volumes_mounted.inc(images)
     elif problem.startswith(MOUNT_FAILED):
         metrics.image_volume_errors.inc(images)
+
+
+def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
+    """Why a container could not be created, with its image volumes if they may be the reason.
+
+    A runtime that knows none takes such a mount for a bind mount without a source, and says so; one
+    that knows them says what went wrong (:data:`MOUNT_FAILED`).
+    """
+    paths = [mount.container_path for mount in config.mounts if mount.image.image]
+    if not paths or problem.startswith(MOUNT_FAILED):
+        return problem
+    return (
+        f"{problem} (the container mounts images as volumes, at {', '.join(paths)}: perhaps this "
+        "container runtime has no image volumes)"
+    )

@@ -1,6 +1,6 @@
-"""What a pod is known to have been given, gathered for the decisions of one sync.
+"""What a pod is known to have been given, collected for the decisions of one sync.
 
-The limits of a pod's own cgroup are read once in the life of the agent, when it first finds the pod
+The limits of a pod's own cgroup are read once in the agent's lifetime, when it first finds the pod
 running, and again after a resize that went wrong: an agent that died in the middle of one may have
 left them as they were. Must never change a limit.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.limits import PodLimitsError
@@ -24,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 def record_given(records: ActuatedResources, pod: Pod, container: api.Container) -> None:
-    """Record what a container is about to be made with.
+    """Record what a container is about to be created with.
 
-    Before it is made: an agent that dies then, and comes back, does not take it for one that is
-    still to be resized. Raises ValueError.
+    Before it is created: an agent that dies then, and comes back, does not treat it as still to be
+    resized. Raises ValueError.
     """
     given = effective_resources(pod, container)
     if given or records.get(pod.uid, container["name"]) is not None:
@@ -48,19 +49,22 @@ class ResourcesInEffect:
 
     def of(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
         """What is in effect for a pod."""
+        recorded = self.recorded(pod)
+        if recorded.pod_level is None and pod.spec.get("resources") and not status.empty:
+            # it is not known what they were: lost, or it had none until now
+            self._right.discard(pod.uid)
+        return replace(recorded, pod_limits_differ=self._difference(pod, status))
+
+    def recorded(self, pod: Pod) -> InEffect:
+        """What is in effect according to the records alone."""
         known = {}
         for container in (*pod.init_containers, *pod.containers):
             name = container["name"]
             if (resources := self._records.get(pod.uid, name)) is not None:
                 known[name] = resources
-        pod_level = self._records.get_pod_level(pod.uid)
-        if pod_level is None and pod.spec.get("resources") and not status.empty:
-            # nobody knows what they were: lost, or it had none until now
-            self._right.discard(pod.uid)
         return InEffect(
             containers=known,
-            pod_level=pod_level,
-            pod_limits_differ=self._difference(pod, status),
+            pod_level=self._records.get_pod_level(pod.uid),
             settings=self._settings,
         )
 
@@ -72,17 +76,17 @@ class ResourcesInEffect:
             self._records.set_pod_level(pod.uid, plan.pod_level)
 
     def resized(self, uid: str, worked: bool) -> None:
-        """A resize was carried out: only if all of it worked the pod's limits need no look."""
+        """A resize was carried out: only if all of it worked the pod's limits need no check."""
         (self._right.add if worked else self._right.discard)(uid)
 
     def forget_except(self, uids: Iterable[str]) -> None:
-        """Drop what is remembered of pods that the runtime has no more."""
+        """Drop what is remembered about pods that the runtime no longer has."""
         self._right.intersection_update(uids)
 
     def _difference(self, pod: Pod, status: PodRuntimeStatus) -> str:
         if pod.uid in self._right:
             return ""
-        if status.empty:  # its cgroup has just been made
+        if status.empty:  # its cgroup has just been created
             self._right.add(pod.uid)
             return ""
         if not status.running_containers:

@@ -1,8 +1,8 @@
-"""preStop hooks that are too large for an annotation, in a file of the pod's own directory.
+"""preStop hooks that are too large for an annotation, kept in a file in the pod's directory.
 
-A runtime shows all annotations of all containers in one answer of bounded size: a handful of large
-ones would make every listing of the node fail. The annotation then names the file by the digest of
-what it holds. Blocking, for threads.
+A runtime returns all annotations of all containers in one answer of bounded size: a handful of
+large ones would make every listing of the node fail. The annotation then names the file by the
+digest of its content. Blocking, for threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kubeletpy.runtime_manager.names.labels import digest
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName
 
 MAX_BYTES = 2 << 20
-"""Of a hook's JSON; a whole pod of a real API server is smaller."""
+"""Size limit of a hook's JSON; a whole pod of a real API server is smaller."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -33,11 +33,11 @@ class HookLost(Exception):
 
 
 def keep_hook(root: str, uid: str, container: str, text: str) -> None:
-    """Write a hook's JSON, if that is not done yet.
+    """Write a hook's JSON, unless it is there already.
 
     Raises:
         UnsafeName: uid or container name cannot be part of a path.
-        OSError: it cannot be written, or has more than MAX_BYTES.
+        OSError: it cannot be written, or is larger than MAX_BYTES.
     """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:

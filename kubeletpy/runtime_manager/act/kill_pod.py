@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
@@ -28,7 +29,6 @@ from kubeletpy.runtime_manager.act.stop_order import StopOrder
 from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
-from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Killer:
         reason: KillReason | None = None,
         override: int | None = None,
     ) -> StartError | None:
-        """Stop one container of a pod that goes on. None: it has stopped."""
+        """Stop one container of a pod that keeps running. None: it has stopped."""
         found = victim(pod, name, container_id, reason)
         return await self._containers.stop(found, message, override)
 
@@ -79,10 +79,10 @@ class Killer:
         *,
         on_stopped: OnStopped | None = None,
     ) -> list[SyncResult]:
-        """Stop all that may run of a pod, then its sandboxes; ``draft`` learns what was done.
+        """Stop all that may run of a pod, then its sandboxes; ``draft`` records what was done.
 
-        Sandboxes are stopped even when a container could not be: that ends it by force. How the
-        containers ended is looked at while the sandboxes stop, and passed to ``on_stopped``.
+        Sandboxes are stopped even when a container could not be: that ends it by force. While the
+        sandboxes stop, the outcome of the containers is read and passed to ``on_stopped``.
         """
         targets = [c for c in status.containers if c.state in _STOPPABLE]
         order = StopOrder(pod, {target.name for target in targets})
@@ -111,7 +111,7 @@ class Killer:
         try:
             status = await draft.finished(self._source)
         except CRIError as error:
-            logger.debug("ended containers not looked at", extra={"error": str(error)})
+            logger.debug("exited containers could not be inspected", extra={"error": str(error)})
             return
         if on_stopped is not None:
             on_stopped(status)
@@ -142,7 +142,7 @@ class Killer:
         return SyncResult(SyncAction.KILL_CONTAINER, target.name, failed, why)
 
     async def _remembered(self, status: PodRuntimeStatus, target: ContainerStatus) -> Victim:
-        """The container's own annotations say what its spec, which is gone, said."""
+        """The container's own annotations stand in for its spec, which is gone."""
         answer = await self._runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop

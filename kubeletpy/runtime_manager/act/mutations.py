@@ -1,7 +1,7 @@
 """Every call that changes the runtime goes through here, so that none of them is ever forgotten.
 
 A worker may be cancelled while the runtime works. The call then goes on by itself, and the next
-sync of that pod first waits for its end and looks at the runtime again. Must never decide what to
+sync of that pod first waits for it to end and reads the runtime again. Must never decide what to
 call.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Mutations:
-    """Changes under way and the time of the last one, by pod uid."""
+    """Changes in flight and the time of the last one, by pod uid."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         """``now``: Unix nanoseconds, of the clock that stamps pod statuses."""
@@ -30,7 +30,7 @@ class Mutations:
         self._changed_at: dict[str, int] = {}
 
     async def finish(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change that is seen to its end, even if the caller is cancelled meanwhile."""
+        """Make a change that is seen through, even if the caller is cancelled meanwhile."""
         task = asyncio.ensure_future(change)
         self._under_way.setdefault(uid, set()).add(task)
         task.add_done_callback(lambda done: self._ended(uid, done))
@@ -44,7 +44,7 @@ class Mutations:
             self._changed_at[uid] = self._now()
 
     async def settled(self, uid: str) -> None:
-        """Return when nothing is under way for a pod, whatever came of it."""
+        """Return when nothing is in flight for a pod, whatever the outcome."""
         while tasks := self._under_way.get(uid):
             with span(Call.SETTLE):
                 await asyncio.wait(list(tasks))
@@ -54,13 +54,13 @@ class Mutations:
         return observed_at < self._changed_at.get(uid, 0)
 
     async def drain(self, timeout: float) -> None:
-        """Wait for all calls under way, at most ``timeout`` seconds; for the agent's end."""
+        """Wait for all calls in flight, at most ``timeout`` seconds; for the agent's shutdown."""
         tasks = [task for tasks in self._under_way.values() for task in tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout)
 
     def forget_except(self, known: Iterable[str]) -> None:
-        """Drop what is remembered of pods that the runtime has no more."""
+        """Drop what is remembered about pods that the runtime no longer has."""
         keep = set(known)
         for uid in [uid for uid in self._changed_at if uid not in keep]:
             if uid not in self._under_way:
@@ -74,5 +74,5 @@ class Mutations:
             if not tasks:
                 del self._under_way[uid]
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waits gets it too; if nobody does any more, this is its only trace.
+            # Any waiter gets it too; if there is none any more, this is its only trace.
             logger.debug("change failed", extra={"pod_uid": uid, "error": str(error)})

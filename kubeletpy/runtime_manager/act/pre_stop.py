@@ -1,7 +1,7 @@
-"""One preStop hook under way, from its start until its container has ended.
+"""One preStop hook in progress, from its start until its container has ended.
 
-The grace period limits how long its container waits for it, not the hook itself: one that takes
-longer goes on beside the container's own end, until that has come. Source:
+The grace period limits how long its container waits for it, not the hook itself: a hook that takes
+longer goes on while the container is stopped, until the container has ended. Source:
 docs/reference/behaviour.md, n1. Must never stop the container.
 """
 
@@ -29,10 +29,10 @@ class PreStopRun:
         self._late = False
 
     async def wait(self, grace: float) -> float:
-        """Wait for its end, at most ``grace`` seconds; the seconds it took.
+        """Wait for its end, at most ``grace`` seconds; returns the seconds it took.
 
         Raises:
-            HookFailed: it did.
+            HookFailed: it failed.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -49,17 +49,17 @@ class PreStopRun:
         return loop.time() - started
 
     def failed_late(self) -> bool:
-        """Whether, its container having ended, it failed or was cut off after its grace period."""
+        """Whether it failed or was cut off after its grace period, with its container ended."""
         return self._late and (not self._task.done() or self._task.exception() is not None)
 
     def give_up(self) -> None:
-        """Its container has ended, or it is not waited for any more."""
+        """Its container has ended, or nothing waits for it any more."""
         self._task.cancel()
         self._task.add_done_callback(_look_at)
 
 
 def _look_at(task: asyncio.Task[None]) -> None:
-    """A hook that goes down with its container is no news."""
+    """A hook that dies with its container is no news."""
     if not task.cancelled() and (error := task.exception()) is not None:
         level = logging.DEBUG if isinstance(error, HookFailed) else logging.ERROR
         logger.log(level, "late preStop hook failed", extra={"error": str(error)})

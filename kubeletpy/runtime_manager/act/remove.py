@@ -25,7 +25,7 @@ _ENDED = (ContainerState.EXITED, ContainerState.UNKNOWN)
 
 
 class Remover:
-    """Removes records."""
+    """Removes records of dead containers and sandboxes."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Remover:
         """Remove a dead container with its log, its links and its termination file.
 
         Raises:
-            CRIError: it could not be removed; FailedPrecondition when it runs.
+            CRIError: it could not be removed; FailedPrecondition when it is running.
         """
         try:
             status = (await self._runtime.container_status(container_id)).status
@@ -80,11 +80,11 @@ class Remover:
             return
 
     async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
-        """Of each init container keep the newest ``keep`` ended records.
+        """Keep only the newest ``keep`` ended records of each init container.
 
         Until the API knows how they ended, what a status can show of each stays; in a new sandbox
-        nobody takes it for a run of that sandbox (:mod:`.init_containers`). So does what still ran
-        when this sync began: nobody has seen yet how its end came out.
+        they do not count as runs of that sandbox (:mod:`.init_containers`). So does what was still
+        running when this sync began: nobody has seen yet how it ended.
         """
         if not run.request.reported():
             keep = max(keep, SHOWN)
@@ -99,11 +99,11 @@ class Remover:
                 )
             ]
             for number, record in enumerate(ended[keep:], keep):
-                # the newest log shows the next start how many there were when no record does
+                # the newest log tells the next start how many there were when no record does
                 await self._quietly(run, record.id, keep_logs=number == 0)
 
     async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool = False) -> None:
-        """Remove a record that is only in the way; the garbage collection tries again."""
+        """Remove a record that is merely in the way; garbage collection tries again."""
         try:
             await self.container(container_id, keep_logs=keep_logs)
         except CRIError as error:

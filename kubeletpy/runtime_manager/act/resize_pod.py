@@ -1,7 +1,7 @@
-"""Carry out a resize: memory first, then cpu, each in the order in which nothing outgrows its room.
+"""Carry out a resize: memory first, then cpu, each in an order that never exceeds the room.
 
-An error ends it where it is; what was done is recorded, the next sync goes on with the rest. Must
-never decide what is to be changed.
+An error stops it where it is; what was done is recorded, and the next sync goes on with the rest.
+Must never decide what is to be changed.
 
 Source: docs/reference/behaviour.md, c10.
 """
@@ -65,7 +65,7 @@ class Resizer:
     ) -> None:
         """Args:
         records: what pods were last given.
-        limits: of their own cgroups.
+        limits: the limits of the pods' own cgroups.
         placement: where a container runs, by uid of its pod and its name.
         """
         self.runtime = runtime
@@ -96,7 +96,7 @@ class Resizer:
 
 
 class _Resize:
-    """One, under way."""
+    """One resize in progress."""
 
     def __init__(self, run: SyncRun, resizer: Resizer) -> None:
         self._run = run
@@ -109,7 +109,7 @@ class _Resize:
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
-        """All of it. Raises what a failure is."""
+        """Do all of it. Raises what a failure is."""
         run, plan = self._run, self._run.plan.resize
         wanted = self._limits.wanted(run.pod)
         if wanted is not None:
@@ -132,7 +132,7 @@ class _Resize:
     # -- memory in use -----------------------------------------------------------------------
 
     async def _check_memory(self, wanted: PodLimits | None) -> None:
-        """Refuse what would have the kernel kill; a best effort, the use may grow meanwhile."""
+        """Refuse what would cause an OOM kill; best effort, the use may grow meanwhile."""
         run, plan = self._run, self._run.plan.resize
         shrinking = shrinking_containers(plan.memory)
         pod_limit = 0
@@ -158,7 +158,7 @@ class _Resize:
     # -- the pod -----------------------------------------------------------------------------
 
     async def _limit_pod(self, resource: Resource, step: PodLimits) -> None:
-        """The runtime may refuse; it gets the old limits again when the kernel does."""
+        """The runtime may refuse; it gets the old limits back when the kernel refuses."""
         after = applied(self._current, step)
         try:
             await self._notify_runtime(after)
@@ -186,9 +186,9 @@ class _Resize:
         try:
             await self._runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
         except Unimplemented:
-            pass  # the cgroup counts, the runtime need not know
+            pass  # the cgroup is what counts, the runtime need not know
         except CRIError as error:
-            # containerd 2.2 has the call, but no code for what it can not do
+            # containerd 2.2 has the call, but no error code for what it can't do
             if error.code is not Code.UNKNOWN or "not implemented" not in error.details:
                 raise
 
@@ -220,7 +220,7 @@ class _Resize:
             run.resized.append(update.name)
 
     async def _finish(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """One change, seen to its end and recorded even if the sync is cut short meanwhile.
+        """Make one change, seen through and recorded even if the sync is cut short meanwhile.
 
         Raises NotWanted: the pod is to end.
         """
@@ -230,5 +230,5 @@ class _Resize:
 
 
 def _leave_cpu(resources: cri.LinuxContainerResources) -> None:
-    """0 leaves as it is what is not known here; the next update sets it."""
+    """0 leaves unchanged what is not known here; the next update sets it."""
     resources.cpu_shares = resources.cpu_quota = resources.cpu_period = 0

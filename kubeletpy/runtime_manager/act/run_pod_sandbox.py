@@ -33,7 +33,7 @@ CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
 
 
 class SandboxFailed(Exception):
-    """No sandbox that containers could start in."""
+    """There is no sandbox that containers could start in."""
 
     def __init__(self, code: str, message: str, cause: str) -> None:
         """``message`` goes to the pod's sync result, ``cause`` into the event."""
@@ -43,16 +43,16 @@ class SandboxFailed(Exception):
 
 
 class SandboxUnchecked(Exception):
-    """The sandbox was made, but its state is not known; the next sync looks again."""
+    """The sandbox was created, but its state is not known; the next sync looks again."""
 
 
 class NotWanted(Exception):
-    """The pod is to end: nothing was made."""
+    """The pod is to end: nothing was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A sandbox and the config that CreateContainer wants with it."""
+    """A sandbox and the config that CreateContainer needs with it."""
 
     config: cri.PodSandboxConfig
     status: SandboxStatus
@@ -78,10 +78,10 @@ class SandboxMaker:
         """Args:
         runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
             SandboxConfigError.
-        cgroup_parent: the pod's cgroup as the runtime's driver names it.
+        cgroup_parent: the pod's cgroup, named as the runtime's cgroup driver does.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             SandboxConfigError.
-        host_dns: the host's resolver configuration; None when none is to be used.
+        host_dns: the host's resolver configuration; None to use none.
         """
         self._runtime = runtime
         self._source = source
@@ -94,11 +94,11 @@ class SandboxMaker:
         self._user_namespace = user_namespace
         self._host_dns = host_dns
 
-    def config(self, pod: Pod, attempt: int, *, tell: bool = False) -> cri.PodSandboxConfig:
-        """The sandbox's config; ``tell``: record what had to be cut from its DNS config.
+    def config(self, pod: Pod, attempt: int, *, record: bool = False) -> cri.PodSandboxConfig:
+        """The sandbox's config; ``record``: record what had to be cut from its DNS config.
 
         Raises:
-            SandboxFailed: the spec asks for what cannot be.
+            SandboxFailed: the spec asks for something impossible.
         """
         try:
             dns, warnings = pod_dns(pod, self._settings, self._host_dns())
@@ -113,20 +113,20 @@ class SandboxMaker:
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
             raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
-        if tell:
+        if record:
             for warning in warnings:
                 self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
         return config
 
     async def create(self, pod: Pod, attempt: int, unwanted: Callable[[], bool]) -> Sandbox:
-        """Make a sandbox and see that it is there.
+        """Make a sandbox and verify that it exists.
 
         Raises:
             SandboxFailed: there is none.
             SandboxUnchecked: there is one, but the runtime does not show its status.
             NotWanted: ``unwanted()`` became true before the runtime was asked.
         """
-        config = self.config(pod, attempt, tell=True)
+        config = self.config(pod, attempt, record=True)
         try:
             handler = await self._runtime_handler(pod)
             make_log_directory(config.log_directory)

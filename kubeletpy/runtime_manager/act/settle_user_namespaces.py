@@ -1,4 +1,4 @@
-"""Which ids pods have whose records are broken: the runtime knows what it has made."""
+"""Settles the ids of pods whose records are broken: the runtime knows what it has created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.names.labels import POD_UID, sandbox_rank
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ async def _sandboxes_of(uid: str, runtime: RuntimeService) -> list[cri.PodSandbo
 
 
 def newest_range(sandboxes: list[cri.PodSandboxStatus]) -> UserNamespaceRange | None:
-    """The range of a pod's newest sandbox, rather one that is ready; None: it does not say."""
-    newest = max(sandboxes, key=lambda s: (s.state == cri.SANDBOX_READY, s.created_at))
+    """The range of a pod's newest sandbox, preferably a ready one; None: it does not say."""
+    newest = max(sandboxes, key=lambda s: (s.state == cri.SANDBOX_READY, *sandbox_rank(s)))
     users = newest.linux.namespaces.options.userns_options
     if users.mode != cri.POD or len(users.uids) != 1 or list(users.uids) != list(users.gids):
         return None

@@ -1,11 +1,11 @@
-"""How many sandboxes and containers the node makes at once, and how many it ends at once.
+"""How many sandboxes and containers the node creates at once, and how many it stops at once.
 
-More than a few per core only makes every one of them later. What brings a pod to its end of the
-work goes first (its containers before other pods' sandboxes; its sandbox's stop before other pods'
-containers), and what only begins it never takes all places, so that in a burst pods get done one
-after the other instead of all at the end; within each kind it is first come, first served. A start
-must never hold up a stop, and a stop that takes its time holds no other up for long: a signal that
-goes out late is grace that a container doesn't get, when the machine goes down.
+More than a few per core only makes every one of them later. Work that completes a pod goes first
+(its containers before other pods' sandboxes; its sandbox's stop before other pods' containers), and
+work that only begins one never takes all places, so that in a burst pods are finished one after the
+other instead of all at the end; within each kind it is first come, first served. A start must never
+hold up a stop, and a slow stop does not hold up others for long: a signal that goes out late costs
+a container part of its grace period when the machine shuts down.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from kubeletpy.trace.spans import span
 
 
 class StartKind(IntEnum):
-    """What is to be made; the lower value goes first."""
+    """What is to be created; the lower value goes first."""
 
     CONTAINER = 0
     SANDBOX = 1
 
 
 class StopKind(IntEnum):
-    """What is to be ended; the lower value goes first."""
+    """What is to be stopped; the lower value goes first."""
 
     SANDBOX = 0
     CONTAINER = 1
 
 
 Turn = asyncio.Future[bool]
-"""Whether a place has come free (True), or its waiter goes on without one."""
+"""Whether a place has become free (True), or its waiter goes on without one."""
 HANDOVER_S = 0.002
-"""Seconds, at most, from the end of a pod's containers to the stop of its sandbox."""
+"""Maximum seconds from the end of a pod's containers to the stop of its sandbox."""
 STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
-"""Seconds after which a stop keeps its place no more: a container may use its whole grace period,
+"""Seconds after which a stop no longer keeps its place: a container may use its whole grace period,
 and a call may hang."""
 
 
 STOP_WAITS_AT_MOST_S = 2.0
-"""Seconds that a container waits for its signal: hundreds that take their time must not add up."""
+"""Seconds that a container waits for its signal: hundreds of slow stops must not add up."""
 
 
 class Slots:
@@ -54,12 +54,12 @@ class Slots:
     def __init__(self, limit: int, waiting: Call, linger: float = 0.0) -> None:
         """Args:
         limit: at least 1; the second kind gets two thirds of them at most.
-        waiting: what waiting for one is in a trace.
-        linger: seconds until a place that was given back goes to who waits: who gave it back may
-            need it at once for the next step.
+        waiting: what a trace calls the wait for one.
+        linger: seconds until a released place goes to a waiter: whoever released it may need it at
+            once for the next step.
         """
         if limit < 1:
-            raise ValueError(f"a node needs at least one place, not {limit}")
+            raise ValueError(f"a node needs at least one slot, not {limit}")
         self._limits = (limit, max(1, limit * 2 // 3))
         self._name = waiting
         self._linger = linger
@@ -91,7 +91,7 @@ class Slots:
         return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
 
     async def _acquire(self, kind: int, patience: float) -> bool:
-        """Whether a place was had."""
+        """Wait for a place; returns whether it got one."""
         if not self._waiting[kind] and self._free(kind):
             self._held[kind] += 1
             return True
@@ -104,7 +104,7 @@ class Slots:
                 return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
-                self._release(kind)  # it was our turn already: somebody else's now
+                self._release(kind)  # it was our turn already: now it is another's
             raise
         finally:
             if timer is not None:
@@ -133,7 +133,7 @@ def _go_without(turn: Turn) -> None:
 
 
 class StartSlots(Slots):
-    """Places to make something in, by StartKind."""
+    """Places to create something in, by StartKind."""
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
@@ -141,7 +141,7 @@ class StartSlots(Slots):
 
 
 class StopSlots(Slots):
-    """Places to end something in, by StopKind."""
+    """Places to stop something in, by StopKind."""
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
@@ -149,12 +149,12 @@ class StopSlots(Slots):
         self._hurry = False
 
     def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
-        """A place to end one thing of a kind in; containers wait for theirs only so long."""
+        """A place to stop one thing of a kind in; containers only wait so long for theirs."""
         patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
         return self.hold(kind, STOP_AT_MOST_S[kind], patience)
 
     def hurry(self, on: bool) -> None:
-        """While the machine goes down nobody waits: what is late then gets no grace."""
+        """While the machine shuts down nobody waits: what is late then gets no grace."""
         self._hurry = on
         if on:
             for queue in self._waiting:

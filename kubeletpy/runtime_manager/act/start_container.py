@@ -1,15 +1,17 @@
 """Start one container: image, attempt, config, create, start, post-start, in this order.
 
-Each step that fails ends the start with its own code, which kubectl shows as the reason why the
-container waits. Source: docs/reference/behaviour.md, c9. Must never decide whether to start.
+Each failing step ends the start with its own code, which kubectl shows as the container's waiting
+reason. Source: docs/reference/behaviour.md, c9. Must never decide whether to start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
@@ -22,16 +24,17 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import (
     create_termination_file,
     link_log,
+    log_sizes,
     make_log_directory,
-    restart_count_by_logs,
 )
-from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
+from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes, with_image_volumes
 from kubeletpy.runtime_manager.act.in_effect import record_given
 from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
 from kubeletpy.runtime_manager.act.kill_pod import Killer
@@ -58,14 +61,22 @@ from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.config.stop_signal import why_ignored
 from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
+from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH, config_hash
 from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
 from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.plan.attempts import attempt_by_logs, last_run_shown
 from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
+
+if TYPE_CHECKING:
+    from kubeletpy.runtime_manager.act.left_out import LeftOut
+
+MOST_NOT_STARTED = 1000
+"""How many ids of containers that failed to start are remembered: those are not tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +102,14 @@ class ContainerStarter:
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
     ) -> None:
         """Args:
-        actuated: is given what each container is made with.
+        actuated: records what each container is made with.
         root_dir: the kubelet's root directory.
         providers: what a container is made with besides its spec; asked in this order.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             ContainerConfigError.
         """
         self._runtime = runtime
+        self._not_started: deque[str] = deque(maxlen=MOST_NOT_STARTED)
         self._images = images
         self._killer = killer
         self._mutations = mutations
@@ -110,20 +122,25 @@ class ContainerStarter:
         self._root_dir = root_dir
         self._providers = tuple(providers)
         self._user_namespace = user_namespace
+        self._left_out: LeftOut | None = None
+
+    def forget_runtime(self) -> None:
+        """Another runtime, or another configuration, may be behind the socket from now on."""
+        self._left_out = None
 
     async def start(self, context: PodContext, action: StartContainer, turn: Turn) -> None:
         """Start a container.
 
         Raises:
             StartFailed: with the code and message of the step that failed.
-            NotWanted: the pod is to end; the container was perhaps created, but not started.
+            NotWanted: the pod is to end; the container may have been created, but was not started.
         """
         try:
             image = await self._image(context, action, action.container)
             mounts = await self._mounted_images(context, action)
             if turn.after is not None:
                 await turn.after.wait()
-            # before it takes a slot: a device plugin may let it wait
+            # before it takes a slot: a device plugin may keep it waiting
             given = await self._given(context, action, mounts)
             async with self._slots.hold(StartKind.CONTAINER):
                 if context.unwanted():
@@ -152,7 +169,7 @@ class ContainerStarter:
     async def _image(
         self, context: PodContext, action: StartContainer, wanted: api.Container
     ) -> LocalImage:
-        """Have an image on the node: the container's, or one that it has mounted."""
+        """Get an image onto the node: the container's, or one that it mounts."""
         try:
             return await self._images.ensure_image_exists(
                 context.pod,
@@ -211,9 +228,12 @@ class ContainerStarter:
                 placement=given.placement,
                 userns=self._user_namespace(pod),
             )
-            # As large as the pod: expansion of its variables may take a while.
+            # As large as the pod: expanding its variables may take a while.
             config = await asyncio.to_thread(
                 build_container_config, pod, container, action.kind, self._settings, inputs
+            )
+            config.annotations[CONFIG_HASH] = config_hash(
+                config, action.container.get("terminationMessagePath") or ""
             )
             if KEPT_PRE_STOP in config.annotations:
                 await asyncio.to_thread(
@@ -225,9 +245,36 @@ class ContainerStarter:
         return config
 
     def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
-        """Counts on from the newest record, or from the logs when the runtime has forgotten."""
+        """Counts on from the newest record, or from the logs when the runtime has forgotten.
+
+        A container that was created but never started was not an attempt.
+        """
         known = context.status.newest(action.name)
-        return restart_count_by_logs(log_directory) if known is None else known.restart_count + 1
+        if known is None:
+            logs = log_sizes(log_directory)
+            return attempt_by_logs(logs, last_run_shown(context.shown, action.name))
+        return known.restart_count + (0 if self._is_unstarted(known) else 1)
+
+    def _is_unstarted(self, record: ContainerStatus) -> bool:
+        """Whether nobody has tried to start it, as far as is known: its creator may be dead."""
+        return record.state is ContainerState.CREATED and record.id not in self._not_started
+
+    async def _made_already(
+        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+    ) -> str:
+        """A container of the same configuration that only has to be started; empty: none."""
+        record = context.status.newest(action.name)
+        if record is None or not self._is_unstarted(record):
+            return ""
+        if record.sandbox_id not in ("", context.sandbox_id):
+            return ""
+        try:
+            status = (await self._runtime.container_status(record.id)).status
+        except CRIError as error:
+            logger.debug("container not adopted", extra={"error": str(error)})
+            return ""
+        same = status.annotations.get(CONFIG_HASH) == config.annotations[CONFIG_HASH]
+        return record.id if same and status.state == cri.CONTAINER_CREATED else ""
 
     def _termination_file(self, context: PodContext, action: StartContainer) -> str:
         if not action.container.get("terminationMessagePath"):
@@ -241,19 +288,12 @@ class ContainerStarter:
         config: cri.ContainerConfig,
         turn: Turn,
     ) -> str:
-        """One change for the runtime: it is seen through even if the sync is cancelled."""
-        await remove_unstarted(self._runtime, self._recorder, context, action)
+        """Make one change to the runtime: it is seen through even if the sync is cancelled."""
+        container_id = await self._made_already(context, action, config)
+        await remove_unstarted(self._runtime, self._recorder, context, action, but=container_id)
         record_given(self._actuated, context.pod, action.container)
-        try:
-            with span(Call.CREATE_CONTAINER, action.name, milestone=True):
-                container_id = await self._runtime.create_container(
-                    context.sandbox_id, config, context.sandbox_config
-                )
-        except CRIError as error:
-            why = await asyncio.to_thread(_said, error, action, config)
-            count_image_volumes(self._metrics, config, why)
-            fail(self._recorder, context, action, CREATE_ERROR, why)
-        count_image_volumes(self._metrics, config)
+        if not container_id:
+            container_id = await self._create(context, action, config)
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
         self._recorder.event(context.reference(action), NORMAL, Reason.CREATED, "Container created")
@@ -263,12 +303,41 @@ class ContainerStarter:
             with span(Call.START_CONTAINER, action.name, milestone=True):
                 await self._runtime.start_container(container_id)
         except CRIError as error:
+            self._not_started.append(container_id)
             text = await asyncio.to_thread(_said, error, action, config)
             text = text.replace(container_id, action.name)
             fail(self._recorder, context, action, RUN_ERROR, text)
         self._recorder.event(context.reference(action), NORMAL, Reason.STARTED, "Container started")
         self._link_log(context, config, container_id)
         return container_id
+
+    async def _create(
+        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+    ) -> str:
+        if config.CDI_devices or any(mount.image_sub_path for mount in config.mounts):
+            await self._check_left_out(context, action, config)
+        try:
+            with span(Call.CREATE_CONTAINER, action.name, milestone=True):
+                made = await self._runtime.create_container(
+                    context.sandbox_id, config, context.sandbox_config
+                )
+        except CRIError as error:
+            why = await asyncio.to_thread(_said, error, action, config)
+            count_image_volumes(self._metrics, config, why)
+            fail(self._recorder, context, action, CREATE_ERROR, with_image_volumes(config, why))
+        count_image_volumes(self._metrics, config)
+        return made
+
+    async def _check_left_out(
+        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+    ) -> None:
+        """Refuse a container that the runtime would make without what it was asked for."""
+        from kubeletpy.runtime_manager.act.left_out import LeftOut
+
+        self._left_out = self._left_out or LeftOut(self._runtime)
+        why = await self._left_out.why(context.sandbox_id, config, context.sandbox_config)
+        if why:
+            fail(self._recorder, context, action, CREATE_ERROR, why)
 
     def _link_log(
         self, context: PodContext, config: cri.ContainerConfig, container_id: str
@@ -286,7 +355,7 @@ class ContainerStarter:
     async def _check_stop_signal(
         self, context: PodContext, action: StartContainer, container_id: str
     ) -> None:
-        """Say so when the container will not get the signal that its spec asks for."""
+        """Report when the container will not get the signal that its spec asks for."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
             return
         enabled, status = self._settings.stop_signals, None
@@ -310,7 +379,7 @@ class ContainerStarter:
             with span(Call.POST_START, action.name, milestone=True):
                 await self._hooks.post_start(context.pod, action.container, container_id)
         except HookFailed as error:
-            # The hook's text may hold what events should not show to everybody.
+            # The hook's text may contain what events should not show to everyone.
             self._recorder.event(
                 context.reference(action),
                 WARNING,
@@ -324,7 +393,7 @@ class ContainerStarter:
 
 
 def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
-    """What the runtime said, without what the container has from secrets.
+    """What the runtime said, without the values that the container takes from secrets.
 
     For threads: there may be thousands of values to look for.
     """

@@ -29,7 +29,7 @@ POST_START_ERROR = "PostStartHookError"
 
 
 class StartFailed(Exception):
-    """A step of a start did not work."""
+    """A step of a start failed."""
 
     def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class PodContext:
 
     pod: Pod
     status: PodRuntimeStatus
-    """Before the sync: attempts are counted from it."""
+    """The status before the sync: attempts are counted from it."""
     sandbox_id: str
     sandbox_config: cri.PodSandboxConfig
     pod_ips: tuple[str, ...]
@@ -52,6 +52,8 @@ class PodContext:
     """Whether the pod is to end: nothing more is started then."""
     pull_secrets: Sequence[PullSecret] = ()
     volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+    shown: api.PodStatus | None = None
+    """The status that the API has or is about to get; None: not known."""
 
     def reference(self, action: StartContainer) -> api.ObjectReference:
         """The container, as events name it."""
@@ -63,7 +65,7 @@ class Turn:
     """A container's place in the order of creation."""
 
     after: asyncio.Event | None = None
-    """Set when the container before has been created, or never will be."""
+    """Set when the container before it has been created, or never will be."""
     created: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -78,9 +80,9 @@ def fail(
 def ended_in_their_start(
     errors: Mapping[str, StartError], after: PodRuntimeStatus
 ) -> Iterator[float]:
-    """When (Unix seconds) containers ended whose start failed after the runtime had made them.
+    """When (Unix seconds) containers ended whose start failed after they were created.
 
-    No event reports an end that is our own doing: these containers are to be looked at again, like
+    No event reports an end that we caused ourselves: these containers must be looked at again, like
     any that has crashed. Their backoff, which counts from their end, holds them back.
     """
     for name, error in errors.items():

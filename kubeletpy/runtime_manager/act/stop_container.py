@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.errors import CRIError, NotFound
@@ -23,7 +24,6 @@ from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.runtime_manager.act.stop_order import StopOrder
 from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
-from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
 
@@ -34,7 +34,7 @@ KILL_CONTAINER_ERROR = "KillContainerError"
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A container to stop, and all that its stop needs to know."""
+    """A container to stop, and everything its stop needs to know."""
 
     pod_uid: str
     id: str
@@ -46,7 +46,7 @@ class Victim:
 
 
 def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
-    """What the stop of a container has to know, from its pod."""
+    """What stopping a container needs to know about its pod."""
     found = pod.find_container(name)
     kind, container = found if found is not None else (ContainerKind.REGULAR, None)
     lifecycle = (container or {}).get("lifecycle") or {}
@@ -118,7 +118,7 @@ class ContainerStopper:
                         victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
                     )
         except NotFound:
-            logger.debug("container was gone already", extra={"container_id": victim.id})
+            logger.debug("container no longer exists", extra={"container_id": victim.id})
         except CRIError as error:
             logger.warning(
                 "container could not be stopped",
@@ -130,12 +130,12 @@ class ContainerStopper:
         return None
 
     async def _pre_stop(self, victim: Victim, hook: PreStopRun, grace: float) -> float:
-        """Wait for the hook for at most the grace period; the seconds it took."""
+        """Wait for the hook for at most the grace period; returns the seconds it took."""
         started = asyncio.get_running_loop().time()
         try:
             return await hook.wait(grace)
         except HookFailed as error:
-            # Its text may hold what the pod's owner would not publish: it stays in the log.
+            # Its text may contain what the pod's owner would not publish: it stays in the log.
             logger.info(
                 "preStop hook failed",
                 extra={"container": victim.name, "error": str(error)},

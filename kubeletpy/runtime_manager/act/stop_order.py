@@ -1,4 +1,4 @@
-"""The order in which a pod's containers stop: sidecars wait until nobody needs them any more.
+"""The order in which a pod's containers stop: sidecars wait until nothing needs them any more.
 
 Source: docs/reference/behaviour.md, n3; KEP-753. Must never stop anything itself.
 """
@@ -24,7 +24,7 @@ def stop_prerequisites(pod: Pod) -> dict[str, tuple[str, ...]]:
 
 
 class StopOrder:
-    """Turns of one pod's stop."""
+    """The turns in stopping one pod."""
 
     def __init__(self, pod: Pod | None, stopping: Collection[str]) -> None:
         """``stopping``: names of the containers to stop; all others count as ended."""
@@ -32,7 +32,7 @@ class StopOrder:
         self._ended = {name: asyncio.Event() for name in stopping}
 
     async def wait_for_turn(self, name: str, grace: float) -> float:
-        """Wait until it is the container's turn, at most ``grace`` seconds; seconds waited."""
+        """Wait until it is the container's turn, at most ``grace`` seconds; returns the wait."""
         awaited = [
             self._ended[other]
             for other in self._prerequisites.get(name, ())

@@ -27,14 +27,14 @@ class SandboxStopper:
         self._slots = slots
 
     async def stop(self, uid: str, sandbox_id: str, draft: StatusDraft, reason: str) -> SyncResult:
-        """Stop a sandbox of the pod ``uid``; ``draft`` learns of it."""
+        """Stop a sandbox of the pod ``uid``; recorded in ``draft``."""
         error = None
         try:
             async with self._slots.place(StopKind.SANDBOX):
                 with span(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
                     await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
         except NotFound:
-            logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
+            logger.debug("sandbox no longer exists", extra={"sandbox_id": sandbox_id})
         except CRIError as failure:
             logger.warning(
                 "sandbox could not be stopped",

@@ -1,4 +1,4 @@
-"""One runtime sync under way: what it was asked, and what it has done.
+"""One runtime sync in progress: what was requested, and what it has done.
 
 Must never act itself.
 """
@@ -17,16 +17,16 @@ from kubeletpy.runtime_manager.protocol import SyncPodRequest
 
 
 class StopSync(Exception):
-    """The rest of this sync must not happen; why is in the results."""
+    """The rest of this sync must not happen; the results say why."""
 
 
 @dataclass(slots=True)
 class SyncRun:
-    """One sync under way."""
+    """One sync in progress."""
 
     request: SyncPodRequest
     status: PodRuntimeStatus
-    """What the plan was made from."""
+    """What the plan was based on."""
     plan: PodActions
     draft: StatusDraft
     sandbox_id: str
@@ -39,21 +39,21 @@ class SyncRun:
     resized: list[str] = field(default_factory=list)
     """Containers whose limits were changed in place."""
     resize_done: bool = False
-    """All that was planned to be changed in place was."""
+    """All planned in-place changes were made."""
     resize_error: str = ""
 
     @property
     def pod(self) -> Pod:
-        """The pod that is synced."""
+        """The pod being synced."""
         return self.request.pod
 
     def add(
         self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""
     ) -> None:
-        """Note the outcome of a step."""
+        """Record the outcome of a step."""
         self.results.append(SyncResult(action, target, error, why))
 
     def retry(self, at: float | None) -> None:
-        """Note when trying again makes sense; the earliest counts."""
+        """Record when a retry makes sense; the earliest counts."""
         if at is not None:
             self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

@@ -1,9 +1,9 @@
 """Which ids of the node a pod with hostUsers false is mapped to.
 
 Each such pod has a range of its own, written into its directory before it is used, so that a
-restarted agent knows it. Must never give a range to two pods, nor one that has the node's own ids
-(the first ``ids_per_pod``): as long as a record can't be read, nobody gets a range that may be that
-pod's. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
+restarted agent knows it. Must never give a range to two pods, nor one that contains the node's own
+ids (the first ``ids_per_pod``): as long as a record can't be read, no pod gets a range that may be
+that pod's. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FILE = "userns"
 IDS_PER_POD = 65_536
 MAX_FILE = 4096
 UNIT = 65_536
-"""Ranges begin and end at multiples of it; the first of them is the node's."""
+"""Ranges begin and end at multiples of it; the first range is the node's."""
 LAST_ID = 2**32 - 1
 MAX_NAMED = 5
-"""Pods that a message names."""
+"""Maximum pods that a message names."""
 SUBORDINATE_IDS = (Path("/etc/subuid"), Path("/etc/subgid"))
 OWNER = "kubelet"
-"""Whose subordinate ids are the pods', where there is such a user."""
+"""The user whose subordinate ids the pods get, if it exists."""
 
 
 class UserNamespaceError(SandboxConfigError, ContainerConfigError):
-    """The pod can not have a user namespace."""
+    """The pod can't have a user namespace."""
 
 
 class UserNamespaces:
@@ -46,19 +46,20 @@ class UserNamespaces:
         self,
         pods_dir: Path,
         *,
-        supporting: Collection[str],
+        supporting: Callable[[], Collection[str]],
         max_pods: int,
         ids_per_pod: int = IDS_PER_POD,
         owned: tuple[int, int] | None = None,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
-        supporting: names of the runtime handlers that have user namespaces; "" is the default one.
+        supporting: names of the runtime handlers that support user namespaces now; "" is the
+            default one.
         owned: first id and number of ids set aside for pods; None: those after the node's own.
         """
         first, count = owned or (ids_per_pod, ids_per_pod * max_pods)
         self._pods_dir = pods_dir
-        self._supporting = frozenset(supporting)
+        self._supporting = supporting
         self._length = ids_per_pod
         self._ranges = range(max(first, ids_per_pod), first + count - ids_per_pod + 1, ids_per_pod)
         self._used: dict[str, UserNamespaceRange] = {}
@@ -77,7 +78,7 @@ class UserNamespaces:
         twins = {other for other, used in self._used.items() if _overlap(found, used)}
         self._used[uid] = found
         if twins:
-            # one of the records is wrong, and nothing here says which
+            # one of the records is wrong, and it can't be told which
             self._unknown |= {uid, *twins}
             log.warning(
                 "two pods have the same user namespace by their records",
@@ -86,11 +87,11 @@ class UserNamespaces:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """uids of pods whose record can't be believed: ask the runtime, and :meth:`settle`."""
+        """uids of pods whose record can't be trusted: ask the runtime, and :meth:`settle`."""
         return frozenset(self._unknown)
 
     def settle(self, uid: str, found: UserNamespaceRange | None) -> None:
-        """What the runtime says that a pod really has; None: the runtime has nothing of the pod.
+        """Take the range a pod really has, from the runtime; None: it has nothing of the pod.
 
         Never raises: what can't be settled stays unknown.
         """
@@ -109,14 +110,14 @@ class UserNamespaces:
         self._unknown.discard(uid)
 
     def of(self, pod: Pod) -> UserNamespaceRange | None:
-        """The pod's range, chosen at the first call; None for a pod with the node's users.
+        """The pod's range, chosen at the first call; None for a pod without its own user namespace.
 
         Raises:
-            UserNamespaceError: it can not have one.
+            UserNamespaceError: it can't have one.
         """
         if not wants_user_namespace(pod):
             return None
-        if not self._supporting:
+        if not self._supporting():
             raise UserNamespaceError(_refusal(""))
         if pod.uid in self._unknown:
             file = self._pods_dir / pod.uid / FILE
@@ -124,11 +125,11 @@ class UserNamespaces:
         return self._used.get(pod.uid) or self._choose(pod)
 
     def checked(self, handler: Callable[[Pod], Awaitable[str]]) -> Callable[[Pod], Awaitable[str]]:
-        """A lookup of runtime handlers that refuses one without what the pod needs."""
+        """A lookup of runtime handlers that refuses one without the features that the pod needs."""
 
         async def lookup(pod: Pod) -> str:
             name = await handler(pod)
-            if wants_user_namespace(pod) and name not in self._supporting:
+            if wants_user_namespace(pod) and name not in self._supporting():
                 raise UserNamespaceError(_refusal(name))
             return name
 
@@ -140,9 +141,10 @@ class UserNamespaces:
             try:
                 (self._pods_dir / uid / FILE).unlink(missing_ok=True)
             except OSError as error:
-                # as long as the file says so the range counts as given
+                # while the file exists the range counts as given
                 log.warning(
-                    "user namespace of a gone pod stays", extra={"uid": uid, "why": str(error)}
+                    "the user namespace of a removed pod could not be released",
+                    extra={"uid": uid, "why": str(error)},
                 )
                 continue
             self._used.pop(uid, None)
@@ -178,7 +180,7 @@ def _read(file: Path) -> UserNamespaceRange:
             found = json.loads(opened.read(MAX_FILE))
         (uids,), (gids,) = found["uidMappings"], found["gidMappings"]
         if uids != gids or uids["containerId"] != 0:
-            raise ValueError("users and groups differ, or 0 is not mapped")
+            raise ValueError("user and group ranges differ, or id 0 is not mapped")
         return _sound(UserNamespaceRange(uids["hostId"], uids["length"]))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserNamespaceError(f"{file}: {error!r}") from error
@@ -187,7 +189,7 @@ def _read(file: Path) -> UserNamespaceRange:
 def _sound(found: UserNamespaceRange) -> UserNamespaceRange:
     """The range, if a pod can have it. Raises ValueError.
 
-    One that this node would not choose today is a pod's all the same: the settings have changed.
+    A range that this node would not choose today is a pod's all the same: settings change.
     """
     first, length = found.first_host_id, found.length
     whole = _is_units(first) and _is_units(length)
@@ -208,7 +210,7 @@ def _overlap(one: UserNamespaceRange, other: UserNamespaceRange) -> bool:
 
 
 def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> tuple[int, int] | None:
-    """First id and number of ids of the user ``kubelet``; None where it has none of its own.
+    """First id and number of subordinate ids of the user ``kubelet``; None where it has none.
 
     Only a range that is the same for users and for groups can be used.
     """

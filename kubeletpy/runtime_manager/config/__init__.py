@@ -1,4 +1,4 @@
-"""What is passed to the runtime: sandboxes and containers in the CRI's terms.
+"""What is passed to the runtime: sandboxes and containers in CRI terms.
 
 Pure: so is every module here.
 """

@@ -1,7 +1,7 @@
-"""The CRI config of one container: everything that its spec can say, in the runtime's terms.
+"""The CRI config of one container: everything that its spec can say, in CRI terms.
 
-A pure function of what is given. Must never read a file or an object itself, and never put a value
-of the environment into an error.
+A pure function of its inputs. Must never read a file or an object itself, and never put a value of
+the environment into an error.
 
 Source: docs/reference/behaviour.md, h5, j2, k2; docs/reference/names.csv: cri-annotation,
 cri-metadata.
@@ -33,7 +33,7 @@ from kubeletpy.runtime_manager.names.labels import container_annotations, contai
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
 
 PATH_MAX = 4096
-"""Bytes of a path in Linux, the zero at its end too."""
+"""Bytes of a path in Linux, including the terminating zero."""
 _PROPAGATION = {
     "PRIVATE": cri.PROPAGATION_PRIVATE,
     "HOST_TO_CONTAINER": cri.PROPAGATION_HOST_TO_CONTAINER,
@@ -43,25 +43,25 @@ _PROPAGATION = {
 
 @dataclass(frozen=True, slots=True)
 class ContainerInputs:
-    """What a container config is made of besides pod, container and node settings."""
+    """What a container config is made from besides pod, container and node settings."""
 
     restart_count: int
     image_ref: str
-    """The image as the runtime knows it, from ImageStatus or PullImage."""
+    """The image as known to the runtime, from ImageStatus or PullImage."""
     image_user: ImageUser = None
     environment: EnvironmentInputs = field(default_factory=EnvironmentInputs)
     mounts: Sequence[Mount] = ()
     termination_log: str = ""
     """Host path of the file to mount at terminationMessagePath; empty: none."""
     target_container_id: str = ""
-    """For an ephemeral container: whose processes it sees."""
+    """For an ephemeral container: the container whose processes it sees."""
     extra_groups: Sequence[int] = ()
     """Supplemental groups of the pod's persistent volumes."""
     extra_annotations: Mapping[str, str] = field(default_factory=dict)
     extra_envs: Sequence[tuple[str, str]] = ()
     """Variables before the container's own."""
     devices: Sequence[Device] = ()
-    """Before those that volumes are."""
+    """Listed before those that are volumes."""
     cdi_devices: Sequence[str] = ()
     placement: Placement = NOWHERE
     userns: UserNamespaceRange | None = None
@@ -77,7 +77,7 @@ def build_container_config(
     """The config for CreateContainer.
 
     Raises:
-        ContainerConfigError: the spec asks for what cannot be; the message says what.
+        ContainerConfigError: the spec asks for something impossible; the message says what.
     """
     try:
         return _build(pod, container, kind, settings, inputs)
@@ -86,9 +86,9 @@ def build_container_config(
     except (UnsafeName, ExpansionTooLong) as error:
         raise ContainerConfigError(f"container {container['name']}: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        # A pod that no API server has validated: some field has a form that CRI cannot hold.
+        # No API server has validated this pod: some field has a form that CRI cannot hold.
         raise ContainerConfigError(
-            f"container {container['name']} has a field of a wrong form: {error}"
+            f"container {container['name']} has a malformed field: {error}"
         ) from error
 
 

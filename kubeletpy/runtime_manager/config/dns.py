@@ -36,27 +36,27 @@ class ResolverConfig:
 
 @dataclass(frozen=True, slots=True)
 class DNSWarning:
-    """Something that the pod's owner should know, as an event."""
+    """Something that the pod's owner should know, to be reported as an event."""
 
     reason: Reason
     """DNSConfigForming or MissingClusterDNS."""
     message: str
     node_message: str = ""
-    """For an event on the node, where there is one."""
+    """For an event on the node, if there is one."""
 
 
 def parse_resolv_conf(text: str) -> ResolverConfig:
     """Read a resolv.conf: name servers add up, the last search line wins, options by name.
 
     Raises:
-        ResolvConfError: a nameserver line names none.
+        ResolvConfError: a nameserver line names no server.
     """
     servers: list[str] = []
     searches: list[str] = []
     options: dict[str, str] = {}
     for line in text.split("\n"):
         fields = line.split()
-        if not fields or fields[0].startswith("#"):
+        if not fields:
             continue
         keyword, *values = fields
         if keyword == "nameserver":
@@ -76,7 +76,7 @@ def pod_dns(
 ) -> tuple[ResolverConfig, tuple[DNSWarning, ...]]:
     """The pod's resolver configuration within the limits of resolvers, and what was cut.
 
-    ``host`` is the host's configuration; None when the agent is set to use no resolv.conf.
+    ``host`` is the host's configuration; None when the agent is configured to use no resolv.conf.
     """
     warnings: list[DNSWarning] = []
     policy = pod.spec.get("dnsPolicy") or "ClusterFirst"
@@ -149,7 +149,7 @@ def _within_limits(config: ResolverConfig, warnings: list[DNSWarning]) -> Resolv
     searches = tuple(
         search for search in config.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_ITEM
     )
-    while searches and len(" ".join(searches)) > MAX_SEARCH_CHARS:
+    while len(" ".join(searches)) > MAX_SEARCH_CHARS:
         searches = searches[:-1]
     if len(searches) < len(config.searches):
         warnings.append(

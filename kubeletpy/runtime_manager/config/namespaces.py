@@ -13,7 +13,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 @dataclass(frozen=True, slots=True)
 class UserNamespaceRange:
-    """The ids of the node that a pod with hostUsers false is mapped to, from its 0 on."""
+    """The node's ids that a pod with hostUsers false is mapped to, starting at its id 0."""
 
     first_host_id: int
     length: int = 65536
@@ -48,12 +48,12 @@ def namespace_options(
 
 
 def id_mappings(userns: UserNamespaceRange) -> list[cri.IDMapping]:
-    """The one mapping that counts for users and for groups."""
+    """The one mapping, which applies to users and to groups."""
     return [cri.IDMapping(host_id=userns.first_host_id, container_id=0, length=userns.length)]
 
 
 def wants_user_namespace(pod: Pod) -> bool:
-    """Whether the pod asks for users of its own (hostUsers false)."""
+    """Whether the pod asks for its own user namespace (hostUsers false)."""
     return pod.spec.get("hostUsers") is False
 
 

@@ -78,7 +78,7 @@ def container_resources(
 def placed(
     resources: cri.LinuxContainerResources, placement: Placement
 ) -> cri.LinuxContainerResources:
-    """The same limits, on the CPUs and the memory of a container's own."""
+    """The same limits, restricted to the container's own CPUs and memory."""
     resources.cpuset_cpus = placement.cpuset_cpus
     resources.cpuset_mems = placement.cpuset_mems
     if placement.no_cfs_quota and resources.cpu_period:
@@ -89,11 +89,11 @@ def placed(
 def oom_score_adj(
     pod: Pod, container: api.Container, kind: ContainerKind, memory_capacity: int
 ) -> int:
-    """Who is killed first when memory runs out: the higher, the sooner.
+    """Who is killed first when memory runs out: the higher the value, the sooner.
 
     ``memory_capacity`` is the node's, in bytes. A Burstable container lies between the other
-    classes, lower the more memory it requests; a sidecar no higher than the regular container that
-    requests least. Raises ValueError.
+    classes, lower the more memory it requests; a sidecar is no higher than the regular container
+    that requests least. Raises ValueError.
     """
     if is_node_critical(pod):
         return GUARANTEED_OOM_SCORE
@@ -120,7 +120,7 @@ def _memory_request(container: api.Container) -> int:
 
 
 def _unassigned_memory_share(pod: Pod) -> int:
-    """What each container gets of a pod-level memory request that no container asks for."""
+    """Each container's part of a pod-level memory request that no container asks for."""
     if not pod_level_requests_set(pod):
         return 0
     requested = amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)
@@ -130,8 +130,8 @@ def _unassigned_memory_share(pod: Pod) -> int:
 
 
 def has_swap(pod: Pod, container: api.Container, settings: RuntimeSettings) -> bool:
-    """Whether a container may use swap: of Burstable pods that are not critical, those whose
-    memory request is not their limit. Raises ValueError for what is not a quantity.
+    """Whether a container may use swap: only in Burstable pods that are not critical, and only if
+    its memory request is not its limit. Raises ValueError for what is not a quantity.
     """
     if not (settings.swap_controller and settings.cgroup_v2 and settings.limited_swap):
         return False
@@ -147,12 +147,11 @@ def _limit_swap(
     container: api.Container,
     settings: RuntimeSettings,
 ) -> None:
-    """No swap, or with LimitedSwap the share of it that the memory request is of memory."""
+    """No swap, or with LimitedSwap the share of swap that the memory request is of all memory."""
     if not settings.swap_controller:
         return
     if not settings.cgroup_v2:
-        if resources.memory_limit_in_bytes:
-            resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
+        resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
         return
     swap = 0
     request = container_amounts(container, "requests").get("memory", _ZERO)

@@ -9,6 +9,7 @@ docs/reference/behaviour.md, j2, i11.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,9 @@ from kubeletpy.runtime_manager.names.labels import sandbox_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, pod_log_directory
 
 MAX_METADATA = (256 << 10) + 1024
-"""Bytes of a pod's labels, and of its annotations, names and values: what the API server allows of
-annotations, and room for what the agent adds. The runtime shows them with every sandbox in a list.
+"""Bytes of a pod's labels, and of its annotations, counting names and values: what the API server
+allows for annotations, plus room for what the agent adds. The runtime shows them with every sandbox
+in a list.
 """
 _PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
 
@@ -53,7 +55,7 @@ def build_pod_sandbox_config(
     those of the pod's persistent volumes.
 
     Raises:
-        SandboxConfigError: the spec asks for what cannot be; the message names the field.
+        SandboxConfigError: the spec asks for something impossible; the message names the field.
     """
     try:
         config = cri.PodSandboxConfig(
@@ -77,7 +79,7 @@ def build_pod_sandbox_config(
     except (ValueError, TypeError) as error:
         if isinstance(error, SandboxConfigError):
             raise
-        raise SandboxConfigError(f"pod {pod.key} has a field of a wrong form: {error}") from error
+        raise SandboxConfigError(f"pod {pod.key} has a malformed field: {error}") from error
     for what, values in (("labels", config.labels), ("annotations", config.annotations)):
         if (size := _size(values)) > MAX_METADATA:
             raise SandboxConfigError(
@@ -93,33 +95,47 @@ def _size(values: Mapping[str, str]) -> int:
 def normalize_sysctl(name: str) -> str:
     """The dotted form of a sysctl name: ``net/ipv4/conf/eth0.1/mtu`` has dots and slashes swapped.
 
-    A name whose first separator is a dot is in that form already.
+    A name whose first separator is a dot, or that has none, already has that form.
     """
-    slash, dot = name.find("/"), name.find(".")
-    if slash < 0 or 0 <= dot < slash:
+    first = next((each for each in name if each in "./"), ".")
+    if first == ".":
         return name
     return name.translate(str.maketrans("./", "/."))
 
 
 def _port_mappings(pod: Pod) -> Iterable[cri.PortMapping]:
-    """Ports that the node itself gives to the pod; the same one twice counts once."""
+    """Ports of the node itself that are mapped to the pod; duplicates count once."""
     seen: set[tuple[Any, ...]] = set()
     sidecars = [container for container in pod.init_containers if is_sidecar(container)]
     for container in (*pod.containers, *sidecars):
         for port in container.get("ports") or ():
             if not port.get("hostPort"):
                 continue
-            protocol = _PROTOCOLS.get(port.get("protocol") or "TCP", cri.TCP)
+            protocol = _PROTOCOLS.get(port.get("protocol", ""), cri.TCP)
             key = (port.get("hostIP"), port["hostPort"], protocol)
             if key in seen:
                 continue
             seen.add(key)
+            _check_host_ip(container["name"], port.get("hostIP") or "")
             yield cri.PortMapping(
                 protocol=protocol,
                 container_port=port.get("containerPort") or 0,
                 host_port=port["hostPort"],
                 host_ip=port.get("hostIP") or "",
             )
+
+
+def _check_host_ip(container: str, address: str) -> None:
+    """API servers accept any text; what the runtime's network plugins make of it varies."""
+    try:
+        valid = not address or ("%" not in address and bool(ipaddress.ip_address(address)))
+    except ValueError:
+        valid = False
+    if not valid:
+        raise SandboxConfigError(
+            f'hostIP "{address[:63]}" of a port of container {container} is not an IP address; '
+            "correct the pod's spec"
+        )
 
 
 def _linux(

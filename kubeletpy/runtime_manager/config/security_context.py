@@ -1,4 +1,4 @@
-"""The security context of one container: what pod and container say, merged and put in CRI terms.
+"""The security context of one container: pod and container settings, merged, in CRI terms.
 
 Must never weaken what the spec asks for: what cannot be expressed or verified is an error. Source:
 docs/reference/behaviour.md, j1, j2, j3.
@@ -64,7 +64,7 @@ def effective_security_context(pod: Pod, container: api.Container) -> api.Securi
 
 
 def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: ImageUser) -> None:
-    """Refuse a container that must not run as root but would, or perhaps would.
+    """Refuse a container that must not run as root but would, or might.
 
     Raises:
         ContainerConfigError: it would run as root, or that cannot be ruled out.
@@ -78,14 +78,14 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
         if uid == 0:
             raise ContainerConfigError(f"container's runAsUser breaks non-root policy {where}")
         return
-    if isinstance(image_user, str) and image_user:
+    if not image_user:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {where}")
+    if isinstance(image_user, str):
         raise ContainerConfigError(
             f"container has runAsNonRoot and image has non-numeric user ({image_user}), cannot "
             f"verify user is non-root {where}"
         )
-    if not image_user:
-        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {where}")
-    if isinstance(image_user, int) and not 0 < image_user <= MAX_UID:
+    if not 0 < image_user <= MAX_UID:
         raise ContainerConfigError(
             f"container has runAsNonRoot and image has an invalid user id ({image_user}). "
             f"(Must be 1-({MAX_UID})): must be between 0 and {MAX_UID}, inclusive {where}"
@@ -102,7 +102,7 @@ def build_security_context(
     extra_groups: Sequence[int] = (),
     userns: UserNamespaceRange | None = None,
 ) -> cri.LinuxContainerSecurityContext:
-    """The CRI security context of a container. ``extra_groups``: of persistent volumes.
+    """The CRI security context of a container. ``extra_groups``: those of persistent volumes.
 
     Raises:
         ContainerConfigError: a profile or policy cannot be expressed.
@@ -145,7 +145,7 @@ def build_security_context(
 
 
 def groups_policy(context: api.PodSecurityContext) -> cri.SupplementalGroupsPolicy | None:
-    """How groups of the image's /etc/group count; None for a policy that CRI does not know."""
+    """How the image's /etc/group applies; None for a policy that CRI does not know."""
     name = context.get("supplementalGroupsPolicy") or "Merge"
     if name == "Merge":
         return cri.Merge
@@ -187,12 +187,13 @@ def _groups(of_pod: api.PodSecurityContext, extra: Sequence[int]) -> list[int]:
 
 
 def _seccomp(profile: api.SeccompProfile | None, settings: RuntimeSettings) -> cri.SecurityProfile:
-    kind = (profile or {}).get("type")
+    given: api.SeccompProfile = profile or {}
+    kind = given.get("type")
     if kind == "RuntimeDefault" or (profile is None and settings.seccomp_default):
         return cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault)
-    if profile is None or kind != "Localhost":
+    if kind != "Localhost":
         return cri.SecurityProfile(profile_type=cri.SecurityProfile.Unconfined)
-    path = profile.get("localhostProfile")
+    path = given.get("localhostProfile")
     if not path:
         raise ContainerConfigError(
             "localhostProfile must be set if seccompProfile type is Localhost."

@@ -1,4 +1,4 @@
-"""What the config builders must know of this node and its agent: constant while the agent runs.
+"""What the config builders must know about this node and its agent: constant while it runs.
 
 Filled in by the composition root from KubeletConfiguration and the machine.
 """
@@ -37,9 +37,9 @@ class RuntimeSettings:
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes of the node, as cgroups name them: ``2MB``, ``1GB``."""
     thermal_throttle_paths: tuple[str, ...] = ()
-    """Those /sys/devices/system/cpu/cpuN/thermal_throttle that exist: hidden from containers."""
+    """The existing /sys/devices/system/cpu/cpuN/thermal_throttle paths: hidden from containers."""
     selinux_enabled: bool = False
     memory_qos: MemoryQoS | None = None
     """None: gate MemoryQoS is off, or the node has no cgroup v2."""
     stop_signals: bool = False
-    """Gate ContainerStopSignals: lifecycle.stopSignal is handed to the runtime."""
+    """Gate ContainerStopSignals: lifecycle.stopSignal is passed to the runtime."""

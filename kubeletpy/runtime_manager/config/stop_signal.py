@@ -1,7 +1,7 @@
 """The signal that asks a container to stop: the spec's where the gate is on, else the image's.
 
 The runtime sends it, so it must be one that knows ContainerConfig.stop_signal (KEP-4960). One that
-does not sends what the image says, without a word: then this says it. Pure.
+does not silently sends the image's signal instead: this module then reports that. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def why_ignored(
 ) -> str:
     """Why a container will not get the stop signal its spec asks for; empty when it will.
 
-    ``status`` is what the runtime says of the container that was made; None: it was not asked.
+    ``status`` is the runtime's status of the container that was made; None: it was not asked.
     """
     name = (container.get("lifecycle") or {}).get("stopSignal")
     if not name:

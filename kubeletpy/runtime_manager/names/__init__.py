@@ -1,4 +1,4 @@
-"""The names by which a pod's things are known again: labels, annotations, hashes, log paths.
+"""The names by which a pod's things are recognised: labels, annotations, hashes, log paths.
 
 Pure: so is every module here.
 """

@@ -1,20 +1,26 @@
-"""The hash that says whether a container's definition changed: only name and image count.
+"""The hashes that say whether a container's definition, or its configuration, has changed.
 
-The kubelet's own value, so that either agent adopts the other's containers without a restart.
-Source: docs/reference/names.csv: io.kubernetes.container.hash.
+Of the definition only name and image count: the kubelet's own value, so that either agent adopts
+the other's containers without a restart. Of the configuration everything does: it says whether an
+existing container is what would be made now. Source: docs/reference/names.csv:
+io.kubernetes.container.hash.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import lru_cache
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.remote.generated import api_pb2 as cri
 
 _GO_JSON_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
+CONFIG_HASH = "io.kubeletpy.container.configHash"
+"""For root only, like the rest of what a container is made with."""
 
 
 def container_hash(container: api.Container) -> str:
@@ -30,3 +36,17 @@ def _hash(name: str, image: str) -> str:
     encoded = document.encode("utf-8", "replace")
     dump = f"([]uint8)[{' '.join(map(str, encoded))}]"
     return format(fnv1a_32(dump.encode("ascii")), "x")
+
+
+def config_hash(config: cri.ContainerConfig, termination_path: str) -> str:
+    """Of all of it but the host side of the mount at ``termination_path``, and the hash itself.
+
+    The termination message file, which is mounted there, is made anew at each try.
+    """
+    copied = cri.ContainerConfig()
+    copied.CopyFrom(config)
+    for mount in copied.mounts:
+        if mount.container_path == termination_path:
+            mount.host_path = ""
+    copied.annotations.pop(CONFIG_HASH, None)
+    return hashlib.sha256(copied.SerializeToString(deterministic=True)).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the agent keeps its own files of a container. Pure."""
+"""Where the agent keeps its own files for a container. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TERMINATION_FILE = re.compile(r"[0-9a-f]{8}")
 
 
 def container_parts(uid: str, container: str) -> tuple[str, ...]:
-    """Of a container's directory, below the kubelet's root directory. Raises UnsafeName."""
+    """A container's directory, below the kubelet's root directory. Raises UnsafeName."""
     for part in (uid, container):
         if not part or "/" in part or "\0" in part or part in (".", ".."):
             raise UnsafeName(f"{part!r} cannot be part of a path")
@@ -18,9 +18,9 @@ def container_parts(uid: str, container: str) -> tuple[str, ...]:
 
 
 def termination_file(root: str, uid: str, container: str, path: str) -> str:
-    """Where the file for last words is that is mounted; empty for any other mount.
+    """The path of the mounted termination message file; empty for any other mount.
 
-    ``path`` is what the runtime says that it mounted: it may have resolved links in ``root``.
+    ``path`` is the mounted path as the runtime reports it: it may have resolved links in ``root``.
     """
     try:
         parts = container_parts(uid, container)

@@ -1,7 +1,7 @@
-"""Labels and annotations by which the agent, crictl and log collectors know what is whose.
+"""Labels and annotations by which the agent, crictl and log collectors know what belongs to whom.
 
-What is read back was perhaps written by another agent, or by a stranger: anything may be missing or
-wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
+What is read back may have been written by another agent, or by a stranger: anything may be missing
+or wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import api_pb2 as cri
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -41,7 +44,7 @@ _SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
 @dataclass(frozen=True, slots=True)
 class LabeledSandboxInfo:
-    """Whose a sandbox is, by its labels; empty strings where they do not say."""
+    """Which pod a sandbox belongs to, by its labels; empty strings where they do not say."""
 
     pod_name: str
     pod_namespace: str
@@ -52,7 +55,7 @@ class LabeledSandboxInfo:
 
 @dataclass(frozen=True, slots=True)
 class LabeledContainerInfo:
-    """Whose a container is, by its labels; empty strings where they do not say."""
+    """What a container belongs to, by its labels; empty strings where they do not say."""
 
     pod_name: str
     pod_namespace: str
@@ -62,7 +65,7 @@ class LabeledContainerInfo:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedContainerInfo:
-    """What a container's annotations remember of the spec it was made from."""
+    """What a container's annotations record of the spec it was made from."""
 
     hash: str = ""
     restart_count: int = 0
@@ -70,7 +73,7 @@ class AnnotatedContainerInfo:
     termination_message_policy: str = ""
     pre_stop: api.LifecycleHandler | None = None
     kept_pre_stop: str = ""
-    """Where the handler is kept that is too large for an annotation."""
+    """Where a handler is kept that is too large for an annotation."""
     ports: tuple[api.ContainerPort, ...] = ()
     deletion_grace_period: int | None = None
     """Seconds."""
@@ -79,7 +82,7 @@ class AnnotatedContainerInfo:
 
 
 def sandbox_labels(pod: Pod) -> dict[str, str]:
-    """The pod's labels, and above them the three that say whose sandbox it is."""
+    """The pod's labels, plus the three that identify the sandbox, which win."""
     return {
         **pod.labels,
         POD_NAME: pod.name,
@@ -104,7 +107,7 @@ def container_annotations(
     restart_count: int,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What must be known of a container when its pod is gone; ``extra`` (devices) never wins."""
+    """What must be known about a container when its pod is gone; ``extra`` (devices) never wins."""
     annotations = {
         **(extra or {}),
         HASH: container_hash(container),
@@ -139,7 +142,7 @@ def digest(text: str) -> str:
 
 
 def _ports_text(container: api.Container) -> str:
-    """The ports as JSON; of very many only the one that the preStop hook asks for by name."""
+    """The ports as JSON; if very many, only the one that the preStop hook refers to by name."""
     ports = container.get("ports")
     if not ports:
         return ""
@@ -154,7 +157,7 @@ def _ports_text(container: api.Container) -> str:
 
 
 def read_sandbox_labels(labels: Mapping[str, str]) -> LabeledSandboxInfo:
-    """Whose a sandbox is."""
+    """Which pod a sandbox belongs to."""
     return LabeledSandboxInfo(
         pod_name=labels.get(POD_NAME, ""),
         pod_namespace=labels.get(POD_NAMESPACE, ""),
@@ -163,8 +166,13 @@ def read_sandbox_labels(labels: Mapping[str, str]) -> LabeledSandboxInfo:
     )
 
 
+def sandbox_rank(sandbox: cri.PodSandbox | cri.PodSandboxStatus) -> tuple[int, int]:
+    """Higher is newer, among those of one pod: as SandboxStatus.rank."""
+    return sandbox.metadata.attempt, sandbox.created_at
+
+
 def read_container_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
-    """Whose a container is."""
+    """What a container belongs to."""
     return LabeledContainerInfo(
         pod_name=labels.get(POD_NAME, ""),
         pod_namespace=labels.get(POD_NAMESPACE, ""),
@@ -174,7 +182,7 @@ def read_container_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
 
 
 def read_container_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
-    """What the annotations remember; a value that cannot be read counts as absent."""
+    """What the annotations record; a value that cannot be read counts as absent."""
     pre_stop = _json(annotations.get(PRE_STOP_HANDLER))
     ports = _json(annotations.get(PORTS))
     return AnnotatedContainerInfo(

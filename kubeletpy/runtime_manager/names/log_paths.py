@@ -1,6 +1,6 @@
 """Where container logs are, and the names under which log collectors look for them.
 
-Names from specs become parts of paths here: one that could lead elsewhere is refused. Source:
+Names from specs become parts of paths here: a name that could lead elsewhere is refused. Source:
 docs/reference/names.csv: log.
 """
 
@@ -16,8 +16,19 @@ class UnsafeName(ValueError):
 
 
 def pod_log_directory(logs_root: str, namespace: str, name: str, uid: str) -> str:
-    """``{root}/{namespace}_{name}_{uid}``: the sandbox's log_directory. Raises UnsafeName."""
-    return f"{logs_root}/{_part(f'{namespace}_{name}_{uid}')}"
+    """``{root}/{namespace}_{name}_{uid}``: the sandbox's log_directory.
+
+    Raises:
+        UnsafeName: also where the name would be longer than the kernel allows.
+    """
+    directory = _part(f"{namespace}_{name}_{uid}")
+    if (length := len(directory.encode("utf-8", "replace"))) > MAX_FILE_NAME:
+        raise UnsafeName(
+            "the directory of its logs, NAMESPACE_NAME_UID, would have a name of "
+            f"{length} bytes, and a file name has {MAX_FILE_NAME} at most: give the pod a name "
+            f"that is {length - MAX_FILE_NAME} bytes shorter"
+        )
+    return f"{logs_root}/{directory}"
 
 
 def container_log_directory(
@@ -34,7 +45,7 @@ def container_log_path(container: str, restart_count: int) -> str:
 
 def pod_uid_of_log_directory(directory_name: str) -> str:
     """The pod uid in the name of a pod's log directory."""
-    return directory_name.rsplit("_", 1)[-1]
+    return directory_name.rpartition("_")[2]
 
 
 def log_link(
@@ -46,26 +57,12 @@ def log_link(
 
 
 def container_id_of_log_link(link_name: str) -> str | None:
-    """The container id (perhaps cut) in a link's name; None when it is not such a name."""
-    name = link_name.rsplit("-", 1)[-1]
+    """The container id (perhaps truncated) in a link's name; None when it is not such a name."""
+    name = link_name.rpartition("-")[2]
     container_id = name.removesuffix(_SUFFIX)
     if container_id == name or len(container_id) < _MIN_ID:
         return None
     return container_id
-
-
-def restart_count_from_logs(file_names: list[str]) -> int:
-    """The attempt that follows those whose logs are there: the highest ``{n}.log*`` plus one, or 0.
-
-    For a container whose records are gone: its next log must not overwrite an older one.
-    """
-    highest = -1
-    for name in file_names:
-        number, dot, rest = name.partition(".")
-        counts = dot and number.isascii() and number.isdigit() and len(number) <= 9
-        if counts and (rest == "log" or rest.startswith("log.")):
-            highest = max(highest, int(number))
-    return highest + 1
 
 
 def _part(name: str) -> str:

@@ -8,23 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
-
-
-class KillReason(StrEnum):
-    """Why one container is killed; the probe reasons choose the probe's own grace period."""
-
-    DEFINITION_CHANGED = "DefinitionChanged"
-    LIVENESS_PROBE = "LivenessProbe"
-    STARTUP_PROBE = "StartupProbe"
-    UNKNOWN_STATE = "Unknown"
-    RESIZE = "Resize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +32,7 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class KillContainer:
-    """A container record to stop."""
+    """A container to stop."""
 
     id: str
     name: str
@@ -65,24 +54,24 @@ class ResetContainer:
     kill: bool
     """It has not exited: stop it first, with grace override 0."""
     source: bool
-    """Its exit asked for the restart of all; sources are removed last."""
+    """Its exit requested the restart of all; sources are removed last."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodActions:
-    """All that one sync is to do, in the order of the fields."""
+    """All that one sync is to do; the fields are in order of execution."""
 
     kill_pod: bool
     """Stop every container and every sandbox of the pod first."""
     create_sandbox: bool
-    """After that, create a sandbox (and purge the init containers' records before)."""
+    """After that, create a sandbox (and first purge the init containers' records)."""
     sandbox_id: str
-    """The sandbox to start containers in; with create_sandbox the one that is replaced, or ""."""
+    """The sandbox to start containers in; with create_sandbox the one being replaced, or ""."""
     attempt: int
     """Of the sandbox to create, or of the one in use."""
     containers_to_kill: tuple[KillContainer, ...] = ()
     containers_to_reset: tuple[ResetContainer, ...] = ()
-    """In the order in which they are to be removed."""
+    """In the order of their removal."""
     resize: ResizePlan = NOTHING
     """What is changed in place once the sandbox is there, before anything starts in it."""
     ephemeral_to_start: tuple[StartContainer, ...] = ()
@@ -90,12 +79,12 @@ class PodActions:
     """In the order of the spec."""
     regular_to_start: tuple[StartContainer, ...] = ()
     kill_pod_reason: str = ""
-    """Why the pod is killed, when it is."""
+    """Why the pod is killed, when it is, or gets a sandbox."""
     decisions: tuple[Decision, ...] = ()
-    """Every action and every container held back, each with its reason."""
+    """Every action and every container held back, each with the reason."""
 
     def decided(self, errors: Mapping[str, StartError]) -> tuple[Decision, ...]:
-        """The decisions as they came out: a start that a backoff forbids is a wait."""
+        """The decisions as they turned out: a start in backoff becomes a wait."""
         held = {
             start_decision(start): errors[start.name]
             for start in self.starts
@@ -115,7 +104,7 @@ class PodActions:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether the runtime already has what the pod asks for."""
+        """Whether the runtime already matches what the pod asks for."""
         return not (
             self.kill_pod
             or self.create_sandbox
@@ -129,7 +118,7 @@ class PodActions:
 
     @property
     def starts(self) -> tuple[StartContainer, ...]:
-        """All containers to start, in the order in which they start."""
+        """All containers to start, in starting order."""
         return self.ephemeral_to_start + self.init_to_start + self.regular_to_start
 
 
@@ -147,4 +136,9 @@ def start_decision(start: StartContainer) -> Decision:
 
 def kill_decision(kill: KillContainer) -> Decision:
     """A kill, in words."""
-    return Decision(f"kill {_KIND_WORDS[kill.kind]} {kill.name} ({kill.id})", kill.message)
+    return Decision(
+        f"kill {_KIND_WORDS[kill.kind]} {kill.name} ({kill.id})",
+        kill.message,
+        killed=kill.name,
+        kill_reason=kill.reason,
+    )

@@ -1,4 +1,4 @@
-"""From a pod and what the runtime has of it to the plan of a sync: the whole decision table.
+"""From a pod and its state in the runtime to the plan of a sync: the whole decision table.
 
 A pure function: no clock, no I/O, nothing remembered. Must never start what runs, nor start
 anything in a pod that it kills without making a new sandbox.
@@ -7,6 +7,8 @@ Source: docs/reference/behaviour.md, c.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision
@@ -28,6 +30,17 @@ from kubeletpy.runtime_manager.plan.regular_containers import Verdict, judge_reg
 from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
 
 
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """Everything that a plan is computed from; see :func:`compute_pod_actions`."""
+
+    pod: Pod
+    status: PodRuntimeStatus
+    probes: ProbeResults = field(default_factory=ProbeResults)
+    all_containers_restarting: bool = False
+    in_effect: InEffect | None = None
+
+
 def compute_pod_actions(
     pod: Pod,
     status: PodRuntimeStatus,
@@ -38,9 +51,9 @@ def compute_pod_actions(
 ) -> PodActions:
     """Decide what a sync has to do.
 
-    ``in_effect``: what the pod and its containers were last given; None: resources are not looked
-    at. ``all_containers_restarting``: an exit asked for the restart of all containers, and their
-    records are not all removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
+    ``in_effect``: what the pod and its containers were last given; None: resources are ignored.
+    ``all_containers_restarting``: an exit requested the restart of all containers, and not all of
+    their records are removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
     """
     sandbox = decide_sandbox(pod, status)
     if all_containers_restarting:
@@ -110,12 +123,12 @@ def _with_new_sandbox(
     sandbox: SandboxDecision,
     in_effect: InEffect | None,
 ) -> PodActions:
-    """The sandbox must go: kill the pod, and make a new one if anything is left to run."""
+    """The sandbox must go: kill the pod, and create a new one if anything is left to run."""
     starts, held = _starts_in_new_sandbox(pod, status)
     over = ""
     if pod.restart_policy == "Never" and sandbox.attempt != 0 and status.containers:
         over = "the pod has run, and its restartPolicy is Never"
-    elif not starts and _any_regular_record(pod, status):
+    elif not starts:
         over = "no container is left to run"
     if over:
         why = f"{sandbox.reason}, and {over}"
@@ -158,7 +171,7 @@ def _with_new_sandbox(
 def _starts_in_new_sandbox(
     pod: Pod, status: PodRuntimeStatus
 ) -> tuple[tuple[StartContainer, ...], tuple[Decision, ...]]:
-    """Regular containers except those that ended well and run only until they do."""
+    """Regular containers except those that ended well and need not run again."""
     starts = []
     held = []
     for container in pod.containers:
@@ -178,15 +191,6 @@ def _starts_in_new_sandbox(
     return tuple(starts), tuple(held)
 
 
-def _any_regular_record(pod: Pod, status: PodRuntimeStatus) -> bool:
-    """Whether any regular container was ever created, which only happens after initialisation."""
-    return any(
-        record is not None and record.state is not ContainerState.UNKNOWN
-        for container in pod.containers
-        for record in (status.newest(container["name"]),)
-    )
-
-
 def _with_sandbox(
     pod: Pod,
     status: PodRuntimeStatus,
@@ -204,7 +208,7 @@ def _with_sandbox(
     init_starts = init.starts
     kill_reason = init.kill_pod_reason
     verdicts: list[Verdict] = []
-    if not kill_reason and init.initialized:
+    if init.initialized:
         verdicts = [
             judge_regular(pod, container, status, probes, in_effect) for container in pod.containers
         ]

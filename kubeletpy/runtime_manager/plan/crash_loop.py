@@ -1,7 +1,7 @@
 """CrashLoopBackOff: when a container that ended may start again.
 
 Counts from the moment the container ended, not from when the agent saw it. Must never read a clock
-or wait: the caller gets an instant to come back at.
+or wait: the caller gets a time to come back at.
 
 Source: docs/reference/behaviour.md, d; KEP-4603.
 """
@@ -19,9 +19,11 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 
 BASE_SECONDS = 10.0
+MAX_AHEAD = 8192
+"""How many containers' ends in the future are remembered."""
 MAX_SECONDS = 300.0
 QUIET_SECONDS = 600.0
-"""Whatever the maximum: so long after its last raise a delay starts from the base again."""
+"""Whatever the maximum: this long after it was last raised, a delay starts from the base again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,13 @@ class HeldBack:
 
 
 class CrashLoopBackoff:
-    """The delays of all containers of the node."""
+    """The delays of all containers on the node."""
 
     def __init__(self, maximum: float = MAX_SECONDS) -> None:
         """``maximum`` in seconds (crashLoopBackOff.maxContainerRestartPeriod)."""
         self._backoff = ExponentialBackoff(BASE_SECONDS, maximum, QUIET_SECONDS)
+        self._ahead: dict[str, tuple[float, float]] = {}
+        """Ends in the future, by key: when that is, and when it was first seen."""
 
     def __len__(self) -> int:
         return len(self._backoff)
@@ -49,13 +53,15 @@ class CrashLoopBackoff:
     def check(self, key: str, finished_at: float, now: float) -> float | None:
         """When a container that ended at ``finished_at`` may start; None: now. Unix seconds.
 
-        An end that lies in the future (a clock was set back) counts as now.
+        An end in the future (a clock was set back) counts from when it is first seen.
         """
-        return self._backoff.due_at(key, min(finished_at, now), now)
+        return self._backoff.due_at(key, self._ended(key, finished_at, now), now)
 
     def next(self, key: str, finished_at: float, now: float) -> float:
-        """A restart after that end is being made: raise the delay of the next one (seconds)."""
-        return self._backoff.next(key, min(finished_at, now), now)
+        """The container is being restarted after that end: raise its next delay (seconds)."""
+        ended = self._ended(key, finished_at, now)
+        self._ahead.pop(key, None)  # the next end may have the same time
+        return self._backoff.next(key, ended, now)
 
     def admit(
         self, pod: Pod, container: api.Container, status: PodRuntimeStatus, now: float
@@ -70,7 +76,7 @@ class CrashLoopBackoff:
             self.next(key, finished_at, now)
             return None
         name = container["name"]
-        delay = format_duration(round(due - min(finished_at, now)))
+        delay = format_duration(round(due - self._ended(key, finished_at, now)))
         return HeldBack(
             due,
             f"back-off {delay} restarting failed container={name} pod={pod.description}",
@@ -78,12 +84,24 @@ class CrashLoopBackoff:
         )
 
     def collect(self, now: float) -> None:
-        """Drop delays that count no more."""
+        """Drop delays that no longer count."""
         self._backoff.collect(now)
+        self._ahead = {key: each for key, each in self._ahead.items() if each[0] > now >= each[1]}
+
+    def _ended(self, key: str, finished_at: float, now: float) -> float:
+        if finished_at <= now:
+            return finished_at
+        known, seen = self._ahead.get(key, (finished_at, now))
+        seen = min(seen, now) if known == finished_at else now
+        self._ahead.pop(key, None)
+        self._ahead[key] = finished_at, seen
+        if len(self._ahead) > MAX_AHEAD:
+            del self._ahead[next(iter(self._ahead))]
+        return seen
 
 
 def crash_loop_key(pod: Pod, container: api.Container) -> str:
-    """What a delay is kept under: a changed image or changed resources start afresh."""
+    """The key of a delay: a changed image or changed resources start afresh."""
     resources = json.dumps(container.get("resources") or {}, sort_keys=True)
     parts = (
         pod.name,

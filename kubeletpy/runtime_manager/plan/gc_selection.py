@@ -6,12 +6,17 @@ select what runs, nor a pod's newest records while the pod is wanted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
+from kubeletpy.runtime_manager.names.labels import (
+    read_container_labels,
+    read_sandbox_labels,
+    sandbox_rank,
+)
 from kubeletpy.runtime_manager.names.log_paths import (
     container_id_of_log_link,
     pod_uid_of_log_directory,
@@ -23,7 +28,7 @@ SHOWN = 2
 
 @dataclass(frozen=True, slots=True)
 class GCPolicy:
-    """How many dead containers stay."""
+    """How many dead containers are kept."""
 
     min_age: float = 0
     """Seconds since creation."""
@@ -34,7 +39,7 @@ class GCPolicy:
 
     @classmethod
     def from_flags(cls, flags: NodeFlags) -> GCPolicy:
-        """What the flags say."""
+        """The policy that the flags set."""
         return cls(
             min_age=flags.minimum_container_ttl_duration,
             max_per_container=flags.maximum_dead_containers_per_container,
@@ -44,40 +49,48 @@ class GCPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeadContainer:
-    """A container that does not run."""
+    """A container that is not running."""
 
     id: str
     pod_uid: str
     name: str
     created_at: int
     unknown: bool
-    """The runtime has lost track of it: it is stopped before it is removed."""
+    """The runtime has lost track of it: it is stopped before being removed."""
     unstarted: bool = False
-    """Made, and perhaps about to be started."""
+    """Created, and perhaps about to be started."""
+    attempt: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Higher is newer, as ContainerStatus.rank."""
+        return self.attempt, self.created_at
 
 
 def dead_containers(
     containers: Iterable[cri.Container], policy: GCPolicy, now: float
 ) -> list[DeadContainer]:
-    """Those of pods that do not run and are old enough. ``now``: Unix seconds."""
+    """The pods' containers that do not run and are old enough. ``now``: Unix seconds.
+
+    A container that is listed twice counts once: it must not be removed as the older of two.
+    """
     newest = int((now - policy.min_age) * 1e9)
-    found = []
+    found: dict[str, DeadContainer] = {}
     for container in containers:
         labels = read_container_labels(container.labels)
         if container.state == cri.CONTAINER_RUNNING or container.created_at > newest:
             continue
         if labels.pod_uid and container.id:
-            found.append(
-                DeadContainer(
-                    container.id,
-                    labels.pod_uid,
-                    labels.container_name or container.metadata.name,
-                    container.created_at,
-                    container.state == cri.CONTAINER_UNKNOWN,
-                    container.state == cri.CONTAINER_CREATED,
-                )
+            found[container.id] = DeadContainer(
+                container.id,
+                labels.pod_uid,
+                labels.container_name or container.metadata.name,
+                container.created_at,
+                container.state == cri.CONTAINER_UNKNOWN,
+                container.state == cri.CONTAINER_CREATED,
+                container.metadata.attempt,
             )
-    return found
+    return list(found.values())
 
 
 def containers_to_remove(
@@ -88,21 +101,18 @@ def containers_to_remove(
     all_sources_ready: bool,
     reported: Callable[[str], bool] = lambda uid: True,
 ) -> list[DeadContainer]:
-    """What goes, oldest first.
+    """What to remove, oldest first.
 
-    ``reported(pod_uid)``: the API knows how the pod's containers ended. Until it does, what it can
-    show of each container (its state and its last state) stays.
+    ``reported(pod_uid)``: whether the API knows how the pod's containers ended. Until it does, what
+    it can show of each container (its state and its last state) stays.
     """
     going: list[DeadContainer] = []
     units: dict[tuple[str, str], list[DeadContainer]] = {}
-    unreported: dict[tuple[str, str], int] = {}
-    for container in sorted(dead, key=lambda c: c.created_at, reverse=True):
+    unreported: Counter[tuple[str, str]] = Counter()
+    for container in sorted(dead, key=lambda c: c.rank, reverse=True):
         unit = (container.pod_uid, container.name)
-        if (
-            not (container.unstarted or reported(container.pod_uid))
-            and unreported.get(unit, 0) < SHOWN
-        ):
-            unreported[unit] = unreported.get(unit, 0) + 1
+        if not (container.unstarted or reported(container.pod_uid)) and unreported[unit] < SHOWN:
+            unreported[unit] += 1
         elif all_sources_ready and removable(container.pod_uid):
             going.append(container)
         elif not container.unstarted:
@@ -124,15 +134,15 @@ def sandboxes_to_remove(
     in_use: frozenset[str],
     removable: Callable[[str], bool],
 ) -> list[tuple[str, str]]:
-    """(id, pod uid) of sandboxes that go, oldest first. ``in_use``: ids that have containers."""
+    """(id, pod uid) of sandboxes to remove, oldest first. ``in_use``: ids that have containers."""
     by_pod: dict[str, list[cri.PodSandbox]] = {}
-    for sandbox in sandboxes:
+    for sandbox in {each.id: each for each in sandboxes}.values():
         uid = read_sandbox_labels(sandbox.labels).pod_uid
         if uid and sandbox.id:
             by_pod.setdefault(uid, []).append(sandbox)
     going = []
     for uid, group in by_pod.items():
-        newest_first = sorted(group, key=lambda s: s.created_at, reverse=True)
+        newest_first = sorted(group, key=sandbox_rank, reverse=True)
         candidates = newest_first if removable(uid) else newest_first[1:]
         going += [
             (uid, sandbox)
@@ -144,14 +154,14 @@ def sandboxes_to_remove(
 
 
 def log_directories_to_remove(names: Iterable[str], removable: Callable[[str], bool]) -> list[str]:
-    """Log directories whose pod is gone. What is not named like one is not ours."""
+    """Log directories whose pod is gone. A directory without such a name is not ours."""
     return [
         name for name in names if name.count("_") >= 2 and removable(pod_uid_of_log_directory(name))
     ]
 
 
 def dead_links_to_remove(names: Iterable[str], live_ids: Iterable[str]) -> list[str]:
-    """Of links without a target those whose container is not there or has ended.
+    """Of links without a target, those whose container is gone or has ended.
 
     While a log is being rotated, its link has no target for a moment.
     """

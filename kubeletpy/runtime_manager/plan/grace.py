@@ -1,4 +1,4 @@
-"""How long a container gets to end by itself. Seconds everywhere.
+"""How long a container gets to end by itself. Always in seconds.
 
 Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 """
@@ -6,18 +6,18 @@ Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 from __future__ import annotations
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
-from kubeletpy.runtime_manager.plan.actions import KillReason
 
 MINIMUM = 2
 """Every container gets this much, whatever was asked for."""
 
 
 def base_grace(deletion: int | None, probe: int | None, termination: int | None) -> int:
-    """The first that is set: of the deletion, of the probe that failed, of the spec; else 2.
+    """The first one set: of the deletion, of the failed probe, of the spec; else 2.
 
-    At most MAX_GRACE_S: probes and annotations can say any number of 64 bits.
+    At most MAX_GRACE_S: probes and annotations can hold any 64-bit number.
     """
     for grace in (deletion, probe, termination):
         if grace is not None:
@@ -26,7 +26,7 @@ def base_grace(deletion: int | None, probe: int | None, termination: int | None)
 
 
 def container_grace(pod: Pod, container: api.Container | None, reason: KillReason | None) -> int:
-    """The grace period by the pod's spec, before any override."""
+    """The grace period from the pod's spec, before any override."""
     return base_grace(
         pod.deletion_grace_period,
         _probe_grace(container, reason),
@@ -35,12 +35,12 @@ def container_grace(pod: Pod, container: api.Container | None, reason: KillReaso
 
 
 def remembered_grace(container: AnnotatedContainerInfo) -> int:
-    """The grace period of a container whose pod is gone, by its annotations."""
+    """The grace period of a container whose pod is gone, from its annotations."""
     return base_grace(container.deletion_grace_period, None, container.termination_grace_period)
 
 
 def remaining(grace: int, elapsed: float) -> int:
-    """What is left after some seconds; only whole ones count."""
+    """What is left after some seconds; only whole seconds count."""
     return max(0, grace - int(elapsed))
 
 

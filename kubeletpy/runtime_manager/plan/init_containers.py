@@ -1,7 +1,7 @@
 """What to do about init containers and sidecars in a sandbox that stays.
 
-Walks the list from its end, because records of early init containers may be gone: the last one that
-has a record says how far initialisation came. Must never start a later init container while an
+Walks the list from its end, because records of early init containers may be gone: the last one with
+a record shows how far initialisation has come. Must never start a later init container while an
 earlier one has not done its part.
 
 Source: docs/reference/behaviour.md, c4; KEP-753.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import (
@@ -24,7 +24,6 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,
-    KillReason,
     StartContainer,
     kill_decision,
 )
@@ -33,7 +32,7 @@ from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, jud
 
 @dataclass(frozen=True, slots=True)
 class InitPlan:
-    """How far initialisation is, and what it needs."""
+    """How far initialisation has come, and what it needs."""
 
     initialized: bool
     """Regular containers may start."""
@@ -43,7 +42,7 @@ class InitPlan:
     kill_pod_reason: str = ""
     """Initialisation has failed for good: the pod is to be stopped."""
     notes: tuple[Decision, ...] = ()
-    """Kills, and what is waited for."""
+    """Kills, and what is being waited for."""
     resizes: tuple[ContainerResize, ...] = ()
 
 
@@ -55,7 +54,7 @@ class _Walk:
     status: PodRuntimeStatus
     probes: ProbeResults
     sandbox: str
-    """Id of the newest one."""
+    """The newest sandbox's id."""
     initialized: bool
     seen: bool
     """A later init container has a record, or regular containers have been created."""
@@ -68,7 +67,7 @@ class _Walk:
     kill_pod_reason: str = ""
 
     def start_next(self, index: int, reason: str) -> None:
-        """Initialisation has come past ``index``: end it, or go on with the next one."""
+        """Initialisation is past ``index``: end it, or go on with the next one."""
         if index == len(self.pod.init_containers) - 1:
             self.initialized = True
         elif not self.seen:

@@ -1,4 +1,4 @@
-"""What is to become of each regular container in a sandbox that stays.
+"""What happens to each regular container in a sandbox that stays.
 
 A pure function. Must never start what runs. Source: docs/reference/behaviour.md, c5.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import restart_allowed, should_container_be_restarted
@@ -16,7 +16,6 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,
-    KillReason,
     StartContainer,
     kill_decision,
     start_decision,
@@ -26,7 +25,7 @@ from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, jud
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to become of one regular container."""
+    """What happens to one regular container."""
 
     keep: bool = False
     start: StartContainer | None = None

@@ -1,6 +1,6 @@
 """The part of a container's resources that can be resized: requests and limits of cpu and memory.
 
-Pure arithmetic and words. Must never decide what is to be done about a difference.
+Pure arithmetic and wording. Must never decide what is to be done about a difference.
 
 Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
 """
@@ -18,7 +18,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class Resource(StrEnum):
-    """What can be resized, in the order in which it is."""
+    """What can be resized, in the order of resizing."""
 
     MEMORY = "memory"
     CPU = "cpu"
@@ -30,7 +30,7 @@ _WHICH = ("requests", "limits")
 
 @dataclass(frozen=True, slots=True)
 class Resizable:
-    """Requests and limits that can be resized: millicores and bytes; 0: none."""
+    """Resizable requests and limits: millicores and bytes; 0: none."""
 
     cpu_request: int = 0
     cpu_limit: int = 0
@@ -45,7 +45,7 @@ class Resizable:
 
 
 def resizable(resources: api.ResourceRequirements | None) -> Resizable:
-    """The numbers of what can be resized. Raises ValueError: not a quantity."""
+    """The resizable amounts. Raises ValueError: not a quantity."""
     requests, limits = _quantities(resources, "requests"), _quantities(resources, "limits")
     return Resizable(
         cpu_request=milli_value(requests.get("cpu", 0)),
@@ -56,7 +56,7 @@ def resizable(resources: api.ResourceRequirements | None) -> Resizable:
 
 
 def effective_resources(pod: Pod, container: api.Container) -> api.ResourceRequirements:
-    """A container's resources with the limits that it has from its pod. Raises ValueError."""
+    """A container's resources including the limits it has through its pod. Raises ValueError."""
     own = container.get("resources") or {}
     of_pod = _quantities(pod.spec.get("resources"), "limits")
     if not of_pod:
@@ -73,7 +73,7 @@ def merged(
     desired: api.ResourceRequirements,
     resource: Resource,
 ) -> api.ResourceRequirements:
-    """What a container has once one resource is as desired: the other one stays as known."""
+    """What a container has once one resource is as desired: the other one stays as it was known."""
     result: dict[str, Any] = {**desired}
     for which in _WHICH:
         new, old = _quantities(desired, which), _quantities(known, which)

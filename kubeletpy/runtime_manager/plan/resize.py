@@ -1,4 +1,4 @@
-"""Which containers run with other resources than they are to have, and how to set that right.
+"""Which containers run with other resources than they should have, and how to correct that.
 
 Pure: desired resources come from the pod as it was allocated, those in effect from the records of
 what containers were last given and from the runtime. Must never restart a container only because a
@@ -36,10 +36,10 @@ class InEffect:
     """What a pod and its containers are known to have been given."""
 
     containers: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
-    """By container name; those without a record are not in it."""
+    """By container name; containers without a record are missing."""
     pod_level: api.ResourceRequirements | None = None
     pod_limits_differ: str = ""
-    """How the pod's own cgroup differs from what it should have, where that was looked at."""
+    """How the pod's own cgroup differs from what it should have, if that was checked."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
 
@@ -54,7 +54,7 @@ class ContainerUpdate:
     desired: api.ResourceRequirements
     lowers: bool
     new_memory_limit: int = 0
-    """Bytes, where a memory limit is lowered or added: it must be above what is in use."""
+    """Bytes, if a memory limit is lowered or added: it must be above what is in use."""
 
     @property
     def name(self) -> str:
@@ -70,14 +70,14 @@ class ContainerResize:
     why: str = ""
     """What changes, in words."""
     restart: bool = False
-    """Its resizePolicy wants a restart: it is stopped and started with its new resources."""
+    """Its resizePolicy requires a restart: it is stopped and started with its new resources."""
     updates: tuple[ContainerUpdate, ...] = ()
     adopted: api.ResourceRequirements | None = None
-    """Nothing is to be done: the runtime says that it has these, only the record is missing."""
+    """Nothing to do: the runtime says that it has these, only the record is missing."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """For people: what is done and why."""
+        """For people: what is done, and why."""
         if self.restart:
             return (Decision(f"restart container {self.name} with new resources", self.why),)
         return (Decision(f"resize container {self.name}", self.why),) if self.updates else ()
@@ -89,25 +89,25 @@ class ResizePlan:
 
     memory: tuple[ContainerUpdate, ...] = ()
     cpu: tuple[ContainerUpdate, ...] = ()
-    """Both with what is lowered first, so that there is room for what is raised."""
+    """In both, what is lowered comes first, so that there is room for what is raised."""
     pod: str = ""
-    """Why the pod's own limits are to be set right even if no container is updated."""
+    """Why the pod's own limits must be corrected even if no container is updated."""
     pod_level: api.ResourceRequirements | None = None
-    """Resources of the pod as a whole, to be recorded once they are in effect."""
+    """The resources of the pod as a whole, to be recorded once they are in effect."""
     adopted: tuple[tuple[str, api.ResourceRequirements], ...] = ()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Whether there is nothing to change."""
         return not (self.memory or self.cpu or self.pod)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """What is done about the pod as a whole, for people."""
+        """What is done to the pod as a whole, for people."""
         return (Decision("set the limits of the pod", self.pod),) if self.pod else ()
 
     def updates(self, resource: Resource) -> tuple[ContainerUpdate, ...]:
-        """The updates of one resource, in their order."""
+        """The updates of one resource, in order."""
         return self.memory if resource is Resource.MEMORY else self.cpu
 
 
@@ -123,8 +123,8 @@ def judge_container(
 ) -> ContainerResize | None:
     """What a running container needs; None: nothing.
 
-    A container without a record is compared with what the runtime says that it has. If the runtime
-    says nothing, everything is set again, without a restart.
+    A container without a record is compared with what the runtime reports for it. If the runtime
+    reports nothing, everything is set again, without a restart.
     """
     name = container["name"]
     known = in_effect.containers.get(name)
@@ -135,7 +135,7 @@ def judge_container(
             return None
         reported = _runtime_has_it(pod, container, kind, record, in_effect.settings)
         why = UNKNOWN if known is None else ", ".join(changes(known, desired))
-    except ValueError:  # what is no quantity was refused when the container was to start
+    except ValueError:  # what is not a quantity was refused when the container was to start
         return None
     if reported and (known is None or want.memory_request == have.memory_request):
         return ContainerResize(name, adopted=desired)
@@ -160,10 +160,10 @@ def plan_resize(
     starts: Iterable[api.Container],
     in_effect: InEffect,
 ) -> ResizePlan:
-    """Put together what containers need and what the pod as a whole needs.
+    """Combine what containers need and what the pod as a whole needs.
 
-    ``starts`` are containers that this sync starts: one that gets other resources than it had when
-    it last ran also changes what its pod should have.
+    ``starts`` are containers that this sync starts: one with other resources than it last ran with
+    also changes what its pod should have.
     """
     lists: dict[Resource, list[ContainerUpdate]] = {resource: [] for resource in RESOURCES}
     adopted = []
@@ -193,8 +193,8 @@ def plan_resize(
 def resize_in_progress(pod: Pod, status: PodRuntimeStatus, in_effect: InEffect) -> bool:
     """Whether anything of a pod runs with other resources than those allocated to it.
 
-    What does not run gets its resources when it starts; init containers that are no sidecars end
-    soon, and do not count.
+    Containers that don't run get their resources when they start; init containers that are not
+    sidecars end soon, and do not count.
     """
     for kind, container in pod.all_containers():
         record = status.newest(container["name"])
@@ -212,7 +212,7 @@ def resize_in_progress(pod: Pod, status: PodRuntimeStatus, in_effect: InEffect) 
 
 def _pod_level_change(pod: Pod, in_effect: InEffect) -> api.ResourceRequirements | None:
     desired = pod.spec.get("resources")
-    if not desired or desired == in_effect.pod_level:
+    if not desired:
         return None
     try:
         same = in_effect.pod_level and resizable(desired) == resizable(in_effect.pod_level)
@@ -239,7 +239,7 @@ def _runtime_has_it(
     record: ContainerStatus,
     settings: RuntimeSettings,
 ) -> bool | None:
-    """Whether the runtime says that a container has its desired limits; None: it does not say."""
+    """Whether the runtime reports the desired limits of a container; None: it reports none."""
     reported = record.resources
     if reported is None or not (
         reported.cpu_shares or reported.cpu_quota or reported.memory_limit_bytes
@@ -263,7 +263,7 @@ def _wants_restart(container: api.Container, resource: Resource) -> bool:
 def _lowers(want: tuple[int, int], have: tuple[int, int]) -> tuple[bool, int]:
     """Whether (request, limit) goes down, and to which limit if the limit does.
 
-    The limit decides where it changes, and to have none is more than any.
+    If the limit changes, it decides, and no limit is more than any.
     """
     (new_request, new_limit), (old_request, old_limit) = want, have
     if new_limit == old_limit:

@@ -1,7 +1,7 @@
 """The steps of a resize of a pod as a whole, and when memory must not be taken away.
 
-Pure. What is raised is raised for the pod before its containers, what is lowered is lowered after
-them: a pod is never smaller than its containers. Source: docs/reference/behaviour.md, c10.
+Pure. What is raised is raised for the pod before its containers, and what is lowered is lowered
+after them: a pod is never smaller than its containers. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDLESS = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class PodSteps:
-    """What to write to the pod's cgroup for one resource, each in its order."""
+    """What to write to the pod's cgroup for one resource, in order."""
 
     before: tuple[PodLimits, ...] = ()
     """Before the containers are updated: limits grow before requests."""
@@ -36,9 +36,9 @@ class PodSteps:
 
 
 def pod_steps(resource: Resource, current: PodLimits, wanted: PodLimits) -> PodSteps:
-    """How a pod's limits get from what they are to what they are to be.
+    """How a pod's limits get from what they are to what they should be.
 
-    What is not wanted is left as it is: limits of a pod can be changed, not taken away.
+    Limits that are not wanted stay as they are: a pod's limits can be changed, not removed.
     """
     if resource is Resource.MEMORY:
         return _ordered([(PodLimits(memory=wanted.memory), current.memory, wanted.memory)])
@@ -63,7 +63,7 @@ def applied(current: PodLimits, step: PodLimits) -> PodLimits:
 
 
 def difference(current: PodLimits, wanted: PodLimits) -> str:
-    """How the limits of a pod's cgroup differ from those it should have; empty: they do not."""
+    """How the limits of a pod's cgroup differ from those it should have; empty: not at all."""
     pairs = (
         ("cpu shares", current.shares, wanted.shares),
         ("cpu quota", current.quota_us, wanted.quota_us),
@@ -82,7 +82,7 @@ def sandbox_resources(
 ) -> tuple[cri.LinuxContainerResources, cri.LinuxContainerResources]:
     """(overhead, resources without it) as UpdatePodSandboxResources takes them.
 
-    0 stands for what is not limited. Raises ValueError.
+    0 stands for no limit. Raises ValueError.
     """
     extra = amounts(pod.spec.get("overhead"))
     cpu, memory = whole(extra.get("cpu", _ZERO) * 1000), whole(extra.get("memory", _ZERO))
@@ -96,15 +96,15 @@ def sandbox_resources(
         resources.cpu_shares = limits.shares
         if cpu:
             resources.cpu_shares = max(limits.shares - cpu_shares(cpu), MIN_SHARES)
-    if (quota := limits.quota_us or UNLIMITED) > 0:
+    if (quota := limits.quota_us or UNLIMITED) != UNLIMITED:
         resources.cpu_quota = max(quota - cpu_quota(cpu, limits.period_us or 0), 0)
-    if (bound := limits.memory or UNLIMITED) > 0:
+    if (bound := limits.memory or UNLIMITED) != UNLIMITED:
         resources.memory_limit_in_bytes = max(bound - memory, 0)
     return overhead, resources
 
 
 def shrinking_pod_memory(current: PodLimits, wanted: PodLimits) -> int:
-    """The pod's new memory limit in bytes where it is lowered or added, else 0."""
+    """The pod's new memory limit in bytes if it is lowered or added, else 0."""
     if wanted.memory is None or _size(wanted.memory) >= _size(current.memory):
         return 0
     return wanted.memory
@@ -123,8 +123,8 @@ def refusal(
 ) -> str:
     """Why memory limits can't be lowered: less than what is in use now. Empty: they can.
 
-    ``pod_limit`` 0: the pod's is not lowered. ``usages``: bytes by container name, None where the
-    runtime does not report.
+    ``pod_limit`` 0: the pod's limit is not lowered. ``usages``: bytes by container name, None if
+    the runtime does not report it.
     """
     problems = list(_refusals(pod_limit, pod_usage, limits, usages))
     if not problems:
@@ -163,7 +163,7 @@ def _ordered(changes: list[tuple[PodLimits, int | None, int | None]]) -> PodStep
 
 
 def _size(limit: int | None) -> int:
-    """For comparison: no limit is more than any."""
+    """For comparisons: no limit is more than any."""
     return _ENDLESS if limit is None or limit == UNLIMITED else limit
 
 

@@ -1,4 +1,4 @@
-"""Which running container an ephemeral container looks into. A pure function."""
+"""Which running container an ephemeral container attaches to. A pure function."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
 
 def target_id(status: PodRuntimeStatus, container: api.Container) -> str:
-    """The container whose processes an ephemeral container is to see, "" for none.
+    """The container whose processes an ephemeral container will see, "" for none.
 
     Raises:
-        ContainerConfigError: it does not run.
+        ContainerConfigError: it is not running.
     """
     name = container.get("targetContainerName")
     if not isinstance(name, str) or not name:

@@ -1,1 +1,1 @@
-"""What the runtime says, as plain data."""
+"""What the runtime reports, as plain data."""

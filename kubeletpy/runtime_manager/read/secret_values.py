@@ -1,6 +1,6 @@
-"""Takes values of secrets out of what a runtime says went wrong.
+"""Removes secret values from what a runtime reports as an error.
 
-A command may be made of variables, and runtimes put commands into their errors, which events and
+A command may be built from variables, and runtimes put commands into their errors, which events and
 statuses show to many. Pure.
 """
 
@@ -12,21 +12,22 @@ from kubeletpy.api import types as api
 
 HIDDEN = "***"
 SHORTEST = 4
-"""Characters of a value that is looked for: shorter ones are found everywhere."""
+"""Minimum length of a value to look for: shorter ones would be found everywhere."""
 MAX_CHARACTERS, MAX_PARTS = 1 << 20, 20_000
-"""Of values that are looked for: each line of them costs a search of the text."""
+"""Maximum values to look for: each line of them costs a search of the text."""
 UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
 
 
 def hide_secrets(text: str, container: api.Container, variables: Mapping[str, str]) -> str:
-    """An error's text without the values that the container's variables have from secrets."""
+    """An error's text without the values that the container's variables take from secrets."""
     values: set[str] = set()
     left = MAX_CHARACTERS
     for variable in _from_secrets(container, variables):
         left -= len(variable)
-        if left >= 0:
-            values.update(_parts(variable))
-        if left < 0 or len(values) > MAX_PARTS:
+        if left < 0:
+            return UNSHOWN
+        values.update(_parts(variable))
+        if len(values) > MAX_PARTS:
             return UNSHOWN
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
@@ -34,7 +35,7 @@ def hide_secrets(text: str, container: api.Container, variables: Mapping[str, st
 
 
 def _parts(value: str) -> Iterator[str]:
-    """A value and its lines: runtimes quote a text's line breaks."""
+    """A value and its lines: runtimes escape a text's line breaks."""
     yield from (part for part in (value, *value.splitlines()) if len(part) >= SHORTEST)
 
 

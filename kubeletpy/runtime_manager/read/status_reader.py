@@ -1,6 +1,6 @@
 """From the runtime's answers to a PodRuntimeStatus. Pure.
 
-A runtime may say anything: records without an id or a name are left out, doubled ids count once,
+A runtime may say anything: records without an id or a name are left out, duplicate ids count once,
 absurd times count as unknown, foreign records are not the pod's. Must never ask the runtime or read
 a file: termination messages are arguments.
 
@@ -41,7 +41,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ReadContainer:
-    """One ContainerStatus answer with what the answer itself does not say."""
+    """One ContainerStatus answer, with what the answer itself does not say."""
 
     status: cri.ContainerStatus
     sandbox_id: str = ""
@@ -51,7 +51,7 @@ class ReadContainer:
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """Whose status it is."""
+    """The pod whose status it is."""
 
     uid: str
     name: str
@@ -109,7 +109,7 @@ def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
 
 
 def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
-    """What a listing says of a sandbox: enough for any but a pod's newest."""
+    """What a listing says about a sandbox: enough for all but a pod's newest."""
     return SandboxStatus(
         id=item.id,
         ready=item.state == cri.SANDBOX_READY,
@@ -156,7 +156,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
 def replace_sandbox_records(
     previous: PodRuntimeStatus, sandbox_id: str, fresh: PodRuntimeStatus
 ) -> PodRuntimeStatus:
-    """``fresh`` has all of one sandbox; what ``previous`` knows of the others stays."""
+    """``fresh`` has everything of one sandbox; what ``previous`` knows about the others stays."""
     sandboxes = sort_sandboxes(
         [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
     )
@@ -185,7 +185,7 @@ def replace_sandbox_records(
 def summaries_from_lists(
     sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
 ) -> list[RuntimePodSummary]:
-    """Group two listings by pod. Records that carry no pod uid belong to no pod of ours."""
+    """Group two listings by pod. Records without a pod uid belong to none of our pods."""
     names: dict[str, tuple[str, str]] = {}
     by_sandbox: dict[str, dict[str, bool]] = {}
     by_container: dict[str, dict[str, ContainerState]] = {}
@@ -211,12 +211,12 @@ def summaries_from_lists(
 
 def sort_sandboxes(sandboxes: Iterable[SandboxStatus]) -> tuple[SandboxStatus, ...]:
     """Newest first."""
-    return tuple(sorted(sandboxes, key=lambda s: (s.created_at, s.attempt), reverse=True))
+    return tuple(sorted(sandboxes, key=lambda s: s.rank, reverse=True))
 
 
 def sort_containers(containers: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
-    """Newest first."""
-    return tuple(sorted(containers, key=lambda c: (c.created_at, c.restart_count), reverse=True))
+    """Of each name the newest first."""
+    return tuple(sorted(containers, key=lambda c: c.rank, reverse=True))
 
 
 def pod_ips(newest_first: tuple[SandboxStatus, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Asks the runtime for a pod's state, and reads the events that it sends unasked.
+"""Asks the runtime for a pod's state, and reads the events that it sends.
 
 Must never change anything in the runtime.
 """
@@ -15,7 +15,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, S
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels
+from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels, sandbox_rank
 from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE, PLAUSIBLE_EVENT_LEAD
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
@@ -34,7 +34,7 @@ from kubeletpy.runtime_manager.read.termination_message import (
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_READS = 16
-"""Status calls under way at once, for the whole node."""
+"""Status calls in flight at once, for the whole node."""
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class StatusSource:
     """Reads pods from a runtime."""
 
     def __init__(self, runtime: RuntimeService, clock: Clock, roots: MessageRoots) -> None:
-        """``roots``: where last words of containers are read from."""
+        """``roots``: where termination messages of containers are read from."""
         self._runtime = runtime
         self._roots = roots
         self._clock = clock
@@ -57,7 +57,7 @@ class StatusSource:
         """All that the runtime has of a pod.
 
         Raises:
-            CRIError: a call failed (but for records that vanish in between).
+            CRIError: a call failed (except for records that vanish meanwhile).
         """
         observed_at = self.now()
         selector = {POD_UID: uid}
@@ -66,7 +66,7 @@ class StatusSource:
             self._runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
         )
         ours = [s for s in sandboxes if read_sandbox_labels(s.labels).pod_uid == uid]
-        newest = max(ours, key=lambda s: (s.created_at, s.metadata.attempt), default=None)
+        newest = max(ours, key=sandbox_rank, default=None)
         statuses, read = await _together(
             self._sandbox_statuses([s.id for s in ours if s is newest or _is_ready(s)]),
             self.read_containers([(c.id, c.pod_sandbox_id) for c in containers]),
@@ -83,7 +83,7 @@ class StatusSource:
         return summaries_from_lists(sandboxes, containers)
 
     async def read_containers(self, ids: Iterable[tuple[str, str]]) -> list[ReadContainer]:
-        """State and last words of containers, given as (id, sandbox id); vanished ones left out.
+        """State and last words of containers, given as (id, sandbox id), without vanished ones.
 
         Raises:
             CRIError: a call failed.
@@ -105,9 +105,9 @@ class StatusSource:
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as an event shows it; None when it does not show enough: ask then.
+        """The pod's status as an event shows it; None when it does not show enough: then ask.
 
-        An event speaks of one sandbox: what ``previous`` knows of the pod's other ones is kept.
+        An event covers one sandbox: what ``previous`` knows about the pod's other ones is kept.
         """
         sandbox = event.pod_sandbox_status
         now = self.now()
@@ -155,7 +155,7 @@ class StatusSource:
     async def _termination_message(self, status: cri.ContainerStatus) -> str:
         if not has_message_source(status):
             return ""
-        # The file may lie on a volume of the pod that hangs.
+        # The file may be on a volume of the pod that hangs.
         return await asyncio.to_thread(read_termination_message, status, self._roots)
 
 
@@ -172,7 +172,7 @@ async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
 
 
 async def _all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order; when one fails the others are given up."""
+    """All results in order; when one fails the others are cancelled."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return await asyncio.gather(*tasks)

@@ -1,10 +1,10 @@
-"""The last words of a container: from the file it may write, or from the end of its log.
+"""The termination message of a container: from the file it may write, or the end of its log.
 
 Both files are written by the container and hostile, and whoever mounts their directories from the
 host can move them: only the file that the agent made for the container and a log below podLogsDir
-are read, nothing but a regular file, no link is followed, nothing waited for, and only the last
-bytes are looked at. Never a volume that is mounted at the path of the message. Must never raise for
-what is in them. Source: docs/reference/behaviour.md, e5.
+are read, only if it is a regular file, without following links or waiting for anything, and only
+the last bytes are looked at. Never a volume that is mounted at the path of the message. Must never
+raise for what is in them. Source: docs/reference/behaviour.md, e5.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 from dataclasses import dataclass
 
-from kubeletpy.host.below import open_file
+from kubeletpy.host.below import open_container_log
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file
 from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
@@ -36,7 +36,7 @@ class MessageRoots:
 
 
 def has_message_source(status: cri.ContainerStatus) -> bool:
-    """Whether there may be anything to read: the container ended and has a file or a log."""
+    """Whether there may be anything to read: the container has ended and has a file or a log."""
     if status.state != cri.CONTAINER_EXITED:
         return False
     remembered = read_container_annotations(status.annotations)
@@ -66,7 +66,7 @@ def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -
     if message or not fall_back or not status.log_path:
         return message
     try:
-        tail = read_tail(roots.pod_logs, status.log_path, LOG_WINDOW)
+        tail = read_tail(roots.pod_logs, status.log_path, LOG_WINDOW, container_id=status.id)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -74,13 +74,15 @@ def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -
     return last_log_text(tail)
 
 
-def read_tail(root: str, path: str, limit: int) -> bytes:
+def read_tail(root: str, path: str, limit: int, *, container_id: str = "") -> bytes:
     """The last ``limit`` bytes of a regular file below ``root``.
 
+    With a ``container_id`` the runtime's link to that container's log is followed.
+
     Raises:
-        OSError: it cannot be opened, is somewhere else, or is a link or no regular file.
+        OSError: it cannot be opened, is somewhere else, or is another link or not a regular file.
     """
-    descriptor = open_file(root, path)
+    descriptor, _ = open_container_log(root, path, container_id)
     try:
         return os.pread(descriptor, limit, max(0, os.fstat(descriptor).st_size - limit))
     finally:
@@ -88,7 +90,7 @@ def read_tail(root: str, path: str, limit: int) -> bytes:
 
 
 def _own_file(status: cri.ContainerStatus, roots: MessageRoots) -> str:
-    """The file that the agent made for the container's last words; empty: none is mounted."""
+    """The file that the agent made for the container's message; empty: none is mounted."""
     owner = read_container_labels(status.labels)
     for mount in status.mounts:
         file = termination_file(
@@ -104,10 +106,10 @@ def _why(error: OSError) -> str:
 
 
 def last_log_text(tail: bytes) -> str:
-    """The text of the last records in the end of a log file, CRI or JSON format.
+    """The text of the last records at the end of a log file, in CRI or JSON format.
 
-    At most the last 80 records and 2048 bytes; records that cannot be read (the first may be cut)
-    are left out.
+    At most the last 80 records and 2048 bytes; records that cannot be read (the first may be
+    truncated) are left out.
     """
     texts: list[bytes] = []
     for line in reversed(tail.split(b"\n")):

@@ -22,7 +22,7 @@ MAX_TYPES = 60
 
 
 def tasks_text() -> str:
-    """Tasks of the running loop that are where they are together, the most first."""
+    """Tasks of the running loop grouped by where they are, the largest group first."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     tasks = asyncio.all_tasks()
     for task in tasks:
@@ -62,7 +62,7 @@ def memory_text() -> str:
 
 
 def _of_awaitable(awaited: Any) -> Iterator[str]:
-    """From the outermost coroutine to what it waits for in the end."""
+    """From the outermost coroutine to what it ultimately waits for."""
     for _ in range(MAX_DEPTH):
         for kind in ("cr", "gi", "ag"):
             code: CodeType | None = getattr(awaited, f"{kind}_code", None)

@@ -1,6 +1,6 @@
-"""Where the process's logs go, as far as the server asks: how much is written, and whether it is.
+"""The process's log sinks as the server sees them: their verbosity, and whether they work.
 
-Also ``/debug/flags/v``. Knows no handler but by what it can do.
+Also ``/debug/flags/v``. Knows handlers only by what they can do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
 
 @runtime_checkable
 class LogSink(Protocol):
-    """A log handler that can be asked."""
+    """A log handler that can be queried and set."""
 
     def set_verbosity(self, level: int) -> None:
-        """Write from now on what this verbosity (the kubelet's ``-v``) shows."""
+        """From now on, write what this verbosity (the kubelet's ``-v``) shows."""
 
     def problem(self) -> str:
         """Why lines are not written; empty when they are."""
 
 
 def sinks() -> list[LogSink]:
-    """The handlers of all logs that are sinks."""
+    """All log handlers that are sinks."""
     return [each for each in logging.getLogger().handlers if isinstance(each, LogSink)]
 
 

@@ -1,7 +1,7 @@
-"""/debug/pprof/: what Python can say of what Go's runtime says there.
+"""/debug/pprof/: what Python can offer of what Go's runtime serves there.
 
 A CPU profile in pprof's own format; tasks, threads and objects as text. There is no execution trace
-and no profile of blocking or of locks. Must never show a value of the program, only its places.
+and no block or mutex profile. Must never show a value of the program, only code locations.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Stack = tuple[Place, ...]
 
 @dataclass(slots=True)
 class Weight:
-    """How often a stack was seen, and the nanoseconds of CPU time that were spent in it."""
+    """How often a stack was seen, and the nanoseconds of CPU time spent in it."""
 
     samples: int = 0
     nanoseconds: int = 0
@@ -90,7 +90,7 @@ def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, perio
 
 
 def folded(stacks: Mapping[Stack, Weight]) -> str:
-    """The profile as text: a line per stack, outermost first, and its microseconds."""
+    """The profile as text: one line per stack, outermost frame first, with its microseconds."""
     lines = (
         ";".join(f"{place.function} ({place.file}:{place.line})" for place in reversed(stack))
         + f" {weight.nanoseconds // 1000}"

@@ -1,7 +1,7 @@
 """Where the event loop's thread spends its CPU time, sampled by the kernel's profiling timer.
 
 The timer runs only while CPU time is used, so an idle agent is not disturbed. Worker threads are
-not sampled: what they do is file reading. Must never leave the timer running.
+not sampled: they only read files. Must never leave the timer running.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MAX_DEPTH = 128
 
 
 class SamplingBusy(Exception):
-    """Somebody else is sampling."""
+    """Another sampling is under way."""
 
 
 class Sampler:
-    """One at a time; only for the main thread, as signals are."""
+    """One at a time; main thread only, as for signals."""
 
     def __init__(self) -> None:
         self._running = False
@@ -31,7 +31,7 @@ class Sampler:
         self._last = 0
 
     async def sample(self, seconds: float) -> dict[Stack, Weight]:
-        """The stacks of so many seconds.
+        """The stacks sampled over this many seconds.
 
         Raises:
             SamplingBusy: another sampling is under way.
@@ -43,7 +43,7 @@ class Sampler:
         signal.signal(signal.SIGPROF, self._tick)
         self._running = True
         try:
-            # system calls of other threads go on after the signal
+            # restart system calls of other threads after the signal
             signal.siginterrupt(signal.SIGPROF, False)
             signal.setitimer(signal.ITIMER_PROF, PERIOD_S, PERIOD_S)
             await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
-"""/flagz and /statusz: the flags that the agent runs with, and what program it is since when.
+"""/flagz and /statusz: the flags that the agent runs with, its version and its start time.
 
-Text for people, JSON for programs that ask for a version of it by their Accept header. Source:
-KEP-4827, KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag's value that
-may hold a credential: whoever gives the flags has masked it.
+Text for people, JSON for programs whose Accept header asks for a version of it. Source: KEP-4827,
+KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag value that may hold a
+credential: the caller masks these.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OLD = '299 - "This version of the {page} endpoint is deprecated. Please use a n
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What runs.
+    """The running program.
 
     Attributes:
-        flags: by name without dashes; what may be a credential is masked.
+        flags: by name without dashes; possible credentials are masked.
         started_at: Unix seconds.
-        version: of the kubelet that this agent stands for, ``v1.36.0``.
+        version: of the kubelet that this agent stands in for, ``v1.36.0``.
     """
 
     flags: Mapping[str, str]
@@ -44,7 +44,7 @@ class Program:
 
 
 def folders(routes: Iterable[Route]) -> list[str]:
-    """The first parts of the paths that are served."""
+    """The first segments of the paths served."""
     return sorted({"/" + path.split("/")[1] for route in routes for path in route.paths})
 
 
@@ -59,7 +59,7 @@ def flagz(program: Program) -> Handler:
 
 
 def statusz(program: Program, paths: list[str], clock: Clock) -> Handler:
-    """The handler of ``/statusz``; ``paths`` are those that it names."""
+    """The handler of ``/statusz``; ``paths`` are those it lists."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         up = max(0, int(clock.now() - program.started_at))
@@ -88,7 +88,7 @@ def statusz(program: Program, paths: list[str], clock: Clock) -> Handler:
 def _answer(
     request: web.Request, page: str, text: str, fields: Mapping[str, Any]
 ) -> web.StreamResponse:
-    """In the first form of the Accept header that there is."""
+    """In the first available form of the Accept header."""
     accept = ",".join(request.headers.getall("Accept", [])) or "*/*"
     for wanted in accept.split(","):
         kind, *parameters = (part.strip() for part in wanted.split(";"))

@@ -34,9 +34,9 @@ class LogOptions:
     """What is asked for.
 
     Attributes:
-        since: Unix seconds; older records are left out. None: all.
+        since: Unix seconds; older records are omitted. None: all.
         tail: how many records from the end; None: all.
-        limit: bytes after which the answer is cut; None: none.
+        limit: bytes after which the answer is truncated; None: no limit.
         stream: "stdout" or "stderr"; empty: both.
     """
 
@@ -52,7 +52,7 @@ class LogOptions:
 def read_options(
     query: Mapping[str, str], now: float, *, split_streams: bool = False
 ) -> LogOptions:
-    """The options of a query; ``split_streams``: one of the streams may be asked for.
+    """The options of a query; ``split_streams``: a single stream may be requested.
 
     Raises:
         UnreadableOptions, InvalidOptions.
@@ -89,7 +89,7 @@ def read_options(
 
 
 def container_id(pod: str, name: str, status: api.PodStatus, *, previous: bool) -> str:
-    """The runtime's id of the container whose log is meant.
+    """The runtime's id of the container whose log is requested.
 
     Raises:
         NoLog: it has none (yet).

@@ -1,7 +1,8 @@
-"""A container's log file, opened without being led astray, read in blocks from where one likes.
+"""A container's log file, opened safely and read in blocks from any position.
 
-What is below podLogsDir can be written by whoever mounts it from the host: no symbolic link is
-followed there, and nothing but a regular file is read. Blocking: call it on a thread.
+Any pod that mounts podLogsDir from the host can write there: no symbolic link is followed except a
+runtime's own (:mod:`kubeletpy.host.runtime_log`), and only regular files are read. Blocking: call
+it on a thread.
 """
 
 from __future__ import annotations
@@ -12,25 +13,32 @@ import signal
 import zlib
 from pathlib import Path
 
-from kubeletpy.host.below import open_file
+from kubeletpy.host.below import open_container_log, open_file
 from kubeletpy.host.held_fd import HeldFd
 from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10
 SLICE = 16 * BLOCK
-"""Bytes that are looked at for the beginning of a tail before others have their turn."""
+"""Bytes searched for the beginning of a tail before other readers get a turn."""
 
 
 class LogFile:
-    """One open log file. Close it; a thread that is reading meanwhile closes it when it is done."""
+    """One open log file. Close it; a thread still reading then closes it when done."""
 
-    def __init__(self, root: str, path: str, rotation: str = "") -> None:
+    def __init__(self, root: str, path: str, rotation: str = "", *, container_id: str = "") -> None:
         """Open ``path``, which must be below ``root``, or a rotation in the same folder.
 
-        What is compressed reads as what it was. Raises OSError, NotBelow.
+        ``container_id``: its container; empty: no link is followed. Compressed files are unpacked
+        on reading. Raises OSError, NotBelow.
         """
         self.path = path
-        fd = open_file(root, str(Path(path).with_name(rotation)) if rotation else path)
+        self.container_id = container_id
+        self.real_path = ""
+        """Where the runtime keeps it, if ``path`` is a link to that."""
+        if rotation:
+            fd = open_file(root, str(Path(path).with_name(rotation)))
+        else:
+            fd, self.real_path = open_container_log(root, path, container_id)
         self._held = HeldFd(fd)
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
@@ -44,20 +52,20 @@ class LogFile:
             return self._unpacker.read(fd) if self._unpacker else os.read(fd, BLOCK)
 
     def modified(self) -> int:
-        """When it was last written to, nanoseconds since 1970; 0 after a close."""
+        """Time of the last write, nanoseconds since 1970; 0 after a close."""
         with self._held.in_use() as fd:
             return os.fstat(fd).st_mtime_ns if fd >= 0 else 0
 
     def is_written(self) -> bool:
-        """Whether somebody has it open for writing, as far as the file system can tell.
+        """Whether any process has it open for writing, as far as the file system can tell.
 
-        The kernel grants a lease for reading only while nobody does.
+        The kernel grants a read lease only while none does.
         """
         with self._held.in_use() as fd:
             if fd < 0:
                 return False
             try:
-                # whoever opens it within the lease notifies us, by a signal that does nothing
+                # an open during the lease notifies us, by a signal that does nothing
                 fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -68,7 +76,7 @@ class LogFile:
         return False
 
     def look_for_tail(self, search: TailSearch) -> bool:
-        """Search on for a while, and go there when it is found; whether it is (or closed)."""
+        """Continue the search, and seek there once found; whether it is found (or closed)."""
         with self._held.in_use() as fd:
             if fd < 0:
                 return True
@@ -78,15 +86,15 @@ class LogFile:
             return True
 
     def is_current(self) -> bool:
-        """Whether it is still what is at its path."""
+        """Whether it is still the file at its path."""
         try:
-            found = Path(self.path).lstat()
+            found = Path(self.real_path or self.path).lstat()
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self.identity
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._held.close()
 
 
@@ -113,7 +121,7 @@ class _Unpacker:
 class TailSearch:
     """Where the last ``lines`` complete lines begin (and what follows the last newline).
 
-    In slices, because a file may be as long as anybody likes without a line in it.
+    Searched in slices, because a file may be arbitrarily long without a newline.
     """
 
     def __init__(self, lines: int) -> None:
@@ -123,7 +131,7 @@ class TailSearch:
         self.offset = 0
 
     def look(self, fd: int) -> bool:
-        """Look at SLICE bytes more, from the end; whether ``offset`` is known. Raises OSError."""
+        """Search SLICE more bytes, from the end; whether ``offset`` is known. Raises OSError."""
         if self._end is None:
             self._end = os.fstat(fd).st_size
         stop = max(0, self._end - SLICE)

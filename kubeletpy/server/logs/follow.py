@@ -1,9 +1,9 @@
-"""A log file from its beginning or tail to a client, and on while the container runs.
+"""Sends a log file to a client from its beginning or tail, and follows it while the container runs.
 
-Through rotations without loss or repeats, however far behind, as long as the files are there: the
-old file is read to its end after the new one has something in it and the runtime has closed the old
-one, for what it has buffered it still writes to the old one when it has begun with the new one.
-Must never hold more than a block, nor read faster than the client takes.
+Follows through rotations without loss or repeats, however far behind, as long as the files exist:
+the old file is read to its end after the new one has content and the runtime has closed the old
+one, because the runtime may still flush buffers to the old file after it has begun the new one.
+Must never hold more than a block, nor read faster than the client does.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from kubeletpy.server.logs.records import Formatter
 from kubeletpy.server.logs.succession import open_next
 
 READERS = 4
-"""Threads that read logs for clients; pods are started by others."""
+"""Threads that read logs for clients; separate from those that start pods."""
 LOOK_S = 10.0
-"""How long nothing may be heard of a file before it is looked at all the same."""
+"""How long to wait for a notification about a file before checking it anyway."""
 
 CLOSED_WITHIN_S = 5.0
-"""How long a runtime may take to close the old file of a rotation; then it is left all the same."""
+"""How long a runtime may take to close the old file of a rotation before it is left anyway."""
 
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class PodChanges:
-    """Wakes those who wait for something to happen to a pod in the runtime."""
+    """Wakes those who wait for a pod to change in the runtime."""
 
     def __init__(self, cache: PodStatusCache) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         cache.subscribe(self._changed)
 
     def add(self, uid: str, event: asyncio.Event) -> None:
-        """Have an event set at each change."""
+        """Set an event at each change."""
         self._waiting.setdefault(uid, set()).add(event)
 
     def remove(self, uid: str, event: asyncio.Event) -> None:
-        """No longer."""
+        """Stop setting the event."""
         events = self._waiting.get(uid, set())
         events.discard(event)
         if not events:
@@ -68,20 +68,20 @@ class LogStreams:
         """Stop watching."""
         self._watches.close()
 
-    async def open(self, path: str) -> LogFile:
+    async def open(self, path: str, container_id: str) -> LogFile:
         """A container's current log. Raises OSError."""
-        return await self._threads.run(LogFile, self._root, path)
+        return await self._threads.run(lambda: LogFile(self._root, path, container_id=container_id))
 
     async def send(
         self, log: LogFile, uid: str, container_id: str, options: LogOptions, write: Write
     ) -> None:
-        """Send what is asked for; closes ``log``. Raises OSError, and what ``write`` does."""
+        """Send what is requested; closes ``log``. Raises OSError, and what ``write`` raises."""
         reading = _Reading(log, self._root, options, self._threads)
         try:
             if options.tail is not None:
                 search = TailSearch(options.tail)
                 while not await self._threads.run(log.look_for_tail, search):
-                    pass  # a client that goes away ends it here
+                    pass  # a client that disconnects ends it here
             if options.follow:
                 await self._follow(reading, uid, container_id, write)
             else:
@@ -126,7 +126,7 @@ class LogStreams:
 
 
 class _Reading:
-    """One client's place in a log."""
+    """One client's position in a log."""
 
     def __init__(
         self, log: LogFile, root: str, options: LogOptions, threads: PatientThreads
@@ -134,7 +134,7 @@ class _Reading:
         self._log = log
         self._threads = threads
         self._root = root
-        self.path = log.path
+        self.path = log.real_path or log.path
         self._left_since: float | None = None
         """When the file was first seen to have a successor, by the event loop's clock."""
         self._formatter = Formatter(
@@ -162,7 +162,7 @@ class _Reading:
     async def next_file(self, write: Write, *, ended: bool) -> bool:
         """After a rotation: send the rest of the old file and go on to the one after it.
 
-        ``ended``: the container is, nothing more will be heard of its files.
+        ``ended``: the container has ended, and no more changes to its files will be reported.
         """
         new = await self._threads.run(open_next, self._root, self._log)
         if new is None:
@@ -194,7 +194,7 @@ class _Reading:
             await write(text)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._log.close()
 
     def _step(self) -> tuple[bool, bytes]:

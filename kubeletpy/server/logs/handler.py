@@ -33,9 +33,9 @@ def handler(
     write_timeout: float,
     split_streams: bool = False,
 ) -> Handler:
-    """The handler; a client that takes nothing for ``write_timeout`` seconds (0: ever) is left.
+    """The handler; drops a client that reads nothing for ``write_timeout`` seconds (0: never).
 
-    ``split_streams``: stdout and stderr can be asked for alone (gate PodLogsQuerySplitStreams).
+    ``split_streams``: stdout or stderr can be requested alone (gate PodLogsQuerySplitStreams).
     """
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
@@ -57,8 +57,8 @@ def handler(
             await response.prepare(request)
             await streams.send(opened, uid, found, options, write)
         except (OSError, TimeoutError) as error:
-            # the head is out: breaking the connection is the only way left to say it
-            log.debug("a log stream broke", extra={"path": opened.path, "why": str(error)})
+            # the head is sent: breaking the connection is the only way left to report it
+            log.debug("a log stream failed", extra={"path": opened.path, "why": str(error)})
             if request.transport is not None:
                 request.transport.abort()
         finally:
@@ -81,7 +81,7 @@ async def _find(
     try:
         found = container_id(name, container, view.status(pod), previous=options.previous)
         path = await _log_path(view, pod.uid, found)
-        return pod.uid, found, await streams.open(path)
+        return pod.uid, found, await streams.open(path, found)
     except NoLog as error:
         raise web.HTTPBadRequest(text=str(error)) from None
     except CRIError as error:

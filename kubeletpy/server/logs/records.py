@@ -1,7 +1,7 @@
-"""Container log files to what a user sees: bytes in, bytes out. Pure.
+"""Turns container log files into what a user sees: bytes in, bytes out. Pure.
 
 A file is in the CRI's format (``TIME STREAM TAG TEXT``, partial lines tagged P) or in Docker's
-JSON; its first readable line decides. Lines that can't be read are left out. Source:
+JSON; its first readable line decides. Unreadable lines are omitted. Source:
 docs/reference/behaviour.md, t1; the CRI's logging format.
 """
 
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from kubeletpy.api.times import parse_time
 
 MAX_LINE = 1 << 20
-"""Bytes; runtimes split lines at 16 KiB, a longer one is no record."""
+"""In bytes; runtimes split lines at 16 KiB, and a line longer than this is no record."""
 CLOCK_STEP_S = 60.0
-"""By how many seconds a clock may have been set back within a block of a log."""
+"""Seconds by which the clock may have been set back within a block of a log."""
 _STREAMS = (b"stdout ", b"stderr ")
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
 _WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*\n)", re.MULTILINE)
-"""Whole lines of the CRI's format; the group is what is shown."""
+"""Complete lines of the CRI's format; the group is what is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,25 @@ def read_json(line: bytes) -> Record | None:
 
 
 def nine_digits(time: bytes) -> bytes | None:
-    """A time with all nine digits of its fraction; None when it is none."""
+    """A time with all nine fractional digits; None if it is not a time."""
     match = _TIME.fullmatch(time)
     if match is None:
         return None
     return match[1] + b"." + (match[2] or b"").ljust(9, b"0") + match[3]
 
 
-class Formatter:
-    """Turns the bytes of one container's log, in any pieces, into what is shown.
+def _moment(time: bytes) -> float | None:
+    """Unix seconds; None for a time that does not exist."""
+    try:
+        return parse_time(time.decode())
+    except ValueError:
+        return None
 
-    ``done`` when nothing more is wanted. One formatter goes on over a rotation.
+
+class Formatter:
+    """Turns the bytes of one container's log, in pieces of any size, into what is shown.
+
+    ``done`` when nothing more is wanted. One formatter continues across rotations.
     """
 
     def __init__(
@@ -92,7 +100,7 @@ class Formatter:
         self.done = limit == 0 or records == 0
 
     def feed(self, data: bytes) -> bytes:
-        """What complete lines of this piece give."""
+        """The output of the complete lines so far."""
         complete, newline, rest = data.rpartition(b"\n")
         if not newline:
             self._rest += data
@@ -103,14 +111,14 @@ class Formatter:
             self._rest = b""
         if self._is_plain:
             texts = _WHOLE.findall(complete)
-            if len(texts) == complete.count(b"\n"):  # else some are partial, or no records
+            if len(texts) == complete.count(b"\n"):  # else some are partial, or not records
                 return self._cut(b"".join(texts))
         if self._is_long_ago(complete):
             return b""
         return self._show(complete.split(b"\n")[:-1])
 
     def finish(self) -> bytes:
-        """What a last line without newline gives: the file has ended."""
+        """The output of a last line without a newline: the file has ended."""
         rest, self._rest = self._rest, b""
         return self._show([rest]) if rest else b""
 
@@ -134,7 +142,7 @@ class Formatter:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether it is enough to leave out what precedes the text of each line."""
+        """Whether it is enough to strip what precedes the text of each line."""
         return (
             self._read is read_cri
             and not self._timestamps
@@ -145,12 +153,13 @@ class Formatter:
         )
 
     def _is_long_ago(self, lines: bytes) -> bool:
-        """Whether a block ends long before what is wanted begins: it is not read line by line."""
-        if self._since is None or self._read is not read_cri or self._records is not None:
+        """Whether a block ends long before ``since``: it is not read line by line."""
+        if self._since is None or self._read is not read_cri:
             return False
         record = read_cri(lines[lines.rfind(b"\n", 0, -1) + 1 : -1])
         time = nine_digits(record.time) if record is not None else None
-        return time is not None and parse_time(time.decode()) < self._since - CLOCK_STEP_S
+        moment = _moment(time) if time is not None else None
+        return moment is not None and moment < self._since - CLOCK_STEP_S
 
     def _record(self, line: bytes) -> Record | None:
         if self._read is None:
@@ -167,8 +176,10 @@ class Formatter:
         time = nine_digits(record.time)
         if time is None:
             return False
-        if self._since is not None and parse_time(time.decode()) < self._since:
-            return False
+        if self._since is not None:
+            moment = _moment(time)
+            if moment is None or moment < self._since:
+                return False
         if self._timestamps and self._new_line:
             shown += (time, b" ")
         return True

@@ -1,8 +1,8 @@
 """Keeps the logs of running containers within containerLogMaxSize and containerLogMaxFiles.
 
-A log that has grown too large is renamed, and the runtime asked to open a new one; if it can't, the
-name is given back. File work is done inside opened folders, so no link leads it elsewhere. Must
-never lose a line: nothing but old rotations is removed.
+A log that has grown too large is renamed, and the runtime is asked to reopen it; if it can't, the
+rename is undone. Files are accessed relative to open directories, so no link leads elsewhere. Must
+never lose a line: only old rotations are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class RotationSettings:
-    """``max_size`` in bytes, negative for no rotation; ``interval`` in seconds."""
+    """``max_size`` in bytes, negative: no rotation; ``interval`` in seconds."""
 
     max_size: int = 10 << 20
     max_files: int = 5
@@ -77,21 +77,23 @@ class LogRotator:
         self._clock = clock
         self._slots = asyncio.Semaphore(settings.workers)
         self._threads = PatientThreads(settings.workers + 1)
-        """Apart: compressing what containers wrote takes long, and pods start by other threads."""
+        """Separate threads: compressing logs takes long and must not delay the start of pods."""
 
     async def run(self) -> None:
-        """Look at the logs now and then, until cancelled."""
+        """Check the logs periodically until cancelled."""
         if self._settings.max_size < 0:
             return
         while True:
             await asyncio.sleep(self._settings.interval)
             try:
                 await self.look()
-            except Exception:  # the boundary of a pass: the next one comes all the same
-                log.exception("a pass of the log rotation broke")
+            except OSError as error:
+                log.warning("logs can't be looked at; trying again", extra={"why": str(error)})
+            except Exception:  # the boundary of a pass: the next one runs regardless
+                log.exception("a pass of the log rotation failed")
 
     async def look(self) -> None:
-        """One pass over the running containers."""
+        """Make one pass over the running containers."""
         logs = self._logs()
         due = await self._threads.run(self._due, logs)
         await asyncio.gather(*(self._rotate(container, logs[container]) for container in due))
@@ -116,7 +118,7 @@ class LogRotator:
         except FileNotFoundError:
             return True
         except OSError as error:
-            log.debug("a log can't be looked at", extra={"path": path, "why": str(error)})
+            log.debug("a log can't be checked", extra={"path": path, "why": str(error)})
             return False
         return stat.S_ISREG(found.st_mode) and found.st_size > self._settings.max_size
 
@@ -144,7 +146,7 @@ class LogRotator:
                 _compress(folder, each)
             rotated = rotated_name(name, self._clock.now())
             try:
-                # a link fails where a rename would replace the rotation of the same second
+                # a link fails where a rename would overwrite a rotation of the same second
                 os.link(name, rotated, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
                 return ""
@@ -167,7 +169,7 @@ def _compress(folder: int, name: str) -> None:
         target = os.open(unfinished, _NEW, 0o640, dir_fd=folder)
         with os.fdopen(target, "wb") as file, gzip.open(file, "wb") as packed:
             shutil.copyfileobj(plain, packed, 1 << 20)
-    # by this time a reader who is behind knows which of the files he has read
+    # by this time a reader who is behind knows which of the files it has read
     os.utime(unfinished, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=folder)
     os.rename(unfinished, name + COMPRESSED, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(name, dir_fd=folder)

@@ -1,4 +1,4 @@
-"""Which old log files go and which are compressed when a log is rotated. Pure.
+"""Which old log files are removed and which compressed when a log is rotated. Pure.
 
 Names: the log ``{n}.log``, its rotations ``{n}.log.{time}`` and, compressed, ``{n}.log.{time}.gz``.
 Source: docs/reference/behaviour.md, t1; docs/reference/constants.csv: logs; KEP-589.
@@ -17,16 +17,16 @@ _FORMAT = "%Y%m%d-%H%M%S"
 
 @dataclass(frozen=True, slots=True)
 class RotationPlan:
-    """File names, to be removed and then to be compressed."""
+    """Names of the files to remove, then of those to compress."""
 
     remove: tuple[str, ...]
     compress: tuple[str, ...]
 
 
 def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPlan:
-    """What to do before ``log`` itself is renamed, so that ``max_files`` are left after it.
+    """What to do before ``log`` itself is renamed, so that ``max_files`` remain afterwards.
 
-    The newest rotation stays as it is: the runtime may still write to it, and readers follow it.
+    The newest rotation is left alone: the runtime may still write to it, and readers follow it.
     """
     ours = sorted(name for name in names if name.startswith(f"{log}."))
     finished = {name for name in ours if name.endswith(COMPRESSED)}

@@ -1,9 +1,8 @@
-"""Which file of a container's log comes after the one that has been read.
+"""Which file of a container's log comes after the one just read.
 
-A reader may be several rotations behind: then the next file is no longer the log itself but one of
-its rotations, perhaps compressed by now. Files know their place by inode, and a compressed one by
-the time of the last line, which compression keeps. Must never give a file twice, nor one that is
-not of this log.
+A reader may be several rotations behind: then the next file is not the log itself but one of its
+rotations, perhaps compressed by now. Files are identified by inode, a compressed one by the time of
+its last line, which compression keeps. Must never return a file twice, nor one of another log.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED
 
 _ATTEMPTS = 8
-"""How often to look again when a file has been renamed or compressed between look and open."""
+"""How often to retry when a file has been renamed or compressed between listing and opening."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file in the folder of a log: (device, inode), time of the last write in nanoseconds."""
+    """A file in a log's directory: (device, inode), time of the last write in nanoseconds."""
 
     name: str
     identity: tuple[int, int]
@@ -34,17 +33,17 @@ class Entry:
 def next_entry(
     log: str, entries: Iterable[Entry], identity: tuple[int, int], modified: int
 ) -> Entry | None:
-    """The file after the one of that identity and time; None while there is none. Pure.
+    """The file after the one with that identity and time; None while there is none. Pure.
 
-    ``log`` is the name that is written to; it does not count before something is in it, because
-    until then the runtime may still write to the file before.
+    ``log`` is the name being written to; it does not count while empty, because until then the
+    runtime may still write to the previous file.
     """
     by_stem: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda each: each.name, reverse=True):
         if entry.name == log:
             continue
         if entry.name.startswith(f"{log}.") and not entry.name.endswith(UNFINISHED):
-            # while a file is being compressed there are both: the plain one, sorted last, counts
+            # while a file is being compressed both exist: the plain one, sorted last, counts
             by_stem[entry.name.removesuffix(COMPRESSED)] = entry
     files = [by_stem[stem] for stem in sorted(by_stem)]
     files += [entry for entry in entries if entry.name == log]
@@ -56,7 +55,7 @@ def next_entry(
 
 def _place(files: list[Entry], identity: tuple[int, int], modified: int) -> int:
     for at, entry in reversed(list(enumerate(files))):
-        if entry.identity == identity:  # by its last name: while it is renamed it has two
+        if entry.identity == identity:  # by its last name: while being renamed it has two
             return at
     for at, entry in enumerate(files):
         if entry.name.endswith(COMPRESSED) and entry.modified == modified:
@@ -66,13 +65,18 @@ def _place(files: list[Entry], identity: tuple[int, int], modified: int) -> int:
 
 
 def open_next(root: str, log: LogFile) -> LogFile | None:
-    """The file after an open one, opened; None while there is none. Blocking.
+    """Open the file that follows an open one; None while there is none. Blocking.
 
     Raises:
-        OSError: the folder can't be read, or the file not be opened.
+        OSError: the directory can't be read, or the file can't be opened.
     """
     if log.is_current():
         return None
+    if log.real_path:  # the runtime rotates it itself, and has begun another
+        try:
+            return LogFile(root, log.path, container_id=log.container_id)
+        except FileNotFoundError:
+            return None
     for _ in range(_ATTEMPTS):
         try:
             found = _find(root, log)

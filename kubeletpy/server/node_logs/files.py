@@ -1,7 +1,7 @@
-"""Files and directories below the node's log directory, opened without being led out of it.
+"""Files and directories below the node's log directory, opened without leaving it.
 
-A pod that mounts /var/log can put links there: those that lead out are refused, as is everything
-but regular files and directories. Blocking: call it on a thread.
+A pod that mounts /var/log can put links there: links that lead out are refused, as is everything
+except regular files and directories. Blocking: call it on a thread.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ _REOPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RefusedPath(OSError):
-    """The path leads out of the log directory, or not to a file or directory."""
+    """The path leads out of the log directory, or is neither a file nor a directory."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """An open file or directory; close it. Size in bytes and time in Unix seconds are of its
-    opening."""
+    """An open file or directory; close it. Size (bytes), time (Unix seconds) are as of opening."""
 
     is_directory: bool
     size: int
@@ -36,12 +35,12 @@ class Entry:
     held: HeldFd = field(repr=False)
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes of a file from ``start``, at most a block and not beyond ``end``."""
+        """Bytes of a file from ``start``, at most one block and not beyond ``end``."""
         with self.held.in_use() as fd:
             return os.pread(fd, min(BLOCK, end - start), start) if fd >= 0 else b""
 
     def listing(self) -> str:
-        """The names in a directory, as a page of links; of very many only the first ones."""
+        """The names in a directory as a page of links; only the first ones if very many."""
         with self.held.in_use() as fd:
             names: list[str] = []
             with os.scandir(fd) as entries:
@@ -53,7 +52,7 @@ class Entry:
         return f"<!doctype html>\n<pre>\n{''.join(lines)}</pre>\n"
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         self.held.close()
 
 
@@ -61,8 +60,8 @@ def open_entry(root: str, path: str) -> Entry:
     """What is at a path below ``root``.
 
     Raises:
-        RefusedPath: it leads out, or is no file and no directory.
-        OSError: there is nothing, or it can't be opened.
+        RefusedPath: it leads out, or is neither a file nor a directory.
+        OSError: it does not exist or can't be opened.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in path:
@@ -75,7 +74,7 @@ def open_entry(root: str, path: str) -> Entry:
         about = os.fstat(found)
         if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
             raise RefusedPath("neither a file nor a directory")
-        # what was found and looked at, whatever is at the path by now
+        # opens what was found and checked, whatever is at the path by now
         held = HeldFd(os.open(f"/proc/self/fd/{found}", _REOPEN))
     finally:
         os.close(found)
@@ -83,7 +82,7 @@ def open_entry(root: str, path: str) -> Entry:
 
 
 def _link(name: str) -> str:
-    # a first part with a colon would be read as a scheme
+    # a first segment with a colon would be read as a scheme
     return "./" * (":" in name) + quote(name.encode("utf-8", "surrogateescape"))
 
 

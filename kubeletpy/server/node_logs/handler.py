@@ -1,6 +1,6 @@
 """/logs/{path}: files of the node's log directory, and queries for logs of its services.
 
-Must never hold more than a block of a file, nor read faster than the client takes.
+Must never hold more than a block of a file, nor read faster than the client does.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kubeletpy.server.node_logs.query import (
 log = logging.getLogger(__name__)
 
 QUERY_S = 30.0
-"""How long a query may take, its client's reading included."""
+"""How long a query may take, including the client reading the answer."""
 MAX_OUTPUT = 256 << 20
-"""Bytes that a query answers with."""
+"""Maximum bytes in the answer to a query."""
 QUERIES_AT_ONCE = 4
 READERS = 4
-"""Threads that read files for clients; pods are started by others."""
+"""Threads that read files for clients; separate from those that start pods."""
 _TEXT = "text/plain; charset=utf-8"
 _SAFE = {"X-Content-Type-Options": "nosniff"}
 
 
 class NodeLogs:
-    """Answers for one log directory."""
+    """Serves one log directory."""
 
     def __init__(self, root: str, *, queries: bool, write_timeout: float) -> None:
         """
         Args:
-            queries: answer queries; off, what is in a query is ignored.
-            write_timeout: seconds after which a client that takes nothing is left; 0: never.
+            queries: whether to answer queries; if not, a query string is ignored.
+            write_timeout: seconds after which a client that reads nothing is dropped; 0: never.
         """
         self._root = root
         self._queries = queries
@@ -114,7 +114,7 @@ class NodeLogs:
         try:
             asked = request.http_range
         except ValueError:
-            asked = slice(0)  # not a range of bytes: the whole file, as RFC 9110 wants it
+            asked = slice(0)  # not a range of bytes: the whole file, as RFC 9110 requires
         if asked.start is not None:
             start, end, _ = asked.indices(entry.size)
             if start >= end:
@@ -133,7 +133,7 @@ class NodeLogs:
         except (OSError, TimeoutError) as error:
             log.debug("a log file could not be sent", extra={"path": path, "why": str(error)})
         if start < end and request.transport is not None:
-            # the head promised more: breaking the connection is the only way left to say it
+            # the head promised more: breaking the connection is the only way left to report it
             request.transport.abort()
         return response
 

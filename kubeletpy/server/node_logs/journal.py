@@ -1,4 +1,4 @@
-"""journalctl run for a client: its output as it comes, within bounds of time and size.
+"""Runs journalctl for a client: streams its output, bounded in time and size.
 
 Must never run a shell, nor leave a process behind.
 """
@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 
 READ = 64 << 10
 END_S = 5.0
-"""How long the end of a killed process is waited for."""
+"""How long to wait for a killed process to end."""
 MAX_UNITS_TEXT = 1 << 20
-"""Bytes of the list of units that are looked at."""
+"""Bytes of the list of units that are read."""
 
 
 class JournalMissing(Exception):
@@ -32,7 +32,7 @@ async def units(command: Sequence[str]) -> frozenset[str]:
 
 
 async def output(command: Sequence[str], limit: int) -> AsyncGenerator[bytes, None]:
-    """What a command says, both its streams in one, cut after ``limit`` bytes.
+    """The output of a command, both streams merged, truncated after ``limit`` bytes.
 
     Raises:
         JournalMissing: it can't be run.
@@ -66,7 +66,7 @@ async def _running(command: Sequence[str]) -> AsyncIterator[asyncio.StreamReader
                 os.killpg(process.pid, signal.SIGKILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(END_S):
-                # asyncio learns of the end only when all that was written has been read
+                # asyncio notices the exit only when all output has been read
                 while await process.stdout.read(READ):
                     pass
                 await process.wait()

@@ -1,9 +1,9 @@
-r"""Whether a client's pattern is a regular expression, found out without compiling it. Pure.
+r"""Whether a client's pattern is a regular expression, decided without compiling it. Pure.
 
-To compile a stranger's expression can take a second of the event loop's time, which nobody could
-end; journalctl, which is given it, is a process of its own with a deadline. One pass over the text
-finds what the kubelet refuses (RE2 knows no look-around and no references back); what is an
-expression to one program and not to the other is left to journalctl to say.
+Compiling an untrusted expression can block the event loop for a second and can't be interrupted;
+journalctl, which gets the expression, is a separate process with a deadline. One pass over the text
+finds what the kubelet refuses (RE2 has no look-around and no backreferences); where the two
+dialects differ, journalctl decides.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _MOST_REPEATS = 1000
 
 
 class BadPattern(ValueError):
-    """It is no regular expression; the message says why."""
+    """It is not a regular expression; the message says why."""
 
 
 def check(pattern: str) -> None:
-    """Look at an expression once, from left to right. Raises BadPattern."""
+    """Scan an expression once, from left to right. Raises BadPattern."""
     at = depth = 0
     repeatable = False
     while at < len(pattern):
@@ -58,7 +58,7 @@ def check(pattern: str) -> None:
 
 
 def _group(pattern: str, at: int) -> int:
-    """How long the part after a parenthesis is that says what kind of group it is."""
+    """The length of the part after a parenthesis that gives the kind of group."""
     found = _GROUP.match(pattern, at)
     if found is None:
         raise BadPattern(f"invalid or unsupported Perl syntax: `({pattern[at : at + 2]}`")
@@ -66,7 +66,7 @@ def _group(pattern: str, at: int) -> int:
 
 
 def _class_end(pattern: str, at: int) -> int:
-    """Where the bracket that ends a class is."""
+    """The index of the bracket that ends a class."""
     here = at + 1 + pattern.startswith("^", at + 1)
     first = here
     while here < len(pattern):
@@ -81,7 +81,7 @@ def _class_end(pattern: str, at: int) -> int:
 
 
 def _escape_end(pattern: str, at: int) -> int:
-    """The last character of what a backslash begins."""
+    """The last character of an escape sequence."""
     if at + 1 == len(pattern):
         raise BadPattern("trailing backslash at end of expression")
     after = pattern[at + 1]
@@ -94,7 +94,7 @@ def _escape_end(pattern: str, at: int) -> int:
 
 
 def _repeat_end(pattern: str, at: int, repeatable: bool) -> int:
-    """What follows an operator of repetition, and the question mark that makes it lazy."""
+    """What follows a repetition operator and the question mark that makes it lazy."""
     count = _COUNT.match(pattern, at)
     end = count.end() if count else at + 1
     if not repeatable:

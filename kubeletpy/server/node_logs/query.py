@@ -1,6 +1,6 @@
-"""What a query for the node's own logs asks for, and the journalctl command that answers it. Pure.
+"""Parses a query for the node's own logs, and builds the journalctl command for it. Pure.
 
-A client's text becomes part of a command line: one argument each, after its option's ``=``, never
+Client text becomes part of a command line: one argument each, after the option's ``=``, never
 through a shell. Source: docs/reference/server.csv: /logs/[{path}]; KEP-2258.
 """
 
@@ -26,7 +26,7 @@ class UnreadableQuery(ValueError):
 
 
 class InvalidQuery(ValueError):
-    """The values make no sense, or may not be asked for: 406."""
+    """The values make no sense, or are not allowed: 406."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Range:
     Attributes:
         since, until: Unix seconds; None: from the first, to the last.
         tail: how many from the end; None: all.
-        boot: 0 for this one, -1 for the one before; None: any.
+        boot: 0: the current one, -1: the previous one; None: any.
         pattern: a PCRE2 expression; empty: all lines.
     """
 
@@ -49,7 +49,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What is asked for: services, or one file below the log directory."""
+    """What is requested: services, or one file below the log directory."""
 
     services: tuple[str, ...] = ()
     file: str = ""
@@ -57,7 +57,7 @@ class LogQuery:
 
 
 def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
-    """The query of a request; None when it has none and only a path counts.
+    """The query of a request; None when it has none and only the path counts.
 
     Raises:
         UnreadableQuery, InvalidQuery.
@@ -88,7 +88,7 @@ def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
 
 
 def journal_command(query: LogQuery) -> list[str]:
-    """The arguments of journalctl, its name first."""
+    """The journalctl command line, its name first."""
     lines = query.lines
     command = ["journalctl", "--utc", "--no-pager", "--output=short-precise"]
     if lines.since is not None:
@@ -110,12 +110,12 @@ UNITS_COMMAND = ("journalctl", "--no-pager", "--field=_SYSTEMD_UNIT")
 
 
 def in_journal(service: str, units: frozenset[str]) -> bool:
-    """Whether a service writes to the journal, by the units that do."""
+    """Whether a service writes to the journal, judging by the units that do."""
     return service in units or f"{service}.service" in units
 
 
 def file_names(service: str) -> tuple[str, ...]:
-    """Where below the log directory a service's own file may be, in the order to look."""
+    """Where a service's own file may be below the log directory, in search order."""
     return service, f"{service}.log", f"{service}/{service}.log"
 
 

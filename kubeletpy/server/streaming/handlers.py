@@ -1,4 +1,4 @@
-"""/exec, /attach, /portForward and /run: what is asked for, found, and handed to the runtime."""
+"""/exec, /attach, /portForward and /run: resolves each request and hands it to the runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY_S = "10"
 
 
 def refused(error: CRIError) -> web.Response:
-    """A CRI error as the HTTP answer that it stands for."""
+    """The HTTP answer for a CRI error."""
     text = f"{error.details or error.code}\n"
     if error.code is Code.NOT_FOUND:
         return web.Response(status=404, text=text)
@@ -152,6 +152,6 @@ def _command(given: Sequence[str]) -> list[str]:
 
 
 def _need_upgrade(request: web.Request) -> None:
-    """Before the runtime is asked for a URL: each one waits in its memory to be used."""
+    """Before the runtime is asked for a URL: it keeps each one in memory until used."""
     if not is_upgrade(request):
         raise web.HTTPBadRequest(text="Upgrade request required\n")

@@ -1,7 +1,7 @@
-"""From a client's upgrade to the runtime's streaming server, by the way that fits.
+"""Connects a client's upgrade to the runtime's streaming server, relayed or translated.
 
-The URL comes from the runtime and holds a one-time token: it must never be logged or shown. What a
-client sent of credentials is not passed on.
+The URL comes from the runtime and holds a one-time token: it must never be logged or shown. A
+client's credentials are not passed on.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ log = logging.getLogger(__name__)
 CONNECT_S = 30.0
 CLOSE_S = 5.0
 MAX_MESSAGE = 4 << 20
-"""Bytes of a WebSocket message that is translated."""
+"""Maximum bytes of a translated WebSocket message."""
 _EXEC_PROTOCOL = "v4.channel.k8s.io"
 _FORWARD_PROTOCOL = "portforward.k8s.io"
 
 
 class _Carrier(Protocol):
     moved_at: float
-    """When something moved, by the event loop's clock."""
+    """When data last moved, by the event loop's clock."""
 
 
 class RuntimeLink:
-    """Passes upgrades on. ``idle_timeout`` in seconds, 0 for none."""
+    """Passes upgrades on. ``idle_timeout`` in seconds, 0: none."""
 
     def __init__(self, idle_timeout: float, metrics: HttpMetrics) -> None:
         self._idle = idle_timeout
@@ -54,7 +54,7 @@ class RuntimeLink:
     async def join(
         self, request: web.Request, url: str, subresource: str, streams: Streams | None = None
     ) -> web.StreamResponse:
-        """Join a client to the runtime's URL until either closes; no ``streams``: port-forward.
+        """Connect a client to the runtime's URL until either closes; no ``streams``: port-forward.
 
         ``subresource`` of pods, for the metrics: exec, attach or portforward.
         """
@@ -84,7 +84,7 @@ class RuntimeLink:
         return await self._carry(request, answer, streams)
 
     async def _ask(self, url: str, method: str, headers: Headers) -> Answer:
-        parts = urlsplit(url)
+        parts = urlsplit(url, scheme="http")  # cri-dockerd's URLs have none
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UpgradeFailed("the runtime gave no URL of a streaming server")
         tls = ssl.create_default_context() if parts.scheme == "https" else None
@@ -145,7 +145,7 @@ class RuntimeLink:
 async def _streams_of(
     answer: Answer,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """The connection of an answer as asyncio streams; closed in the end."""
+    """The connection of an answer as asyncio streams; closed on exit."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 18)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -162,7 +162,7 @@ async def _streams_of(
 
 
 def _passed_on(request: web.Request) -> Headers:
-    """A client's headers for the runtime: all but credentials and those of this hop."""
+    """A client's headers for the runtime: all except credentials and hop-by-hop headers."""
     return [
         (name, value) for name, value in request.headers.items() if name.lower() not in HOP_HEADERS
     ]

@@ -12,6 +12,8 @@ from enum import Enum, auto
 V5 = "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 MAX_PORTS = 64
+MAX_DIGITS = 16
+"""Of a port, zeros before it included."""
 
 
 class BadStreamRequest(ValueError):
@@ -22,9 +24,9 @@ class Way(Enum):
     """How a client's upgrade reaches the runtime."""
 
     RAW = auto()
-    """As it is: SPDY, and WebSockets that the runtime speaks itself."""
+    """Unchanged: SPDY, and WebSockets that the runtime speaks itself."""
     TRANSLATED = auto()
-    """A WebSocket that can close one direction, which no runtime's own WebSocket can."""
+    """A WebSocket that can close one direction, which no runtime's WebSocket supports."""
     TUNNELLED = auto()
     """SPDY inside a WebSocket."""
 
@@ -60,13 +62,15 @@ def read_ports(query: Sequence[tuple[str, str]], *, websocket: bool) -> list[int
     """The ports of a port-forward over a plain WebSocket; SPDY names its ports stream by stream.
 
     Raises:
-        BadStreamRequest: no port, or one that is none.
+        BadStreamRequest: no port, or an invalid one.
     """
     if not websocket:
         return []
     ports: list[int] = []
     for text in (part for key, value in query if key == "port" for part in value.split(",")):
-        if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65536):
+        if not (
+            text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and 0 < int(text) < 65536
+        ):
             raise BadStreamRequest(f'invalid port "{text[:20]}"')
         ports.append(int(text))
     if not ports or len(ports) > MAX_PORTS:

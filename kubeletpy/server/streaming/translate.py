@@ -1,4 +1,4 @@
-"""A v5 WebSocket of a client on one side, SPDY of the runtime on the other.
+"""Translates between a client's v5 WebSocket and the runtime's SPDY.
 
 Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255 says
 that the channel in the next byte is closed. Source: KEP-4006; docs/reference/server.csv: streaming.
@@ -29,13 +29,13 @@ def _now() -> float:
 
 @dataclass(eq=False)
 class _BothWays(ABC):
-    """A client's WebSocket, the runtime's connection, and what goes from each to the other."""
+    """Carries data between a client's WebSocket and the runtime's connection."""
 
     _socket: web.WebSocketResponse
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
     moved_at: float = field(default_factory=_now, init=False)
-    """Event-loop seconds at which anything was last carried."""
+    """Event-loop time in seconds at which data was last carried."""
 
     async def carry(self) -> None:
         """Carry everything until either side has ended."""
@@ -61,7 +61,7 @@ class Translation(_BothWays):
     _decoder: spdy.Decoder = field(default_factory=spdy.Decoder, init=False)
 
     async def run(self, streams: Streams) -> None:
-        """Open the streams and carry them until the process has ended or the client has gone."""
+        """Open the streams and carry them until the process ends or the client disconnects."""
         self._open(streams)
         await self._writer.drain()
         await self.carry()
@@ -82,8 +82,9 @@ class Translation(_BothWays):
                 self._writer.write(frame)
 
     async def _to_client(self) -> None:
-        channels = {number: channel for channel, number in self._numbers.items()}
-        open_ones = {self._numbers[c] for c in (STDOUT, STDERR, ERROR) if c in self._numbers}
+        outward = [c for c in (STDOUT, STDERR, ERROR) if c in self._numbers]
+        channels = {self._numbers[channel]: channel for channel in outward}
+        open_ones = set(channels)
         while open_ones:
             piece = await self._reader.read(READ)
             if not piece:
@@ -121,7 +122,7 @@ class Translation(_BothWays):
 
 @dataclass(eq=False)
 class Tunnel(_BothWays):
-    """One port-forward: the messages of a WebSocket are SPDY's bytes."""
+    """One port-forward: the WebSocket messages carry SPDY bytes."""
 
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):

@@ -1,7 +1,7 @@
 """The source *api*: the pods that the cluster has bound to this node, and the mirrors.
 
-Lists once and follows by watch; hands on as it comes. Must never ask for another node's pods: the
-Node authorizer would refuse.
+Lists once, then watches; hands on everything as it comes. Must never ask for another node's pods:
+the Node authorizer would refuse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeletpy.pods.pod import SOURCE_API
 
 
 class Deliveries(Protocol):
-    """Who takes what sources deliver: the sync loop."""
+    """The receiver of what sources deliver: the sync loop."""
 
     def deliver(self, source: str, objects: list[api.Pod]) -> None:
         """Take a source's full set."""
@@ -27,7 +27,7 @@ class Deliveries(Protocol):
         ...
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
-        """Report a delivered pod that goes on as it was, and why its new text is not taken."""
+        """Report a delivered pod that keeps its last good version, and what is wrong now."""
         ...
 
 

@@ -2,10 +2,10 @@
 
 The kernel notifies of changes; an occasional rescan catches what it missed. A bad file is logged
 once and left out: the others stay, and so does the pod of a file that was good before, until the
-file is good again or gone. For a file that was never good while this agent ran NAMELESS is
-delivered: nobody knows whose it is, and what runs may be its. A file that was deleted and is there
-again is a new order, however quick and whatever it says: its pod is taken back first. It must never
-follow what lies below a sub directory.
+file is good again or gone. For a file that was never good while this agent ran, NAMELESS is
+delivered: its pod is not known, and what runs may be that pod. A file that was deleted and
+reappears is a new order, however quickly and whatever it says: its pod is withdrawn first. It must
+never follow what lies below a subdirectory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from kubeletpy.syncloop.sources.manifest import (
 log = logging.getLogger(__name__)
 
 SETTLE = 0.05
-"""Seconds after a change: a file that is being written is read once, when it is whole."""
+"""Seconds to wait after a change: a file being written is read once, when it is complete."""
+MOST_TOLD = 10
+"""Bad manifests that are named to people."""
 
 
 class FileSource:
@@ -55,7 +57,7 @@ class FileSource:
         self._logged: dict[str, str] = {}
         self._last: list[api.Pod] | None = None
         self._good: dict[str, list[api.Pod]] = {}
-        """What each file held when it could last be read."""
+        """What each file held when it was last readable."""
         self._signature: Signature | None = None
 
     async def run(self) -> None:
@@ -87,7 +89,7 @@ class FileSource:
             found, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
             self._signature = signature
         except OSError as error:
-            # what is there can not be known: the pods that run stay
+            # what is there can't be known: the pods that run stay
             self._log({str(self._path): str(error)})
             return
         self._take_back(self._deleted)
@@ -102,7 +104,7 @@ class FileSource:
             self._deliveries.deliver(SOURCE_FILE, pods)
 
     def _take_back(self, deleted: set[str]) -> None:
-        """Deliver the set without files that were deleted, as if one had looked in between."""
+        """Deliver the set without the deleted files, as if it had been read in between."""
         self._deleted = set()
         gone = {file for file in deleted if self._good.pop(file, None)}
         if gone and self._last is not None:
@@ -110,11 +112,17 @@ class FileSource:
             self._last = [*rest, NAMELESS] if NAMELESS in self._last else rest
             self._deliveries.deliver(SOURCE_FILE, self._last)
 
+    def problem(self) -> str:
+        """The manifests that can't be used, each with its reason; empty: none."""
+        found = [f"static pod manifest {file}: {why}" for file, why in self._logged.items()]
+        more = f"; and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
+        return "; ".join(found[:MOST_TOLD]) + more
+
     def _log(self, problems: dict[str, str]) -> None:
         for file, problem in problems.items():
             if self._logged.get(file) == problem:
                 continue
-            log.error("static pod manifest left out", extra={"file": file, "problem": problem})
+            log.error("static pod manifest skipped", extra={"file": file, "problem": problem})
             for pod in self._good.get(file, ()):
                 text = f"{file}: {problem}; the pod goes on as it was"
                 self._deliveries.unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
@@ -144,7 +152,7 @@ def look(path: Path) -> Signature:
 def read_manifests(path: Path, node_name: str) -> tuple[dict[str, list[api.Pod]], dict[str, str]]:
     """Read all manifests below a path: the pods by file, and what is wrong by file.
 
-    A path that is not there has no pods. Raises OSError when the path can not be read.
+    A path that does not exist has no pods. Raises OSError when the path can't be read.
     """
     try:
         files = _files(path)

@@ -1,7 +1,7 @@
-"""The source *http*: static pods from a URL, asked at intervals.
+"""The source *http*: static pods from a URL, polled at intervals.
 
-What was read last stays in force while the URL does not answer with pods; an answer without a byte
-means that there are none. It must never log the headers: they may hold credentials.
+What was last read stays in force while the URL does not answer with pods; an empty answer means
+that there are none. It must never log the headers: they may hold credentials.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMEOUT = 10.0
 
 
 class HttpSource:
-    """Asks ``url`` at once and every ``check_frequency`` seconds."""
+    """Polls ``url`` at once and every ``check_frequency`` seconds."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class HttpSource:
         self._problem = ""
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
@@ -61,7 +61,7 @@ class HttpSource:
                 await asyncio.sleep(self._check_frequency)
 
     async def take(self, body: bytes) -> None:
-        """Deliver what a body holds, unless it is that of the last time. Raises ManifestError."""
+        """Deliver what a body holds, unless it is the same as last time. Raises ManifestError."""
         if body == self._last:
             return
         # on a thread: megabytes of YAML take seconds

@@ -1,7 +1,7 @@
 """From the text of a manifest to static pods (docs/reference/behaviour.md, s).
 
 Pure. A manifest is written by people and programs that may be wrong or hostile: whatever it holds,
-it ends in pods or in one ManifestError that says what is wrong.
+the result is pods or one ManifestError that says what is wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from kubeletpy.syncloop.sources.references import forbidden_reference
 MAX_MANIFEST = 10 * 1024 * 1024
 """Bytes."""
 MAX_NODES = 200_000
-"""Values in one manifest after its YAML aliases are followed."""
+"""Values in one manifest once its YAML aliases are expanded."""
 
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
@@ -34,14 +34,14 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 class ManifestError(ValueError):
-    """A manifest that gives no pods; the message says why."""
+    """A manifest that yields no pods; the message says why."""
 
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_BASE):  # type: ignore[misc]
-    """YAML as JSON has it: no dates, and no merge keys, which can blow up without bound."""
+    """YAML limited to JSON's types: no dates, no merge keys, which can blow up without bound."""
 
 
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge")
@@ -53,7 +53,7 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a manifest comes from, which makes part of its pods' uids."""
+    """Where a manifest comes from, which its pods' uids depend on."""
 
     node_name: str
     location: str
@@ -65,7 +65,8 @@ def decode_manifest(data: bytes, origin: Origin) -> list[api.Pod]:
     """Read a manifest: one Pod, or from a URL also a PodList.
 
     Raises:
-        ManifestError: too large, no YAML or JSON, no Pod, or a Pod that may not run as static pod.
+        ManifestError: too large, not YAML or JSON, not a Pod, or a Pod that may not run as a static
+            pod.
     """
     if len(data) > MAX_MANIFEST:
         raise ManifestError(f"larger than {MAX_MANIFEST} bytes")
@@ -84,7 +85,7 @@ def decode_manifest(data: bytes, origin: Origin) -> list[api.Pod]:
 
 
 def static_pod(manifest: Any, origin: Origin) -> api.Pod:
-    """Make a pod of this node of a manifest's Pod. Raises ManifestError."""
+    """Make a pod of this node from a manifest's Pod. Raises ManifestError."""
     if not isinstance(manifest, Mapping):
         raise ManifestError("a pod is not an object")
     metadata, spec = manifest.get("metadata"), manifest.get("spec")
@@ -99,12 +100,12 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
     uid = metadata.get("uid") or _uid(manifest, origin)
     namespace = metadata.get("namespace") or "default"
     if not isinstance(namespace, str) or not _LABEL.fullmatch(namespace):
-        raise ManifestError(f"invalid pod: metadata.namespace {namespace!r} is no DNS label")
+        raise ManifestError(f"invalid pod: metadata.namespace {namespace!r} is not a DNS label")
     if not isinstance(uid, str) or not _UID.fullmatch(uid):
-        raise ManifestError(f"invalid pod: metadata.uid {uid!r} is no uid")
+        raise ManifestError(f"invalid pod: metadata.uid {uid!r} is not a uid")
     full_name = f"{name}-{origin.node_name.lower()}"
     if len(full_name) > 253 or not _SUBDOMAIN.fullmatch(full_name):
-        raise ManifestError(f"invalid pod: metadata.name {full_name!r} is no DNS subdomain")
+        raise ManifestError(f"invalid pod: metadata.name {full_name!r} is not a DNS subdomain")
     pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -129,25 +130,23 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     except TooDeep as error:
         raise ManifestError(str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        first, _, _ = str(error).partition("\n")
         raise ManifestError(f"neither YAML nor JSON: {first}") from error
     if len(documents) != 1:
         raise ManifestError(f"holds {len(documents)} documents, not one")
-    document = documents[0]
+    (document,) = documents
     if not isinstance(document, Mapping):
         raise ManifestError("is not an object")
-    budget = [MAX_NODES]
     try:
-        plain: Mapping[str, Any] = _plain(document, budget)
+        plain: Mapping[str, Any] = _plain(document, iter(range(MAX_NODES)))
     except RecursionError as error:
         raise ManifestError("is nested too deeply") from error
     return plain
 
 
-def _plain(value: Any, budget: list[int]) -> Any:
-    """Copy as JSON has it: string keys, no shared parts, bounded; null fields are absent ones."""
-    budget[0] -= 1
-    if budget[0] < 0:
+def _plain(value: Any, budget: Iterator[int]) -> Any:
+    """Copy to what JSON has: string keys, no shared parts, bounded; null fields are dropped."""
+    if next(budget, None) is None:
         raise ManifestError(f"holds more than {MAX_NODES} values")
     if isinstance(value, Mapping):
         if "<<" in value:
@@ -165,7 +164,7 @@ def _plain(value: Any, budget: list[int]) -> Any:
 
 
 def _uid(manifest: Mapping[str, Any], origin: Origin) -> str:
-    """Changes with the content and with where it lies."""
+    """Depends on the manifest's content and location."""
     content = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
     place = (
         f"host:{origin.node_name}file:{origin.location}"
@@ -176,7 +175,7 @@ def _uid(manifest: Mapping[str, Any], origin: Origin) -> str:
 
 
 def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """The spec as one of this node."""
+    """The spec as that of a pod on this node."""
     made: dict[str, Any] = {**spec, "nodeName": origin.node_name}
     if origin.is_file:
         wanted = {"operator": "Exists", "effect": "NoExecute"}
@@ -197,7 +196,7 @@ def _check(pod: Mapping[str, Any]) -> None:
     for _, container in view.all_containers():
         name = container["name"]
         if not _LABEL.fullmatch(name):
-            raise ManifestError(f"invalid pod: container name {name!r} is no DNS label")
+            raise ManifestError(f"invalid pod: container name {name!r} is not a DNS label")
         if name in names:
             raise ManifestError(f"invalid pod: two containers are named {name!r}")
         names.add(name)

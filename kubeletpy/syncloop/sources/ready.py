@@ -1,6 +1,6 @@
 """Which sources of pods there are, and whether all of them have spoken.
 
-Until then nobody knows which pods are wanted, and nothing may be ended or given away. Pure.
+Until then it is not known which pods are wanted, and nothing may be ended or given away. Pure.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ class ReadySources:
         self._seen.add(name)
 
     def all(self) -> bool:
-        """Whether every source has."""
+        """Whether every source has delivered its full set."""
         return self._seen >= self._expected

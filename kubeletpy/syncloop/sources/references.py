@@ -1,4 +1,4 @@
-"""Which objects of the API a static pod may not name (docs/reference/behaviour.md, s).
+"""Which API objects a static pod may not reference (docs/reference/behaviour.md, s).
 
 Pure. A static pod starts without an API, so nothing that only the API has may be needed.
 """
@@ -21,7 +21,7 @@ _SECRET_REF_VOLUMES = ("cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "stora
 
 
 def forbidden_reference(spec: Any) -> str:
-    """What a static pod's spec names and may not, for people; empty when all is well."""
+    """What a static pod's spec references but may not, for people; empty when all is well."""
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         return "serviceaccounts"
     if spec.get("imagePullSecrets"):

@@ -1,8 +1,8 @@
 """What the node reports as in use, and whether a volume is attached. Pure.
 
 A volume leaves ``volumesInUse`` only when nothing of it is left on this node: the controller
-detaches what is not listed, whatever is mounted. Source: docs/reference/behaviour-storage.md, sc3,
-se2, se4.
+detaches unlisted volumes even if they are mounted. Source: docs/reference/behaviour-storage.md,
+sc3, se2, se4.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import Any
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import Read, Unread
 
+RESOURCE_EXHAUSTED = 8
+"""The gRPC code in the ``errorCode`` of an attachError."""
+
 
 def attachment_name(handle: str, driver: str, node: str) -> str:
-    """The name of the VolumeAttachment of a CSI volume on a node."""
+    """The VolumeAttachment name of a CSI volume on a node."""
     return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
 
 
@@ -26,7 +29,7 @@ class NodeAttachments:
     """The node's status as the API shows it."""
 
     in_use: frozenset[str] = frozenset()
-    """``volumesInUse``: what the API knows that we use."""
+    """``volumesInUse``: the volumes that the API shows as in use by us."""
     attached: Mapping[str, str] = field(default_factory=dict)
     """``volumesAttached``: name -> device path."""
 
@@ -43,14 +46,15 @@ def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
 
 
 def volumes_in_use(wanted: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
-    """``volumesInUse``: attachable volumes that pods want, and those (unique names) of which there
-    is something on this node."""
+    """``volumesInUse``: attachable volumes that pods want, and those (unique names) that have left
+    something on this node.
+    """
     return sorted({spec.unique_name for spec in wanted if spec.attachable} | set(there))
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A volume is attached, or needs not be."""
+    """A volume is attached, or needs no attaching."""
 
     metadata: Mapping[str, str] | None = None
     """``attachmentMetadata`` of its VolumeAttachment; None: it has none."""
@@ -62,9 +66,9 @@ def attached(
     """Whether the controller has attached a volume.
 
     Args:
-        spec: of the volume.
+        spec: the volume.
         node: what the API shows of this node.
-        node_name: of this node.
+        node_name: this node's name.
         attachment: the VolumeAttachment, for CSI volumes.
     """
     if not spec.attachable:
@@ -80,8 +84,23 @@ def attached(
     return _by_object(spec, node, node_name, attachment)
 
 
+def attached_by_node(spec: VolumeSpec) -> Attached | Waits:
+    """Where no controller attaches for this node (``enableControllerAttachDetach: false``).
+
+    A node can attach what is logged in to or scanned for; only controllers ask CSI drivers to.
+    Source: docs/reference/behaviour-storage.md, se3.
+    """
+    if not spec.attachable or not spec.driver:
+        return Attached()
+    why = (
+        f'AttachVolume.Attach failed for volume "{spec.spec_name}" : attaching volumes from the '
+        "kubelet is not supported: set enableControllerAttachDetach to true"
+    )
+    return Waits(Cause.INVALID, f'csidriver "{spec.driver}"', why)
+
+
 def not_in_use_yet(about: str) -> Waits:
-    """The controller would take a volume for one that it may detach."""
+    """The controller would consider a volume free to detach."""
     why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
     return Waits(Cause.NOT_IN_USE_YET, about, why)
 
@@ -93,10 +112,10 @@ def _by_object(
     about = f'volumeattachment "{name}"'
     call = f"ControllerPublishVolume of driver {spec.driver}"
     if isinstance(attachment, Unread):
-        if spec.unique_name in node.attached:  # it is read again, and may be there by now
+        if spec.unique_name in node.attached:  # it is read again, and may exist by then
             why = f"could not be read: {attachment.why}"
             return Waits(Cause.NOT_ATTACHED, about, why, call)
-        # the Node authorizer says of one that is not there that it is none of this node's
+        # the Node authorizer rejects a missing one as not belonging to this node
         why = f"the node's status.volumesAttached does not list the volume yet ({attachment.why})"
         return Waits(Cause.NOT_ATTACHED, about, why, call)
     if attachment is None:
@@ -107,11 +126,13 @@ def _by_object(
     status = attachment.get("status") or {}
     if status.get("attached"):
         if spec.unique_name not in node.attached:
-            # what the controller is about to detach leaves this list first
+            # before the controller detaches a volume, it removes it from this list
             why = "attached, but the node's status.volumesAttached does not list it yet"
             return Waits(Cause.NOT_ATTACHED, f'node "{node_name}"', why)
         return Attached(status.get("attachmentMetadata") or {})
     if error := status.get("attachError"):
         message = str(error.get("message") or "the driver gave no reason")
-        return Waits(Cause.ATTACH_FAILED, about, message, call)
+        limit = error.get("errorCode") == RESOURCE_EXHAUSTED
+        cause = Cause.ATTACH_LIMIT if limit else Cause.ATTACH_FAILED
+        return Waits(cause, about, message, call)
     return Waits(Cause.NOT_ATTACHED, about, "volume is not attached yet", call)

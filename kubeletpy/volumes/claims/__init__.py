@@ -1,1 +1,1 @@
-"""From a pod's claims to volumes: what each one is, or why it cannot be had yet."""
+"""From a pod's claims to volumes: what each one is, or why it is not available yet."""

@@ -1,4 +1,4 @@
-"""What a pod's claim-backed volume is once resolved, and what it waits for while it is not.
+"""A pod's claim-backed volume once resolved, and what it waits for until then.
 
 Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
 """
@@ -19,50 +19,52 @@ class Mode(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a volume cannot be had yet; the words are in ``Waits.message``."""
+    """Why a volume is not available yet; the words are in ``Waits.message``."""
 
     UNREAD = "Unread"
-    """An object could not be read: says nothing of the volume."""
+    """An object could not be read: this implies nothing for the volume."""
     CLAIM_MISSING = "ClaimMissing"
     CLAIM_DELETING = "ClaimDeleting"
     CLAIM_UNBOUND = "ClaimUnbound"
     CLAIM_LOST = "ClaimLost"
     NOT_OWNED = "NotOwned"
-    """The claim of an ephemeral volume was not made for this pod."""
+    """The claim of an ephemeral volume was not created for this pod."""
     PV_MISSING = "PersistentVolumeMissing"
     PV_OF_ANOTHER = "PersistentVolumeOfAnother"
     MODE_DIFFERS = "ModeDiffers"
     NO_PLUGIN = "NoPlugin"
-    """The node has nothing for this kind of volume."""
+    """The node does not support this kind of volume."""
     INVALID = "Invalid"
-    """The source cannot be what it says."""
+    """The source is invalid."""
     SELINUX_CONFLICT = "SELinuxConflict"
     DRIVER_MISSING = "DriverMissing"
     NODE_AFFINITY = "NodeAffinity"
     NOT_IN_USE_YET = "NotInUseYet"
-    """The API does not know yet that this node uses the volume."""
+    """The API does not show yet that this node uses the volume."""
     NOT_ATTACHED = "NotAttached"
     ATTACH_FAILED = "AttachFailed"
+    ATTACH_LIMIT = "AttachLimit"
+    """The driver reports that the node has reached its volume limit (ResourceExhausted)."""
     SOLE_USER = "SoleUser"
     """ReadWriteOncePod, and another pod has it."""
     BUSY = "Busy"
-    """Another operation on the volume is under way."""
+    """Another operation on the volume is in progress."""
     BACKOFF = "Backoff"
-    """An operation failed; it is tried again at ``retry_at``."""
+    """An operation failed; it is retried at ``retry_at``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Why a volume cannot be had yet: a typed reason, with the words for people."""
+    """Why a volume is not available yet: a typed reason, with a message for people."""
 
     cause: Cause
     object: str
-    """What a reader should look at: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
+    """The object to look at: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
     message: str
     call: str = ""
-    """The call that is waited for or failed: ``NodeStageVolume of driver x``; else empty."""
+    """The pending or failed call: ``NodeStageVolume of driver x``; else empty."""
     retry_at: float | None = None
-    """When it is tried again, in seconds of the loop's clock; None: when something changes."""
+    """When it is retried, in event-loop time; None: when something changes."""
 
 
 def say(wait: Waits) -> str:
@@ -80,36 +82,36 @@ class VolumeWait:
     """What one volume of a pod waits for."""
 
     volume: str
-    """Its name in the pod's spec; while it is taken down that of its PersistentVolume."""
+    """Its name in the pod's spec; during teardown the name of its PersistentVolume."""
     wait: Waits
     since: float | None = None
-    """By the event loop's clock."""
+    """Event-loop time."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeSource:
-    """What a pod's volume is made of, as its PV or the pod itself says."""
+    """What a pod's volume is made of, according to its PV or the pod itself."""
 
     kind: str
     """The field: ``csi``, ``local``, ``nfs``, …"""
     source: Mapping[str, Any] = field(repr=False)
     spec_name: str
-    """PV name for a claim, else the pod's name of the volume."""
+    """PV name for a claim, else the pod's name for the volume."""
     pod_uid: str
     mode: Mode
     inline: bool
-    """Written in the pod's own spec: no claim, no PV."""
+    """Inline in the pod's spec: no claim, no PV."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeTraits:
-    """What its plugin says of a volume (table sc1)."""
+    """What its plugin says about a volume (table sc1)."""
 
     unique_name: str
     attachable: bool
-    """Needs a controller to attach it: volumesInUse, volumesAttached."""
+    """A controller must attach it: volumesInUse, volumesAttached."""
     device_mountable: bool
-    """Is staged once for the node before it is published to pods."""
+    """It is staged once for the node before it is published to pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +131,15 @@ class VolumeSpec:
     """The PV's or the pod's source object; must not be changed."""
     mode: Mode
     read_only: bool
-    """Of the pod's claim source (or inline source), never of the PV or a mount."""
+    """From the pod's claim source (or inline source), never from the PV or a mount."""
     access_modes: tuple[str, ...] = ()
-    """Of the PV."""
+    """From the PV."""
     mount_options: tuple[str, ...] = ()
     attachable: bool = False
     device_mountable: bool = False
     inline: bool = False
+    migrated: bool = False
+    """Written as an in-tree kind and translated for its CSI driver."""
     selinux_context: str | None = None
     """Mount it with this SELinux context; None: the runtime relabels it, where it can."""
     pv: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -154,7 +158,7 @@ class VolumeSpec:
 
 
 class Describes(Protocol):
-    """What a plugin says of volumes, from memory."""
+    """What a plugin says about volumes, from memory."""
 
     @property
     def name(self) -> str:
@@ -163,9 +167,9 @@ class Describes(Protocol):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it is for: ``csi``, ``local``, …"""
+        """The source fields of PVs and pods that it handles: ``csi``, ``local``, …"""
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """Names and needs of a volume; or why nothing can be said."""
+        """Names and needs of a volume; or why they are unknown."""
         ...

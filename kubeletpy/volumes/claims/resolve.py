@@ -1,13 +1,13 @@
-"""From a volume of a pod's spec to what it is made of: through its claim and its PersistentVolume.
+"""Resolves a volume of a pod's spec through its claim and its PersistentVolume.
 
-Pure. Objects are handed in as they were read; one that could not be read says nothing of the
-volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
+Pure. Objects are passed in as they were read; an object that could not be read implies nothing for
+the volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -20,24 +20,26 @@ from kubeletpy.volumes.claims.model import (
     Waits,
 )
 
+CLOUD_KINDS = frozenset(
+    {
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cinder",
+        "gcePersistentDisk",
+        "portworxVolume",
+        "vsphereVolume",
+    }
+)
+"""In-tree kinds that became CSI drivers (table sc2)."""
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 _NOT_SOURCES = frozenset({"capacity", "claimRef", "nodeAffinity"})
-"""Objects of a PV's spec that are no source."""
-CLOUD_DRIVERS = {
-    "awsElasticBlockStore": "ebs.csi.aws.com",
-    "gcePersistentDisk": "pd.csi.storage.gke.io",
-    "azureDisk": "disk.csi.azure.com",
-    "azureFile": "file.csi.azure.com",
-    "cinder": "cinder.csi.openstack.org",
-    "vsphereVolume": "csi.vsphere.vmware.com",
-    "portworxVolume": "pxd.portworx.com",
-}
-"""In-tree kinds that became CSI drivers (table sc2)."""
+"""Objects in a PV's spec that are not sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """A volume of a pod's spec that is not made by the agent itself."""
+    """A volume of a pod's spec that the agent does not make itself."""
 
     name: str
     kind: str
@@ -61,7 +63,7 @@ Read = Mapping[str, Any] | Unread | None
 
 
 def claim_name(pod: Pod, volume: ClaimVolume) -> str | None:
-    """The PersistentVolumeClaim that a volume is made of; None: of none."""
+    """The name of the PersistentVolumeClaim behind a volume; None: it has no claim."""
     if volume.kind == "ephemeral":
         return f"{pod.name}-{volume.name}"
     if volume.kind == "persistentVolumeClaim":
@@ -70,7 +72,7 @@ def claim_name(pod: Pod, volume: ClaimVolume) -> str | None:
 
 
 def pv_name(claim: Read) -> str | None:
-    """The PersistentVolume that a claim is bound to; None: there is nothing to read."""
+    """The name of the PersistentVolume that a claim is bound to; None: there is nothing to read."""
     if claim is None or isinstance(claim, Unread) or _phase(claim) != "Bound":
         return None
     return (claim.get("spec") or {}).get("volumeName") or None
@@ -84,7 +86,7 @@ def resolve(
     claim: Read = None,
     pv: Read = None,
 ) -> VolumeSpec | Waits:
-    """What a volume is, or why it cannot be had yet: the checks of table sb2, in their order."""
+    """What a volume is, or why it is not available yet: the checks of table sb2, in their order."""
     name = claim_name(pod, volume)
     if name is None:
         return _inline(pod, volume, plugins)
@@ -107,11 +109,29 @@ def _inline(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> Volu
         subject = f'volume "{volume.name}" of pod "{pod.key}"'
         message = f"{volume.kind} volumes have volume mode Filesystem: volumeDevices needs a claim"
         return Waits(Cause.MODE_DIFFERS, subject, message)
+    if volume.kind in CLOUD_KINDS:
+        return _cloud(pod, volume, plugins)
     source = VolumeSource(
         volume.kind, volume.source, volume.name, pod.uid, Mode.FILESYSTEM, inline=True
     )
     options = (volume.source.get("mountOptions") or ()) if volume.kind != "csi" else ()
     return _described(pod, volume, plugins, source, options=options)
+
+
+def _cloud(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> VolumeSpec | Waits:
+    """An inline disk of a pod: its driver treats it as a PersistentVolume."""
+    from kubeletpy.volumes.claims import translated
+
+    try:
+        pv = translated.translated_inline(volume.kind, volume.source, volume.name, pod.namespace)
+    except translated.Untranslatable as error:
+        return Waits(Cause.INVALID, f'volume "{volume.name}" of pod "{pod.key}"', str(error))
+    csi = pv["spec"]["csi"]
+    source = VolumeSource(
+        "csi", csi, pv["metadata"]["name"], pod.uid, Mode.FILESYSTEM, inline=False
+    )
+    got = _described(pod, volume, plugins, source, options=(), pv=pv)
+    return got if isinstance(got, Waits) else replace(got, read_only=csi["readOnly"], migrated=True)
 
 
 def _claim_problem(pod: Pod, volume: ClaimVolume, name: str, claim: Read) -> Waits | None:
@@ -177,8 +197,17 @@ def _bound(
     claim: Mapping[str, Any],
     pv: Mapping[str, Any],
 ) -> VolumeSpec | Waits:
-    spec, name = pv["spec"], pv["metadata"]["name"]
+    name = pv["metadata"]["name"]
     subject = f'persistentvolume "{name}"'
+    original = pv
+    if not CLOUD_KINDS.isdisjoint(pv["spec"]):
+        from kubeletpy.volumes.claims import translated
+
+        try:
+            pv = translated.translated(original)
+        except translated.Untranslatable as error:
+            return Waits(Cause.INVALID, subject, str(error))
+    spec = pv["spec"]
     mode = spec.get("volumeMode")
     if mode not in ("Filesystem", "Block"):
         said = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
@@ -198,7 +227,7 @@ def _bound(
         "",
     )
     source = VolumeSource(kind, spec.get(kind) or {}, name, pod.uid, Mode(mode), inline=False)
-    return _described(
+    got = _described(
         pod,
         volume,
         plugins,
@@ -207,6 +236,7 @@ def _bound(
         pv=pv,
         claim=claim,
     )
+    return got if isinstance(got, Waits) else replace(got, migrated=pv is not original)
 
 
 def _described(
@@ -220,14 +250,14 @@ def _described(
     claim: Mapping[str, Any] | None = None,
 ) -> VolumeSpec | Waits:
     subject = f'volume "{volume.name}" of pod "{pod.key}"'
-    if pv is not None:
+    if claim is not None:
         subject = f'persistentvolume "{source.spec_name}"'
     able = [plugin for plugin in plugins if source.kind in plugin.kinds]
     if not able:
         return Waits(Cause.NO_PLUGIN, subject, _no_plugin(source.kind))
     traits = able[0].traits(source)
-    if isinstance(traits, Waits):
-        return traits
+    if isinstance(traits, Waits):  # readers find there what is wrong with its source
+        return replace(traits, object=subject) if traits.cause is Cause.INVALID else traits
     return VolumeSpec(
         plugin=able[0].name,
         kind=source.kind,
@@ -250,11 +280,6 @@ def _described(
 def _no_plugin(kind: str) -> str:
     if not kind:
         return "no volume plugin matched: the volume has no source"
-    if kind in CLOUD_DRIVERS:
-        return (
-            f"no volume plugin matched: kubeletpy does not translate {kind} volumes; make the "
-            f"PersistentVolume one of CSI driver {CLOUD_DRIVERS[kind]}"
-        )
     return f"no volume plugin matched: kubeletpy has no {kind} volumes"
 
 

@@ -1,7 +1,7 @@
-"""The claim-backed volumes of this node's pods: reads their objects, resolves, has it done.
+"""The claim-backed volumes of this node's pods: reads their objects, resolves, runs operations.
 
 A pod is woken when an object that it waits for changes, an operation ends or a driver comes. Must
-never take a volume from a pod for what could not be read. Source:
+never take a volume from a pod because something could not be read. Source:
 docs/reference/behaviour-storage.md, sb, st.
 """
 
@@ -14,35 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
-from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.objects import ObjectKey, WatchedObjects
-from kubeletpy.kubeapi.protocol import (
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    VOLUMEATTACHMENTS,
-    KubeApi,
-)
+from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.node_selector import matches
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import (
-    Attached,
-    attached,
-    attachment_name,
-    attachments_of,
-)
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits, say
-from kubeletpy.volumes.claims.resolve import (
-    ClaimVolume,
-    Read,
-    Unread,
-    claim_name,
-    pv_name,
-    resolve,
-)
+from kubeletpy.volumes.attach.attached import Attached, attached, attached_by_node, attachments_of
+from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits
+from kubeletpy.volumes.claims.reading import ClaimObjects
+from kubeletpy.volumes.claims.resolve import ClaimVolume
+from kubeletpy.volumes.claims.waiting import OBJECT_CAUSES, Patience, VolumesWait
 from kubeletpy.volumes.on_disk import MountedVolume, PublishedOnDisk, SetUp, VolumeStats
 from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
@@ -56,39 +39,6 @@ from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context
 log = logging.getLogger(__name__)
 
 GID_ANNOTATION = "pv.beta.kubernetes.io/gid"
-_QUIET = frozenset({Cause.BUSY, Cause.BACKOFF, Cause.NOT_IN_USE_YET})
-"""Causes that are on their way, or that events have reported already."""
-_OBJECT_CAUSES = frozenset(
-    {
-        Cause.UNREAD,
-        Cause.CLAIM_MISSING,
-        Cause.CLAIM_UNBOUND,
-        Cause.PV_MISSING,
-        Cause.PV_OF_ANOTHER,
-        Cause.NOT_OWNED,
-        Cause.NOT_ATTACHED,
-        Cause.ATTACH_FAILED,
-    }
-)
-"""Causes that a change of an object ends."""
-ATTACH_PATIENCE_S = 10.0
-"""How long a pod may wait for attachments before an event says so: every pod does for a moment."""
-
-
-class VolumesWait(Exception):
-    """A pod's claim-backed volumes are not all there.
-
-    Attributes:
-        waits: name of each volume -> what it waits for.
-        told: whether another event would say nothing new, or too early.
-    """
-
-    def __init__(self, waits: Mapping[str, Waits], *, patient: bool = False) -> None:
-        """``patient``: no attachment has been waited for long."""
-        super().__init__("; ".join(f'volume "{name}": {say(w)}' for name, w in waits.items()))
-        self.waits = waits
-        quiet = _QUIET | {Cause.NOT_ATTACHED} if patient else _QUIET
-        self.told = all(wait.cause in quiet for wait in waits.values())
 
 
 class ClaimVolumes:
@@ -103,33 +53,40 @@ class ClaimVolumes:
         *,
         node_name: str,
         node: Callable[[], Mapping[str, Any]],
+        controller_attaches: bool = True,
         objects: WatchedObjects,
         metrics: VolumeMetrics,
         selinux: SELinux | None = None,
         changed: Callable[[str], None],
         in_use_changed: Callable[[], None],
+        full: Callable[[str], bool] = lambda driver: False,
     ) -> None:
         """Args:
         api: None: standalone.
         plugins: each kind of volume.
-        recorder: for events of pods and claims.
+        recorder: for events about pods and claims.
         clock: the time of day.
-        node_name: of this node.
+        node_name: this node's name.
         node: the Node object as the API shows it.
-        objects: claims, volumes and attachments; nobody else uses it.
+        controller_attaches: whether a controller attaches volumes to this node.
+        objects: claims, volumes and attachments; for exclusive use.
         metrics: of volumes.
-        selinux: what the node's SELinux says; None: it has none.
-        changed: called with the uid of a pod that may go on, or waits for something else.
-        in_use_changed: called when ``volumes_in_use`` has changed: the node's status is due.
+        selinux: the node's SELinux; None: it has none.
+        changed: called with the uid of a pod that may proceed, or waits for something else.
+        in_use_changed: called when ``volumes_in_use`` has changed: node status is due.
+        full: called with a driver that attaches no more volumes here; whether it keeps the
+            cluster informed of how many it can.
         """
         self._plugins = tuple(plugins)
         self._node_name = node_name
         self._selinux = selinux or SELinux()
         self._node = node
+        self._controller_attaches = controller_attaches
         self._objects = objects
         self._loop = asyncio.get_running_loop()
-        self._read_for: dict[str, set[ObjectKey]] = {}
-        self._attaching_since: dict[str, float] = {}
+        self._reader = ClaimObjects(objects, plugins, node_name, self._labelled)
+        self._patience = Patience()
+        self._full = full
         reporter = self._reporter = Reporter(recorder, metrics, plugins)
         expander = Expander(api, recorder, clock, node_name)
         acts = VolumeActs(expander, VolumeNotices(recorder), reporter.owned)
@@ -145,30 +102,32 @@ class ClaimVolumes:
         )
         expander.hold = self.operations.hold_expansion
 
-    def on_counted(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called when pods have got volumes, or have them no longer."""
-        self._reporter.on_change(tell)
+    def on_counted(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called when pods gain or lose volumes."""
+        self._reporter.on_change(listener)
 
     async def run(self) -> None:
-        """Take over what an agent before this one has left; call it once."""
+        """Take over what a previous agent has left; call it once."""
         await self.operations.take_over()
 
     async def set_up(self, pod: Pod, volumes: Sequence[ClaimVolume]) -> Mapping[str, SetUp]:
-        """Have a pod's volumes, by name.
+        """Set up a pod's volumes; returns them by name.
 
         Raises:
-            VolumesWait: one is not there; the pod is woken when that changes.
+            VolumesWait: one is not ready; the pod is woken when that changes.
         """
-        specs, waits = await self._resolve(pod, volumes)
+        specs, waits = await self._reader.resolve(pod, volumes)
         self.operations.demand(pod, specs, waits)
         waits = {**waits, **await self.operations.settled(pod.uid)}
-        self._press(pod, waits)
+        waiting = any(wait.cause in OBJECT_CAUSES for wait in waits.values())
+        self._reader.press(pod.uid, waiting=waiting)
         there: dict[str, SetUp] = {}
         for spec in specs:
-            published = self.operations.published(pod.uid, spec)
+            published = self.operations.state.published(pod.uid, spec)
             if published is not None:
                 there[spec.pod_volume] = SetUp(
                     published.path,
+                    spec.spec_name,
                     spec.read_only,
                     published.selinux_relabel,
                     spec.mode is Mode.BLOCK,
@@ -179,18 +138,31 @@ class ClaimVolumes:
             if volume.name not in there and volume.name not in missing:
                 why = "its set up has only begun"
                 missing[volume.name] = Waits(Cause.BUSY, f'volume "{volume.name}"', why)
-        patient = self._patient(pod.uid, missing)
+        now = self._loop.time()
+        patient = self._patience.has(pod.uid, missing, now)
+        full = self._patience.ends(pod.uid, now, full=self._is_full(specs, missing))
         if missing:
-            raise VolumesWait(missing, patient=patient)
+            raise VolumesWait(missing, patient=patient, node_is_full=full)
         return there
 
+    def _is_full(self, specs: Sequence[VolumeSpec], missing: Mapping[str, Waits]) -> bool:
+        """Whether a driver of one of the volumes reports that the node has reached its limit."""
+        drivers = {
+            spec.driver
+            for spec in specs
+            if (wait := missing.get(spec.pod_volume)) is not None
+            and wait.cause is Cause.ATTACH_LIMIT
+        }
+        found = [self._full(driver) for driver in sorted(drivers)]
+        return any(found)
+
     def reports(self, uid: str) -> list[VolumeWait]:
-        """What each volume of a pod waits for, with its claim named, and since when."""
+        """What each volume of a pod waits for, naming its claim, and since when."""
         return [replace(each, wait=self._named(uid, each)) for each in self.operations.reports(uid)]
 
     def _named(self, uid: str, found: VolumeWait) -> Waits:
-        """The wait, about the claim and the volume where it names only how we call them."""
-        spec = self.operations.spec(uid, found.volume)
+        """The wait, with the claim and the volume in place of our internal names."""
+        spec = self.operations.state.spec(uid, found.volume)
         if spec is None or spec.pv is None or spec.claim is None:
             return found.wait
         if found.wait.cause not in (Cause.BUSY, Cause.BACKOFF):
@@ -200,37 +172,39 @@ class ClaimVolumes:
         return replace(found.wait, object=f'{about}, persistentvolume "{spec.spec_name}"')
 
     def mounted(self) -> list[MountedVolume]:
-        """All that pods have."""
+        """All volumes of pods."""
         return [
             MountedVolume(uid, spec.pod_volume, _claim_of(spec), _source(mount.left), mount.left)
-            for uid, spec, mount in self.operations.there()
+            for uid, spec, mount in self.operations.state.there()
         ]
 
     async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """How full a volume is; None: its plugin does not know. Raises OperationFailed."""
+        """The usage of a volume; None: its plugin does not know. Raises OperationFailed."""
         plugin = next(each for each in self._plugins if each.name == left.plugin)
         return await plugin.stats(left)
 
     async def tear_down(self, uid: str) -> None:
-        """Take down what a pod has; its containers are gone. Raises OperationFailed."""
+        """Tear down the volumes of a pod whose containers are gone. Raises OperationFailed."""
         try:
             await self.operations.end(uid)
         except OperationFailed as error:
-            log.debug("volumes of a pod not taken down", extra={"uid": uid, "why": str(error)})
+            log.debug(
+                "volumes of a pod could not be torn down", extra={"uid": uid, "why": str(error)}
+            )
             raise
         self._release(uid)
 
     def orphan_paths(self, uid: str) -> set[str] | None:
-        """Where volumes of a gone pod are; None: it has none. For threads: waits for nobody.
+        """Paths of the volumes of a terminated pod; None: it has none. For threads: never waits.
 
-        Raises OSError: what an agent before this one has left is not known yet.
+        Raises OSError: what a previous agent has left is not known yet.
         """
         if not self.operations.known.is_set():
             raise OSError(errno.EAGAIN, "volumes left by an earlier agent are not known yet", uid)
-        return self.paths(uid) if self.operations.has(uid) else None
+        return self.paths(uid) if self.operations.state.has(uid) else None
 
     def end_orphan(self, uid: str) -> None:
-        """Have what a gone pod has left taken down, without waiting for it. For threads."""
+        """Have the leftovers of a terminated pod torn down, without waiting. For threads."""
         self._loop.call_soon_threadsafe(self._begin_tear_down, uid)
 
     def _begin_tear_down(self, uid: str) -> None:
@@ -238,11 +212,11 @@ class ClaimVolumes:
         self._release(uid)
 
     def paths(self, uid: str) -> set[str]:
-        """Where volumes of a pod are or may be: their plugins take them down, nobody else."""
-        return self.operations.paths(uid)
+        """Where volumes of a pod are or may be: only their plugins may tear them down."""
+        return self.operations.state.paths(uid)
 
     def node_changed(self) -> None:
-        """The API shows another node status."""
+        """The API shows a changed node status."""
         self.operations.look()
 
     def pods_known(self) -> None:
@@ -252,7 +226,7 @@ class ClaimVolumes:
             self.operations.look()
 
     async def close(self) -> None:
-        """Do nothing any more; what is mounted stays."""
+        """Start nothing more; what is mounted stays."""
         await self.operations.close()
         await self._objects.close()
 
@@ -262,8 +236,10 @@ class ClaimVolumes:
         """Whether a volume is attached."""
         if not spec.attachable:
             return Attached()
+        if not self._controller_attaches:
+            return attached_by_node(spec)
         node = attachments_of(self._node().get("status") or {})
-        return attached(spec, node, self._node_name, self._known(self._attachment_key(spec)))
+        return attached(spec, node, self._node_name, self._reader.attachment(spec))
 
     def blocked(self, spec: VolumeSpec) -> Waits | None:
         """Whether a PersistentVolume is for other nodes."""
@@ -290,49 +266,8 @@ class ClaimVolumes:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def _resolve(
-        self, pod: Pod, volumes: Sequence[ClaimVolume]
-    ) -> tuple[list[VolumeSpec], dict[str, Waits]]:
-        specs: list[VolumeSpec] = []
-        waits: dict[str, Waits] = {}
-        claims = {volume.name: self._claim_key(pod, volume) for volume in volumes}
-        keys = {key for key in claims.values() if key is not None}
-        before = self._read_for.get(pod.uid, set())  # not let go before it is known to be of no use
-        self._objects.register(pod.uid, keys | before)
-        found = await self._read(keys)
-        pvs = {
-            name: ObjectKey(PERSISTENTVOLUMES, "", of)
-            for name, key in claims.items()
-            if key is not None and (of := pv_name(found[key])) is not None
-        }
-        keys |= set(pvs.values())
-        self._objects.register(pod.uid, keys | before)
-        found |= await self._read(set(pvs.values()))
-        for volume in volumes:
-            claim_key, pv_key = claims[volume.name], pvs.get(volume.name)
-            got = resolve(
-                pod,
-                volume,
-                self._plugins,
-                claim=found[claim_key] if claim_key is not None else None,
-                pv=found[pv_key] if pv_key is not None else None,
-            )
-            if not isinstance(got, Waits):
-                got = self._labelled(pod, got)
-            if isinstance(got, Waits):
-                waits[volume.name] = got
-            else:
-                specs.append(got)
-        attachments = {
-            self._attachment_key(spec) for spec in specs if spec.attachable and spec.driver
-        }
-        self._read_for[pod.uid] = keys | attachments
-        self._objects.register(pod.uid, keys | attachments)
-        await self._read(attachments)
-        return specs, waits
-
     def _labelled(self, pod: Pod, spec: VolumeSpec) -> VolumeSpec | Waits:
-        """A volume with the SELinux context that it is to be mounted with."""
+        """Adds the SELinux context that a volume is to be mounted with."""
         plugin = next(each for each in self._plugins if each.name == spec.plugin)
         supported = plugin.wants_selinux_mount(spec)
         context = mount_context(spec, pod, self._selinux, supported=supported)
@@ -344,51 +279,13 @@ class ClaimVolumes:
             return Waits(Cause.SELINUX_CONFLICT, f'pod "{pod.key}"', text)
         return replace(spec, selinux_context=context)
 
-    def _claim_key(self, pod: Pod, volume: ClaimVolume) -> ObjectKey | None:
-        name = claim_name(pod, volume)
-        return None if name is None else ObjectKey(PERSISTENTVOLUMECLAIMS, pod.namespace, name)
-
-    def _attachment_key(self, spec: VolumeSpec) -> ObjectKey:
-        name = attachment_name(spec.handle, spec.driver, self._node_name)
-        return ObjectKey(VOLUMEATTACHMENTS, "", name)
-
-    def _press(self, pod: Pod, waits: Mapping[str, Waits]) -> None:
-        """Have the objects that a pod waits for looked at often."""
-        waiting = any(wait.cause in _OBJECT_CAUSES for wait in waits.values())
-        self._objects.press(pod.uid, self._read_for.get(pod.uid, set()) if waiting else ())
-
-    def _patient(self, uid: str, missing: Mapping[str, Waits]) -> bool:
-        """Whether a pod's attachments may take a little longer."""
-        if not any(wait.cause is Cause.NOT_ATTACHED for wait in missing.values()):
-            self._attaching_since.pop(uid, None)
-            return True
-        now = self._loop.time()
-        return now - self._attaching_since.setdefault(uid, now) < ATTACH_PATIENCE_S
-
     def _object_changed(self, uid: str) -> None:
         self._changed(uid)
         self.operations.look()
 
     def _release(self, uid: str) -> None:
-        self._read_for.pop(uid, None)
-        self._attaching_since.pop(uid, None)
-        self._objects.release(uid)
-
-    async def _read(self, keys: set[ObjectKey]) -> dict[ObjectKey, Read]:
-        ordered = list(keys)
-        return dict(
-            zip(ordered, await asyncio.gather(*(self._get(key) for key in ordered)), strict=True)
-        )
-
-    async def _get(self, key: ObjectKey) -> Read:
-        try:
-            return await self._objects.get(key)
-        except ApiError as error:
-            return Unread(str(error))
-
-    def _known(self, key: ObjectKey) -> Read:
-        found = self._objects.known(key)
-        return Unread(str(found)) if isinstance(found, ApiError) else found
+        self._patience.forget(uid)
+        self._reader.release(uid)
 
 
 def _claim_of(spec: VolumeSpec) -> tuple[str, str] | None:
@@ -398,7 +295,7 @@ def _claim_of(spec: VolumeSpec) -> tuple[str, str] | None:
 
 
 def _source(left: PublishedOnDisk) -> str:
-    """Who measures a volume, as metrics call it."""
+    """What measures a volume, by its name in metrics."""
     return left.driver or ("block" if left.mode is Mode.BLOCK else "statfs")
 
 
@@ -406,12 +303,3 @@ def _group(spec: VolumeSpec) -> int | None:
     notes = ((spec.pv or {}).get("metadata") or {}).get("annotations") or {}
     text = str(notes.get(GID_ANNOTATION) or "")
     return int(text) if text.isascii() and text.isdigit() and int(text) < 1 << 32 else None
-
-
-def kept(found: JSON) -> JSON:
-    """The part of a claim, volume or attachment that is worth its memory."""
-    metadata = found["metadata"]
-    return {
-        **{name: found[name] for name in ("spec", "status") if name in found},
-        "metadata": {name: value for name, value in metadata.items() if name != "managedFields"},
-    }

@@ -1,4 +1,4 @@
-"""What drivers answer and refuse, in the agent's words. They may answer anything. Pure.
+"""Interprets drivers' answers and errors; drivers may answer anything. Pure.
 
 Imports the CSI messages: load it with the first driver. Must never wait or keep anything. Source:
 docs/reference/behaviour-storage.md, sg, sk, so3, sr.
@@ -16,7 +16,7 @@ from kubeletpy.volumes.on_disk import Outcome, VolumeStats
 from kubeletpy.volumes.operation import ExpansionProblem
 
 MAX_NODE_ID = 256
-"""Bytes. Source: the CSI's own limit of a node_id."""
+"""Bytes. Source: the CSI's own limit for a node_id."""
 MAX_SEGMENTS = 64
 _INT32_MAX = 2**31 - 1
 _UNCERTAIN = frozenset(
@@ -44,25 +44,27 @@ class NodeInfo:
     """None: the driver sets no limit."""
     topology: Mapping[str, str] = field(default_factory=dict)
     odd: str = ""
-    """What of the answer was not taken, for the log."""
+    """The parts of the answer that were rejected, for the log."""
 
 
 def outcome_of(code: Code, *, answered: bool) -> Outcome:
-    """What a failed call says of the volume (table sg)."""
+    """What a failed call implies for the volume (table sg)."""
     return Outcome.UNCERTAIN if code in _UNCERTAIN or not answered else Outcome.FINAL
 
 
 def expansion_problem(code: Code, *, answered: bool) -> ExpansionProblem:
-    """What a failed NodeExpandVolume says of the wish (table so3)."""
+    """What a failed NodeExpandVolume implies for the expansion (table so3)."""
     if answered and code is Code.FAILED_PRECONDITION:
         return ExpansionProblem.IN_USE
     if answered and code in _INFEASIBLE:
         return ExpansionProblem.INFEASIBLE
+    if outcome_of(code, answered=answered) is Outcome.FINAL:
+        return ExpansionProblem.REFUSED
     return ExpansionProblem.OTHER
 
 
 def capabilities(answer: csi.NodeGetCapabilitiesResponse) -> frozenset[int]:
-    """The numbers of the capabilities that a driver says it has."""
+    """The numbers of the capabilities that a driver reports."""
     return frozenset(each.rpc.type for each in answer.capabilities if each.HasField("rpc"))
 
 

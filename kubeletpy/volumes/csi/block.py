@@ -1,4 +1,4 @@
-"""CSI volumes as devices: published to the node, bound, held and linked for each pod.
+"""CSI block volumes: published to the node, then bound, held and linked for each pod.
 
 Source: docs/reference/behaviour-storage.md, si.
 """
@@ -6,13 +6,15 @@ Source: docs/reference/behaviour-storage.md, si.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.host.trees import remove_tree
+from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.csi import disk, files
+from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.filesystem import mode_of
 from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
@@ -23,9 +25,11 @@ from kubeletpy.volumes.operation import OperationFailed, PodUse
 if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import Volume
 
+log = logging.getLogger(__name__)
+
 
 class BlockVolumes:
-    """What is done to them."""
+    """Operations on block volumes."""
 
     def __init__(self, host: CsiHost) -> None:
         self._host = host
@@ -61,17 +65,34 @@ class BlockVolumes:
         extra = pod_info(use, inline=False) if rules.pod_info else {}
         volume = await self._volume(spec, attachment, "nodePublishSecretRef", extra)
         written = await on_disk("volume directory", self._prepare, spec, paths, paths.publish_dir)
+        announced = await on_disk("device of the pod", disk.announce, link, target)
         call = client.publish(volume, paths.staging, target, read_only=spec.read_only, until=until)
-        await flushed_meanwhile(paths.data, call, written=written)
+        try:
+            await flushed_meanwhile(paths.data, call, written=written)
+        except OperationFailed as error:
+            if error.outcome is Outcome.FINAL and announced:
+                with contextlib.suppress(OperationFailed):  # the first error matters more
+                    await on_disk("device of the pod", disk.withdraw, link)
+            raise
         device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
         await on_disk("device of the pod", disk.map_device, device, bound, link, device)
         return Published(link, device=device, map_directory=paths.map_dir)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """The end of a pod's device, then NodeUnpublishVolume. Raises OperationFailed."""
+        """Remove a pod's device, then NodeUnpublishVolume. Raises OperationFailed.
+
+        The pod's link goes last (the kubelet's goes first): a call that publishes may still take
+        effect, and after a restart only the link shows that there is something to tear down.
+        """
         paths = self._host.paths.block(left.spec_name)
         bound, target = paths.map(left.pod_uid), paths.publish(left.pod_uid)
-        await on_disk("device of the pod", disk.unmap_device, bound, left.path)
+        await on_disk("device of the pod", disk.release_device, bound)
+        await self._unpublish(left, target, link=left.path)
+
+    async def _unpublish(
+        self, left: PublishedOnDisk | StagedOnDisk, target: str, *, link: str = ""
+    ) -> None:
+        """Take a pod's target, and then its link, away. Raises OperationFailed."""
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, target, client.until())
@@ -81,22 +102,39 @@ class BlockVolumes:
             why = left.damaged or "no driver is known"
         try:
             await on_disk("device of the pod", _remove_published, target)
+            if link:
+                await on_disk("device of the pod", disk.withdraw, link)
         except OperationFailed as error:
             raise OperationFailed(Outcome.UNCERTAIN, f"{why}, but {error.message}") from None
 
     async def unstage(self, left: StagedOnDisk) -> None:
-        """NodeUnstageVolume, and the end of all that was kept of it. Raises OperationFailed."""
+        """NodeUnstageVolume, and removal of all its files. Raises OperationFailed.
+
+        What is still published belongs to no pod: without vol_data.json, a pod's device is taken
+        away without its driver, which may carry out a call of an earlier agent afterwards.
+        """
         paths = self._host.paths.block(left.spec_name)
         bound = await on_disk("device", disk.bound_devices, paths.map_dir)
         if bound:
             text = f"{left.spec_name} is still referenced from other Pods: {' '.join(bound[:8])}"
             raise OperationFailed(Outcome.UNCERTAIN, text)
+        for target in await on_disk("devices of pods", _targets, paths.publish_dir):
+            log.warning("CSI volume was published to no pod", extra={"path": target})
+            await self._unpublish(left, target)
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             until = client.until()
             staged = await on_disk("staging directory", Path(paths.staging).exists)
             if staged and await client.stages(until):
                 await client.unstage(left.handle, paths.staging, until)
+        else:
+            # nobody knows whose it was: all that can be done is to unmount it
+            why = left.damaged or "no driver is known"
+            log.warning(
+                "CSI volume is unmounted without its driver",
+                extra={"path": paths.staging, "why": why},
+            )
+            await on_disk("staging directory", disk.force_unmount, paths.staging)
         await on_disk("staging directory", _remove_all, paths)
         self._host.fresh.discard(paths.staging)
 
@@ -115,6 +153,7 @@ class BlockVolumes:
             publish_context=attachment or {},
             context={**texts(spec.source.get("volumeAttributes")), **extra},
             secrets=await self._host.credentials.secret(spec.source.get(secret)),
+            migrated=spec.migrated,
         )
 
     def _prepare(self, spec: VolumeSpec, paths: BlockPaths, directory: str) -> bool:
@@ -133,17 +172,25 @@ class BlockVolumes:
         return files.write(paths.data, data)
 
 
+def _targets(publish_dir: str) -> list[str]:
+    """Where a volume is, or may be, published to pods."""
+    try:
+        return sorted(str(each) for each in Path(publish_dir).iterdir())
+    except FileNotFoundError:
+        return []
+
+
 def _remove_published(target: str) -> None:
     if disk.is_mounted(target):
         raise disk.StillMounted(None, "it is still mounted", target)
     with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         Path(target).unlink()
-    with contextlib.suppress(OSError):  # other pods have theirs in it
+    with contextlib.suppress(OSError):  # other pods have links in it
         Path(target).parent.rmdir()
 
 
 def _remove_all(paths: BlockPaths) -> None:
-    """What the driver may have left in its staging directory goes, too; no mount is entered."""
+    """Remove what the driver may have left in its staging directory, without entering mounts."""
     with contextlib.suppress(FileNotFoundError):
         remove_tree(paths.staging)
     disk.remove_directory(paths.publish_dir)

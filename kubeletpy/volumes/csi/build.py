@@ -1,4 +1,4 @@
-"""The CSI part of a node, made of its pieces. Must never start anything."""
+"""Assembles the CSI part of a node. Must never start anything."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kubeletpy.volumes.tokens import PodTokens
 
 
 class Csi:
-    """What a node has for CSI drivers.
+    """The CSI components of a node.
 
     Attributes:
-        plugin: the kind of volume.
+        plugin: the volume plugin.
         handler: for the plugin manager, of type CSIPlugin.
         objects: to be run: follows CSIDriver objects.
         writer: to be run: reports to the cluster; says what keeps the node from being ready.
@@ -59,6 +59,6 @@ class Csi:
         self.plugin = CsiPlugin(host, threads or PatientThreads())
 
     async def close(self) -> None:
-        """Let go of the drivers; they stay registered for the next agent."""
+        """Close the connections to drivers; they stay registered for the next agent."""
         self.handler.close()
         await self.drivers.close()

@@ -1,7 +1,7 @@
 """The Node service of one CSI driver: one call each, with deadlines and typed failures.
 
-Loaded with the first driver. What a driver can do is asked once and kept for a minute, or until a
-call fails. Must never repeat a call, nor log or raise a secret. Source:
+Loaded with the first driver. A driver's capabilities are queried once and cached for a minute, or
+until a call fails. Must never repeat a call, nor log or raise a secret. Source:
 docs/reference/behaviour-storage.md, sk, sg.
 """
 
@@ -28,19 +28,21 @@ Answer = TypeVar("Answer", bound=Message)
 Made = TypeVar("Made")
 
 OPERATION_S = 120.0
-"""What all calls of one operation may take. Source: docs/reference/behaviour-storage.md, su."""
+"""The deadline for all calls of one operation. Source: docs/reference/behaviour-storage.md, su."""
 CAPABILITIES_S = 60.0
 STATS_S = 30.0
 
 _RPC = csi.NodeServiceCapability.RPC
 _SECRET_LENGTH = 4
-"""Shorter values are not looked for in errors: they would be found everywhere."""
+"""Shorter values are not searched for in errors: they would match everywhere."""
 
 
 class CallTimes(Protocol):
-    """Where calls are counted."""
+    """Receives the call counts."""
 
-    def called(self, driver: str, method: str, code: str, seconds: float) -> None:
+    def called(
+        self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
+    ) -> None:
         """A call ended; ``code`` is gRPC's name of its status."""
         ...
 
@@ -60,7 +62,7 @@ class NodeClient:
         self._capabilities_until = float("-inf")
 
     async def close(self) -> None:
-        """Let go of the driver; calls under way fail."""
+        """Close the connection; calls in progress fail."""
         await self._calls.close()
 
     async def info(self) -> NodeInfo:
@@ -83,7 +85,9 @@ class NodeClient:
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(lambda: requests.stage(volume, staging, multi_writer=multi))
         kind = csi.NodeStageVolumeResponse
-        await self._call("NodeStageVolume", request, kind, until, volume.secrets)
+        await self._call(
+            "NodeStageVolume", request, kind, until, volume.secrets, migrated=volume.migrated
+        )
 
     async def publish(
         self, volume: Volume, staging: str, target: str, *, read_only: bool, until: float
@@ -97,7 +101,9 @@ class NodeClient:
         )
         kind = csi.NodePublishVolumeResponse
         hidden = {**volume.secrets, **_tokens(volume.context)}
-        await self._call("NodePublishVolume", request, kind, until, hidden)
+        await self._call(
+            "NodePublishVolume", request, kind, until, hidden, migrated=volume.migrated
+        )
 
     async def unpublish(self, handle: str, target: str, until: float) -> None:
         """NodeUnpublishVolume. Raises OperationFailed."""
@@ -110,7 +116,7 @@ class NodeClient:
         await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
 
     async def expand(self, volume: Volume, path: str, staging: str, size: int) -> int:
-        """NodeExpandVolume to ``size`` bytes; the size it has then. Raises ExpansionFailed."""
+        """NodeExpandVolume to ``size`` bytes; returns the new size. Raises ExpansionFailed."""
         until, method = self.until(), "NodeExpandVolume"
         call = f"{method} of driver {self.driver}"
         try:
@@ -123,7 +129,9 @@ class NodeClient:
                 lambda: requests.expand(volume, path, staging, size, multi_writer=multi)
             )
             kind = csi.NodeExpandVolumeResponse
-            answer = await self._asked(method, request, kind, until, volume.secrets)
+            answer = await self._asked(
+                method, request, kind, until, volume.secrets, migrated=volume.migrated
+            )
         except PluginCallFailed as error:
             problem = answers.expansion_problem(error.code, answered=error.answered)
             raise ExpansionFailed(problem, str(error), call=error.call) from None
@@ -134,7 +142,7 @@ class NodeClient:
         return max(answer.capacity_bytes, size)
 
     async def stats(self, handle: str, path: str) -> VolumeStats | None:
-        """NodeGetVolumeStats; None: the driver does not say. Raises OperationFailed."""
+        """NodeGetVolumeStats; None: the driver does not report it. Raises OperationFailed."""
         until = asyncio.get_running_loop().time() + STATS_S
         can = await self._can(until)
         if _RPC.GET_VOLUME_STATS not in can:
@@ -147,11 +155,11 @@ class NodeClient:
         )
 
     def until(self) -> float:
-        """When an operation that begins now must have ended (the loop's seconds)."""
+        """The deadline of an operation that starts now (event-loop time)."""
         return asyncio.get_running_loop().time() + OPERATION_S
 
     async def _can(self, until: float) -> frozenset[int]:
-        """What the driver can do; a failure to learn it says nothing of any volume."""
+        """The driver's capabilities; a failure to get them implies nothing for any volume."""
         if asyncio.get_running_loop().time() < self._capabilities_until:
             return self._capabilities
         request, kind = csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
@@ -170,9 +178,11 @@ class NodeClient:
         kind: type[Answer],
         until: float,
         secrets: Mapping[str, str] | None = None,
+        *,
+        migrated: bool = False,
     ) -> Answer:
         try:
-            return await self._asked(method, request, kind, until, secrets)
+            return await self._asked(method, request, kind, until, secrets, migrated=migrated)
         except PluginCallFailed as error:
             outcome = answers.outcome_of(error.code, answered=error.answered)
             raise OperationFailed(outcome, str(error), call=error.call) from None
@@ -184,6 +194,8 @@ class NodeClient:
         kind: type[Answer],
         until: float,
         secrets: Mapping[str, str] | None = None,
+        *,
+        migrated: bool = False,
     ) -> Answer:
         """Make a call and count it. Raises PluginCallFailed."""
         loop = asyncio.get_running_loop()
@@ -196,15 +208,16 @@ class NodeClient:
             return answer
         except PluginCallFailed as error:
             code = error.code.shown if error.answered else NO_ANSWER
-            self._capabilities_until = float("-inf")  # whoever answers next may be another version
+            self._capabilities_until = float("-inf")  # the next to answer may be another version
             raise
         finally:
-            self._times.called(self.driver, method, code, loop.time() - start)
+            seconds = loop.time() - start
+            self._times.called(self.driver, method, code, seconds, migrated=migrated)
 
     def _made(self, make: Callable[[], Made]) -> Made:
         try:
             return make()
-        except ValueError as error:  # what the API holds is no CSI request
+        except ValueError as error:  # the object from the API is no valid CSI request
             raise OperationFailed(Outcome.FINAL, f"driver {self.driver}: {error}") from None
 
     def _read(self, method: str, read: Callable[[Answer], Made], answer: Answer) -> Made:
@@ -217,5 +230,5 @@ class NodeClient:
 
 
 def _tokens(context: Mapping[str, str]) -> dict[str, str]:
-    """Tokens that go where others can be seen."""
+    """Tokens that are passed where others can see them."""
     return {key: value for key, value in context.items() if key.endswith("serviceAccount.tokens")}

@@ -1,4 +1,4 @@
-"""CSI as a kind of volume. Loads nothing of gRPC or the CSI messages before there is a driver.
+"""The CSI volume plugin. Loads neither gRPC nor the CSI messages before there is a driver.
 
 Source: docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
 """
@@ -20,7 +20,7 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.csi.block import BlockVolumes
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
 from kubeletpy.volumes.csi.found import found
-from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk, selinux_option
+from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk
 from kubeletpy.volumes.csi.names import (
     EPHEMERAL,
     PERSISTENT,
@@ -38,6 +38,8 @@ from kubeletpy.volumes.on_disk import (
     VolumeStats,
 )
 from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
+from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.selinux import mount_option
 
 
 class CsiPlugin:
@@ -56,6 +58,11 @@ class CsiPlugin:
         driver, handle = source.source.get("driver"), source.source.get("volumeHandle")
         if not isinstance(driver, str) or not driver:
             return Waits(Cause.INVALID, source.spec_name, "its csi source names no driver")
+        try:
+            self._host.paths.staging(driver, "")
+            self._host.paths.filesystem(source.pod_uid, source.spec_name)
+        except UnsafePath as error:  # the API checks names; other sources need not
+            return Waits(Cause.INVALID, source.spec_name, f"csi: {error}")
         if source.inline:
             name = inline_unique_name(source.pod_uid, source.spec_name)
             return VolumeTraits(name, attachable=False, device_mountable=False)
@@ -67,14 +74,14 @@ class CsiPlugin:
         return VolumeTraits(unique_name(driver, handle), rules.attach_required, True)
 
     def ready(self, spec: VolumeSpec) -> Waits | None:
-        """Whether its driver is there."""
+        """Whether its driver is registered."""
         driver = spec.driver
         if self._host.drivers.get(driver) is None:
             return Waits(Cause.DRIVER_MISSING, f'csidriver "{driver}"', not_registered(driver))
         return self._unread(driver) if self._host.objects.get(driver) is None else None
 
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
-        """What metrics call it."""
+        """Its name in metrics."""
         return f"{PLUGIN}:{spec.driver}"
 
     def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
@@ -83,12 +90,12 @@ class CsiPlugin:
         return rules is not None and rules.selinux_mount
 
     def republishes(self, spec: VolumeSpec) -> bool:
-        """Whether the driver wants to publish again now and then."""
+        """Whether the driver needs its volumes republished periodically."""
         rules = self._host.objects.get(spec.driver)
         return rules is not None and rules.republish
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
-        """Where ``publish`` puts it."""
+        """Where ``publish`` mounts it."""
         handle, block = handle_of(spec, pod_uid), spec.mode is Mode.BLOCK
         paths = self._host.paths
         return PublishedOnDisk(
@@ -108,7 +115,7 @@ class CsiPlugin:
         )
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
-        """Where ``stage`` puts it."""
+        """Where ``stage`` mounts it."""
         return StagedOnDisk(
             plugin=PLUGIN,
             unique_name=spec.unique_name,
@@ -165,14 +172,15 @@ class CsiPlugin:
 
         access = Access(mode_of(spec), block=True)
         if spec.mode is Mode.FILESYSTEM:
-            flags = (*spec.mount_options, *selinux_option(use.selinux_context))
+            flags = (*spec.mount_options, *mount_option(use.selinux_context))
             fs_type = str(spec.source.get("fsType") or "")
             access = Access(mode_of(spec), fs_type=fs_type, flags=flags)
-        volume = Volume(handle_of(spec, use.uid), access, secrets=secrets)
+        handle = handle_of(spec, use.uid)
+        volume = Volume(handle, access, secrets=secrets, migrated=spec.migrated)
         return await client.expand(volume, path, staging, size)
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """How full it is. Raises OperationFailed."""
+        """The volume's usage. Raises OperationFailed."""
         if not (left.driver and left.handle):
             raise OperationFailed(Outcome.TRANSIENT, left.damaged or "no driver is known")
         path = left.path
@@ -181,13 +189,13 @@ class CsiPlugin:
         return await self._host.client(left.driver).stats(left.handle, path)
 
     def found(self) -> Found:
-        """What is on disk. Blocks."""
+        """Its volumes on disk. Blocks."""
         return found(self._host.paths)
 
-    def on_change(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell(driver)`` called when a driver came or went, or its object changed."""
-        self._host.drivers.on_change(tell)
-        self._host.objects.on_change(tell)
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(driver)`` called when a driver came or went, or its object changed."""
+        self._host.drivers.on_change(listener)
+        self._host.objects.on_change(listener)
 
     def _staging(self, spec: VolumeSpec) -> str:
         if spec.mode is Mode.BLOCK:

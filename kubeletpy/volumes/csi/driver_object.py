@@ -1,4 +1,4 @@
-"""What a CSIDriver object says of its driver's volumes; there need not be one.
+"""What a CSIDriver object says about its driver's volumes; the object is optional.
 
 Pure. Source: docs/reference/behaviour-storage.md, sl, sp1.
 """
@@ -13,12 +13,12 @@ from typing import Any
 from kubeletpy.volumes.csi.names import EPHEMERAL, PERSISTENT
 
 TOKEN_SECONDS = 3600
-"""Of a token that asks for no time: the API's default."""
+"""For a token without a requested lifetime: the API's default."""
 SHORTEST_PERIOD_S = 10.0
 
 
 class GroupPolicy(StrEnum):
-    """Who gives the files of a volume to the pod's fsGroup, and when."""
+    """Who applies the pod's fsGroup to a volume, and when."""
 
     READ_WRITE_ONCE_WITH_FS_TYPE = "ReadWriteOnceWithFSType"
     FILE = "File"
@@ -39,26 +39,26 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True)
 class DriverObject:
-    """A CSIDriver; as it is made here where there is none."""
+    """A CSIDriver; default values stand for a missing object."""
 
     attach_required: bool = True
     pod_info: bool = False
     lifecycles: frozenset[str] = frozenset({PERSISTENT})
     group_policy: GroupPolicy | None = GroupPolicy.READ_WRITE_ONCE_WITH_FS_TYPE
-    """None: the object names none that is known."""
+    """None: the object has no known one."""
     tokens: tuple[TokenRequest, ...] = ()
     tokens_in_secrets: bool = False
     republish: bool = False
     selinux_mount: bool = False
     allocatable_period: float | None = None
-    """Seconds after which the number of volumes that fit is asked for again."""
+    """Seconds between queries for the number of volumes that fit."""
 
 
 ABSENT = DriverObject()
 
 
 def read(found: Mapping[str, Any] | None) -> DriverObject:
-    """A CSIDriver as the API has it."""
+    """A CSIDriver from the API's object."""
     if found is None:
         return ABSENT
     spec = found.get("spec")
@@ -83,7 +83,7 @@ def read(found: Mapping[str, Any] | None) -> DriverObject:
 def gives_to_group(
     policy: GroupPolicy, *, fs_type: str, inline: bool, access_modes: tuple[str, ...]
 ) -> bool:
-    """Whether the agent gives a volume's files to the pod's fsGroup (table sp1)."""
+    """Whether the agent applies the pod's fsGroup to a volume (table sp1)."""
     if policy is not GroupPolicy.READ_WRITE_ONCE_WITH_FS_TYPE:
         return policy is GroupPolicy.FILE
     single = {"ReadWriteOnce", "ReadWriteOncePod"} & set(access_modes)
@@ -91,7 +91,7 @@ def gives_to_group(
 
 
 def lifecycle_problem(driver: str, wanted: DriverObject, *, inline: bool) -> str:
-    """Why a volume of this kind is refused; empty: it is not."""
+    """Why a volume of this kind is rejected; empty: it is not."""
     mode = EPHEMERAL if inline else PERSISTENT
     if mode in wanted.lifecycles:
         return ""

@@ -1,6 +1,6 @@
 """The CSIDriver objects of the cluster, followed by one watch.
 
-A driver need not have one, so nothing is said of any before the first list. Source:
+The object is optional, so nothing is known of any driver before the first list. Source:
 docs/reference/behaviour-storage.md, sl, st.
 """
 
@@ -17,7 +17,7 @@ from kubeletpy.volumes.csi.driver_object import ABSENT, DriverObject, read
 
 
 class DriverObjects:
-    """By name. Listeners are notified when one changed; with "" when all may have."""
+    """CSIDriver objects by name. Listeners get a changed object's name; "": any may have."""
 
     def __init__(self, kube_api: KubeApi | None, *, rng: random.Random | None = None) -> None:
         """``kube_api`` None: standalone, there are no objects."""
@@ -29,9 +29,9 @@ class DriverObjects:
                 kube_api, CSIDRIVERS, on_replace=self._replaced, on_event=self._changed, rng=rng
             )
 
-    def on_change(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell(driver)`` called when what is said of it changed; "": of any."""
-        self._listeners.append(tell)
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(driver)`` called when its object changed; "": any may have."""
+        self._listeners.append(listener)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -39,14 +39,14 @@ class DriverObjects:
             await self._reflector.run()
 
     def get(self, driver: str) -> DriverObject | None:
-        """What is said of a driver; None: that is not known yet."""
+        """What is known of a driver; None: nothing is known yet."""
         if self._reflector is not None and not self._reflector.synced.is_set():
             return None
         return self._objects.get(driver, ABSENT)
 
     @property
     def problem(self) -> str:
-        """Why nothing is known yet; empty: something is."""
+        """Why nothing is known yet; empty: the objects are known."""
         if self._reflector is None or self._reflector.synced.is_set():
             return ""
         error = self._reflector.last_error

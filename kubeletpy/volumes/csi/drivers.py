@@ -1,6 +1,6 @@
 """The CSI drivers that are registered on this node, and the connection to each.
 
-Loads nothing of gRPC before there is one. Source: docs/reference/behaviour-storage.md, sm1.
+Loads no gRPC before there is a driver. Source: docs/reference/behaviour-storage.md, sm1.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Connect(Protocol):
-    """Makes the client of a driver. Raises ValueError for an endpoint that cannot be one."""
+    """Makes the client of a driver. Raises ValueError for an invalid endpoint."""
 
     def __call__(self, driver: str, endpoint: str) -> NodeClient: ...
 
 
 class OpenCalls(Protocol):
-    """How drivers are called where it is not over their sockets."""
+    """How drivers are called other than over their sockets."""
 
     def __call__(self, driver: str, endpoint: str) -> Calls: ...
 
 
 def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
-    """Clients that call so; None: over sockets."""
+    """Clients of that kind; None: over sockets."""
 
     def connect(driver: str, endpoint: str) -> NodeClient:
         from kubeletpy.volumes.csi.client import NodeClient
@@ -43,7 +43,7 @@ def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """One that is registered."""
+    """A registered driver."""
 
     info: PluginInfo
     version: Version
@@ -51,7 +51,7 @@ class Driver:
 
 
 class Drivers:
-    """By name. Listeners are notified when one comes or goes."""
+    """The registered drivers, by name. Listeners are notified when one comes or goes."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -59,22 +59,21 @@ class Drivers:
         self._listeners: list[Callable[[str], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
 
-    def on_change(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell(name)`` called when a driver came or went."""
-        self._listeners.append(tell)
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(name)`` called when a driver came or went."""
+        self._listeners.append(listener)
 
     def get(self, name: str) -> Driver | None:
-        """A driver, if it is there."""
+        """A driver, if it is registered."""
         return self._drivers.get(name)
 
     @property
     def names(self) -> list[str]:
-        """Of all that are there."""
+        """All registered drivers."""
         return sorted(self._drivers)
 
     def add(self, info: PluginInfo, version: Version) -> Driver:
-        """A driver is there; one of its name is replaced. Raises ValueError: its endpoint is
-        none."""
+        """Add a driver, replacing one of the same name. Raises ValueError: invalid endpoint."""
         made = Driver(info, version, self._connect(info.name, info.endpoint))
         before = self._drivers.get(info.name)
         self._drivers[info.name] = made
@@ -82,23 +81,23 @@ class Drivers:
             self._let_go(before)
         return made
 
-    def tell(self, name: str) -> None:
-        """Notify the listeners: it can be used now, or no longer."""
+    def notify(self, name: str) -> None:
+        """Notify the listeners: a driver is ready to use, or not any more."""
         for listener in self._listeners:
             listener(name)
 
     def remove(self, info: PluginInfo) -> bool:
-        """A driver is gone; False when another has its name."""
+        """Remove a driver; False when another has its name."""
         found = self._drivers.get(info.name)
         if found is None or found.info != info:
             return False
         del self._drivers[info.name]
         self._let_go(found)
-        self.tell(info.name)
+        self.notify(info.name)
         return True
 
     async def close(self) -> None:
-        """Let go of all."""
+        """Close all connections."""
         for driver in self._drivers.values():
             self._let_go(driver)
         self._drivers.clear()

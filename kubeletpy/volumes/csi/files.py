@@ -1,13 +1,14 @@
-"""vol_data.json: what a teardown needs to know of a volume, beside it on disk.
+"""vol_data.json: what the teardown of a volume needs to know, next to it on disk.
 
-Written whole or not at all (the kubelet writes it in place, and a crash can leave it empty); a file
-that is missing, torn or not ours is reported as such. Blocking, for threads. Source:
+Written atomically (the kubelet writes it in place, and a crash can leave it empty); a file that is
+missing, torn or not ours is reported as such. Blocking, for threads. Source:
 docs/reference/behaviour-storage.md, sj.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -15,6 +16,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kubeletpy.volumes import disk
 
 MAX_BYTES = 64 * 1024
 _KEYS = {
@@ -30,7 +33,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class VolumeData:
-    """The file's content; what is empty is not in it."""
+    """The file's content, without empty values."""
 
     driver: str
     handle: str
@@ -42,18 +45,18 @@ class VolumeData:
 
 
 class DataUnreadable(Exception):
-    """The file is not what it should be; the text says why."""
+    """The file is not valid; the text says why."""
 
 
 def encode(data: VolumeData) -> bytes:
-    """The file: one JSON object of strings, and a newline."""
+    """The text of the file: one JSON object of strings, and a newline."""
     found = {key: getattr(data, name) for name, key in sorted(_KEYS.items(), key=lambda kv: kv[1])}
     kept = {key: value for key, value in found.items() if value}
     return json.dumps(kept, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(content: bytes) -> VolumeData:
-    """A file's content. Raises DataUnreadable."""
+    """Parse a file's content. Raises DataUnreadable."""
     if not content.strip(b"\0 \n"):
         raise DataUnreadable("it is empty")
     try:
@@ -71,17 +74,17 @@ def decode(content: bytes) -> VolumeData:
 
 
 def write(path: str, data: VolumeData) -> bool:
-    """Make the file; nothing is written when it says so already. Raises OSError.
+    """Write the file, unless it has this content already. Raises OSError.
 
-    Returns whether it was written. The next agent finds it then; that it outlives a crash of the
-    machine is up to :func:`flush`.
+    Returns whether it was written. The next agent will find it; :func:`flush` makes it survive a
+    crash of the machine.
     """
     content = encode(data)
     with contextlib.suppress(OSError, DataUnreadable):
         if _read(path) == content:
             return False
     target = Path(path)
-    # a name that the kubelet takes for no volume, and that an rmdir of ours will find
+    # a name that the kubelet does not treat as a volume, and that our rmdir will find
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     descriptor = os.open(
         temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
@@ -98,7 +101,7 @@ def write(path: str, data: VolumeData) -> bool:
 
 
 def flush(path: str) -> None:
-    """Have the file and its name on the disk. Raises OSError."""
+    """Flush the file and its name to disk. Raises OSError."""
     for each, kind in ((path, os.O_NOFOLLOW), (str(Path(path).parent), os.O_DIRECTORY)):
         descriptor = os.open(each, os.O_RDONLY | kind | os.O_CLOEXEC)
         try:
@@ -108,7 +111,7 @@ def flush(path: str) -> None:
 
 
 def read(path: str) -> VolumeData | None:
-    """The file; None when there is none. Raises DataUnreadable."""
+    """Read the file; None when it does not exist. Raises DataUnreadable."""
     try:
         return decode(_read(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -118,12 +121,26 @@ def read(path: str) -> VolumeData | None:
 
 
 def remove(path: str) -> None:
-    """Remove the file, and what a crash has left of one. Raises OSError."""
+    """Remove the file and any leftovers of a crash. Raises OSError."""
     target = Path(path)
     target.unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         for left in target.parent.glob(f".{target.name}.*"):
             left.unlink(missing_ok=True)
+
+
+def remove_volume(target: str, data: str) -> None:
+    """Remove an unmounted target, the file beside it and their directory.
+
+    Raises:
+        StillMounted: the target is still mounted.
+        OSError: something else is in the way.
+    """
+    if disk.is_mounted(target):
+        raise disk.StillMounted(errno.EBUSY, "it is still mounted", target)
+    disk.remove_target(target)
+    remove(data)
+    disk.remove_directory(str(Path(data).parent))
 
 
 def _read(path: str) -> bytes:

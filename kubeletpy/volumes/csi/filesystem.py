@@ -1,4 +1,4 @@
-"""CSI volumes with a file system: staged for the node, published to pods, and taken down.
+"""CSI volumes with a file system: staged for the node, published to pods, and torn down.
 
 Source: docs/reference/behaviour-storage.md, sf1, sf2, sh, sj.
 """
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.csi import disk, files
+from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.driver_object import gives_to_group, lifecycle_problem
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.host import (
@@ -22,7 +23,6 @@ from kubeletpy.volumes.csi.host import (
     flushed_meanwhile,
     on_disk,
     pod_info,
-    selinux_option,
     texts,
 )
 from kubeletpy.volumes.csi.names import (
@@ -35,6 +35,7 @@ from kubeletpy.volumes.csi.names import (
 )
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.selinux import mount_option
 
 log = logging.getLogger(__name__)
 
@@ -42,20 +43,20 @@ UNMOUNT_S = 60.0
 
 
 def handle_of(spec: VolumeSpec, pod_uid: str) -> str:
-    """The volume's handle; that of an inline volume is made of its pod."""
+    """The volume's handle; an inline volume's is derived from its pod."""
     return inline_handle(pod_uid, spec.pod_volume) if spec.inline else spec.handle
 
 
 def mode_of(spec: VolumeSpec) -> str:
-    """The access mode that a driver is given."""
+    """The access mode passed to a driver."""
     return spec.access_modes[0] if spec.access_modes and not spec.inline else "ReadWriteOnce"
 
 
 class FilesystemVolumes:
-    """What is done to them."""
+    """Operations on volumes with a file system."""
 
     def __init__(self, host: CsiHost, threads: PatientThreads) -> None:
-        """``threads``: for what may never return."""
+        """``threads``: for work that may never return."""
         self._host = host
         self._threads = threads
 
@@ -71,7 +72,7 @@ class FilesystemVolumes:
 
         secrets = await self._host.credentials.secret(spec.source.get("nodeStageSecretRef"))
         group = use.fs_group if await client.applies_group(until) else None
-        flags = (*spec.mount_options, *selinux_option(use.selinux_context))
+        flags = (*spec.mount_options, *mount_option(use.selinux_context))
         fs_type = str(spec.source.get("fsType") or "")
         volume = Volume(
             handle=spec.handle,
@@ -79,6 +80,7 @@ class FilesystemVolumes:
             publish_context=attachment or {},
             context=texts(spec.source.get("volumeAttributes")),
             secrets=secrets,
+            migrated=spec.migrated,
         )
         paths = self._host.paths.staging(spec.driver, spec.handle)
         data = VolumeData(spec.driver, spec.handle, selinux=use.selinux_context or "")
@@ -135,12 +137,13 @@ class FilesystemVolumes:
             access=Access(
                 mode_of(spec),
                 fs_type=fs_type,
-                flags=(*options, *selinux_option(selinux)),
+                flags=(*options, *mount_option(selinux)),
                 group=use.fs_group if applies_group else None,
             ),
             publish_context=attachment or {},
             context=context,
             secrets=secrets,
+            migrated=spec.migrated,
         )
         data = VolumeData(
             driver,
@@ -180,14 +183,14 @@ class FilesystemVolumes:
         )
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """NodeUnpublishVolume, and the end of its directory. Raises OperationFailed."""
+        """NodeUnpublishVolume, and removal of its directory. Raises OperationFailed."""
         data = str(Path(left.path).with_name(DATA_FILE))
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, left.path, client.until())
             await self._remove(left.path, data, f"driver {left.driver} says it is unpublished")
             return
-        # nobody can say whose it was: all that is left is to unmount it
+        # nobody knows whose it was: all that can be done is to unmount it
         log.warning(
             "CSI volume is unmounted without its driver",
             extra={"path": left.path, "why": left.damaged or "no driver is known"},
@@ -196,7 +199,7 @@ class FilesystemVolumes:
         await self._remove(left.path, data, "it was unmounted")
 
     async def unstage(self, left: StagedOnDisk) -> None:
-        """NodeUnstageVolume, and the end of its directory. Raises OperationFailed."""
+        """NodeUnstageVolume, and removal of its directory. Raises OperationFailed."""
         data = str(Path(left.path).with_name(DATA_FILE))
         place = f"plugins/{PLUGIN}/{left.path.partition(f'/plugins/{PLUGIN}/')[2]}"
         others = await on_disk("staging directory", disk.other_references, left.path, place)
@@ -222,7 +225,7 @@ class FilesystemVolumes:
     def _prepare(
         self, directory: str | None, data_path: str, data: VolumeData, target: str = ""
     ) -> bool:
-        """Directories and the file that a teardown needs, before anything is called.
+        """Make the directories and the file that a teardown needs, before any call.
 
         Returns whether the file was written.
         """
@@ -233,11 +236,11 @@ class FilesystemVolumes:
         return files.write(data_path, data)
 
     async def _take_back(self, error: OperationFailed, target: str, data: str) -> None:
-        """After a failure that leaves nothing: as if nothing had been tried."""
+        """After a failure that leaves nothing behind: undo the preparations."""
         if error.outcome is not Outcome.FINAL or target not in self._host.fresh:
             return
-        with contextlib.suppress(OperationFailed):  # what was wrong before matters more
-            await on_disk("volume directory", disk.remove_volume, target, data)
+        with contextlib.suppress(OperationFailed):  # the first error matters more
+            await on_disk("volume directory", files.remove_volume, target, data)
             self._host.fresh.discard(target)
 
     async def _unmount(self, path: str) -> None:
@@ -253,7 +256,7 @@ class FilesystemVolumes:
 
     async def _remove(self, target: str, data: str, why: str) -> None:
         try:
-            await on_disk("volume directory", disk.remove_volume, target, data)
+            await on_disk("volume directory", files.remove_volume, target, data)
         except OperationFailed as error:
             text = f"{why}, but its directory cannot be removed: {error.message}"
             raise OperationFailed(Outcome.UNCERTAIN, text) from None
@@ -261,7 +264,7 @@ class FilesystemVolumes:
 
 
 def files_of(path: str) -> VolumeData | None:
-    """vol_data.json, if there is one that can be read."""
+    """vol_data.json, if it exists and is readable."""
     try:
         return files.read(path)
     except files.DataUnreadable:
@@ -269,9 +272,9 @@ def files_of(path: str) -> VolumeData | None:
 
 
 def _looked_at(target: str, driver: str) -> bool:
-    """Whether a published target can have SELinux labels. Raises OSError: there is none."""
+    """Whether a published target supports SELinux labels. Raises OSError: it does not exist."""
     whole = Path(target)
-    with os.scandir(whole.parent) as entries:  # asks the directory, not what is mounted in it
+    with os.scandir(whole.parent) as entries:  # asks the directory, not the mount in it
         if not any(entry.name == whole.name for entry in entries):
             text = f"driver {driver} says it is published, but there is nothing"
             raise OSError(None, text, target)

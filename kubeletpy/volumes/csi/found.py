@@ -1,6 +1,6 @@
-"""CSI volumes that an agent before this one has left on disk, staged ones too.
+"""CSI volumes that a previous agent has left on disk, staged ones included.
 
-Reads names and vol_data.json and asks no mount. Blocking, for threads. Source:
+Reads names and vol_data.json, and accesses no mount. Blocking, for threads. Source:
 docs/reference/behaviour-storage.md, sn1; kubernetes 85476.
 """
 
@@ -27,11 +27,11 @@ from kubeletpy.volumes.paths import UnsafePath
 
 _NONE = VolumeData("", "")
 _NOT_DRIVERS = ("volumeDevices", "pv")
-"""Names beside the drivers' directories."""
+"""Names next to the drivers' directories."""
 
 
 def found(paths: CsiPaths) -> Found:
-    """All of them. Raises OSError: the root directory can't be read."""
+    """All volumes found. Raises OSError: the root directory can't be read."""
     published = [*_filesystem(paths), *_block(paths)]
     staged = [*_staged(paths), *_staged_block(paths)]
     return Found(tuple(published), tuple(staged))
@@ -62,7 +62,7 @@ def _filesystem(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
 
 
 def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
-    """Those with a link in the pod's directory, and those whose link is gone already."""
+    """Volumes with a link in the pod's directory, and those whose link is gone already."""
     seen = set()
     for uid in _names(paths.pods):
         for name in _names(f"{paths.pods}/{uid}/volumeDevices/{DIRECTORY}"):
@@ -128,7 +128,7 @@ def _staged_block(paths: CsiPaths) -> Iterator[StagedOnDisk]:
 
 
 def _data(path: str) -> tuple[VolumeData, str]:
-    """A file's content, and why there is none."""
+    """A file's content, or why there is none."""
     try:
         data = files.read(path)
     except (files.DataUnreadable, UnsafePath) as error:
@@ -137,7 +137,7 @@ def _data(path: str) -> tuple[VolumeData, str]:
 
 
 def _names(directory: str) -> list[str]:
-    """What is in a directory, without what begins with a dot; nothing when it is not there."""
+    """The entries of a directory without leading dots; none when the directory is missing."""
     try:
         names = [entry.name for entry in Path(directory).iterdir()]
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""What every operation on a CSI volume needs: drivers, their objects, credentials and paths."""
+"""Shared by all operations on CSI volumes: drivers, their objects, credentials and paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POD_INFO = "csi.storage.k8s.io/"
 
 @dataclass(slots=True)
 class CsiHost:
-    """One node."""
+    """The CSI environment of one node."""
 
     node_name: str
     paths: CsiPaths
@@ -37,17 +37,17 @@ class CsiHost:
     objects: DriverObjects
     credentials: Credentials
     fresh: set[str] = field(default_factory=set)
-    """Targets that had nothing of a volume before this process: what failed there is taken back."""
+    """Targets without a volume before this process: failures there are rolled back."""
 
     def client(self, driver: str) -> NodeClient:
-        """A driver's. Raises OperationFailed: it is not registered."""
+        """A driver's client. Raises OperationFailed: it is not registered."""
         found = self.drivers.get(driver)
         if found is None:
             raise OperationFailed(Outcome.TRANSIENT, not_registered(driver))
         return found.client
 
     def object(self, driver: str) -> DriverObject:
-        """What the cluster says of a driver. Raises OperationFailed: that is not known yet."""
+        """A driver's CSIDriver object. Raises OperationFailed: it is not known yet."""
         found = self.objects.get(driver)
         if found is None:
             raise OperationFailed(Outcome.TRANSIENT, self.objects.problem)
@@ -55,17 +55,17 @@ class CsiHost:
 
 
 def not_registered(driver: str) -> str:
-    """The kubelet's words."""
+    """The kubelet's wording."""
     return f"driver name {driver} not found in the list of registered CSI drivers"
 
 
 def texts(found: Any) -> dict[str, str]:
-    """An object's map of strings."""
+    """A map of strings in an object."""
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
 def pod_info(use: PodUse, *, inline: bool) -> dict[str, str]:
-    """What a driver may want to know of the pod (podInfoOnMount)."""
+    """The pod information for a driver (podInfoOnMount)."""
     return {
         f"{POD_INFO}pod.name": use.name,
         f"{POD_INFO}pod.namespace": use.namespace,
@@ -73,11 +73,6 @@ def pod_info(use: PodUse, *, inline: bool) -> dict[str, str]:
         f"{POD_INFO}serviceAccount.name": use.service_account,
         f"{POD_INFO}ephemeral": json.dumps(inline),
     }
-
-
-def selinux_option(context: str | None) -> tuple[str, ...]:
-    """The mount option of an SELinux context."""
-    return (f'context="{context}"',) if context else ()
 
 
 async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -93,10 +88,10 @@ async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kw
 
 
 async def flushed_meanwhile(path: str, call: Awaitable[T], *, written: bool) -> T:
-    """A call to a driver, and vol_data.json on the disk when it has ended.
+    """Call a driver; vol_data.json is flushed to disk by the time the call has ended.
 
-    The file is there before the call, for an agent after this one; that the disk has it matters
-    only after a crash of the machine, which ends the mounts too. Raises OperationFailed.
+    The file exists before the call, for the next agent; whether it is on disk matters only after a
+    crash of the machine, which ends the mounts too. Raises OperationFailed.
     """
     if not written:
         return await call

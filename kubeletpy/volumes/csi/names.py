@@ -1,6 +1,6 @@
-"""Names and paths of CSI volumes: the kubelet's own, so that a node can change to and from it.
+"""Names and paths of CSI volumes, the same as the kubelet's, so that nodes can switch both ways.
 
-Pure. Names come from the API and from drivers: one that could lead elsewhere is refused. Source:
+Pure. Names come from the API and from drivers: a name that could lead elsewhere is refused. Source:
 docs/reference/behaviour-storage.md, sc1, sc3, si1, sj.
 """
 
@@ -23,17 +23,17 @@ def attachment_name(handle: str, driver: str, node: str) -> str:
 
 
 def inline_handle(pod_uid: str, volume: str) -> str:
-    """Handle of a volume that is written in the pod's own spec."""
+    """The handle of a volume that is inline in the pod's spec."""
     return f"csi-{_sha256(pod_uid + volume)}"
 
 
 def unique_name(driver: str, handle: str) -> str:
-    """Of a volume that outlives pods."""
+    """The unique name of a volume that outlives pods."""
     return f"{PLUGIN}/{driver}^{handle}"
 
 
 def inline_unique_name(pod_uid: str, volume: str) -> str:
-    """Of a volume of one pod."""
+    """The unique name of a volume of one pod."""
     return f"{PLUGIN}/{pod_uid}-{volume}"
 
 
@@ -47,7 +47,7 @@ def _part(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemPaths:
-    """A volume of one pod."""
+    """The paths of a volume in one pod."""
 
     directory: str
 
@@ -64,7 +64,7 @@ class FilesystemPaths:
 
 @dataclass(frozen=True, slots=True)
 class StagingPaths:
-    """A volume of the node."""
+    """The paths of a volume on the node."""
 
     directory: str
 
@@ -81,7 +81,7 @@ class StagingPaths:
 
 @dataclass(frozen=True, slots=True)
 class BlockPaths:
-    """A block volume of the node, and what its pods have of it."""
+    """The paths of a block volume on the node and in its pods."""
 
     directory: str
     """``{root}/plugins/kubernetes.io/csi/volumeDevices``"""
@@ -103,7 +103,7 @@ class BlockPaths:
 
     @property
     def top(self) -> str:
-        """What is kept of it."""
+        """The directory of its files."""
         return f"{self.directory}/{self.name}"
 
     @property
@@ -112,7 +112,7 @@ class BlockPaths:
         return f"{self.top}/dev"
 
     def map(self, pod_uid: str) -> str:
-        """The device as bound for one pod."""
+        """The device bound for one pod."""
         return f"{self.map_dir}/{safe_name(pod_uid)}"
 
     @property
@@ -129,7 +129,7 @@ class CsiPaths:
 
     @property
     def staging_root(self) -> str:
-        """Staged volumes, by driver; also those of block volumes."""
+        """Staged volumes, by driver; block volumes too."""
         return f"{self.root}/plugins/{PLUGIN}"
 
     @property
@@ -156,6 +156,6 @@ class CsiPaths:
         return BlockPaths(self.block_root, _part(spec_name))
 
     def block_link(self, pod_uid: str, spec_name: str) -> str:
-        """The link that a pod's containers get their device from."""
+        """The link through which a pod's containers get their device."""
         pod = f"{self.pods}/{safe_name(pod_uid)}"
         return f"{pod}/volumeDevices/{DIRECTORY}/{_part(spec_name)}"

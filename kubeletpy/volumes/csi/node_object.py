@@ -1,4 +1,4 @@
-"""What the cluster reads of a node's CSI drivers: the CSINode object, an annotation, labels.
+"""What the cluster reads about a node's CSI drivers: the CSINode object, an annotation, labels.
 
 Pure. Source: docs/reference/behaviour-storage.md, sm2, sc2.
 """
@@ -32,12 +32,12 @@ NOT_INITIALIZED = "CSINode is not yet initialized"
 
 
 class NodeObjectConflict(Exception):
-    """An object of the API cannot be brought in line; the text says why."""
+    """An object of the API cannot be updated as needed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverOnNode:
-    """One driver, as the cluster is to know it."""
+    """One driver, as reported to the cluster."""
 
     name: str
     node_id: str
@@ -59,10 +59,10 @@ class DriverOnNode:
 def node_patch(
     node: JSON, present: Mapping[str, DriverOnNode], gone: Set[str], subject: str = ""
 ) -> JSON | None:
-    """What of the Node object is to change for its drivers; None: nothing.
+    """The changes of the Node object for its drivers; None: nothing to change.
 
-    ``subject`` is the driver that registers. Raises NodeObjectConflict: a label that it wants has
-    another value already. Those of others are left as they are.
+    ``subject`` is the driver that registers. Raises NodeObjectConflict: a label that it wants
+    already has another value. Conflicts of other drivers are left alone.
     """
     metadata = node.get("metadata") or {}
     ids = _ids((metadata.get("annotations") or {}).get(ANNOTATION))
@@ -91,7 +91,7 @@ def node_patch(
 
 
 def new_csi_node(name: str, uid: str, present: Mapping[str, DriverOnNode]) -> JSON:
-    """The CSINode of a node that has none."""
+    """The CSINode for a node that has none."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
@@ -116,7 +116,7 @@ def owned_by(csi_node: JSON, uid: str) -> bool:
 def changed_csi_node(
     found: JSON, present: Mapping[str, DriverOnNode], gone: Set[str]
 ) -> JSON | None:
-    """A CSINode with the drivers as they are; None when it is so already.
+    """The CSINode updated to the current drivers; None when nothing changes.
 
     Entries of drivers that are neither present nor gone stay: they have not registered yet.
     """

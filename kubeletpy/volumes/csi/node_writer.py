@@ -1,8 +1,8 @@
 """Reports a node's CSI drivers to the cluster, and that it is ready for them.
 
-One write at a time, and each writes all that is known, so that whatever failed before is in the
-next; a driver's end that could not be written is written again. Source:
-docs/reference/behaviour-storage.md, sm2, sm3.
+One write at a time, each with the whole state, so that whatever failed before is part of the next
+one; a failed write of a driver's removal is repeated. Source: docs/reference/behaviour-storage.md,
+sm2, sm3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kubeletpy.volumes.csi.node_object import (
 log = logging.getLogger(__name__)
 
 WAITS_S = (0.01, 0.05, 0.25)
-"""Before each new try of one write, and up to a tenth longer by chance."""
+"""Before each retry of one write, plus a jitter of up to a tenth."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
 """Between writes that nobody waits for."""
 
@@ -38,12 +38,12 @@ class NodeNotUpdated(Exception):
 
 
 class CsiNodeWriter:
-    """The CSINode object, and what the Node object says of drivers."""
+    """The CSINode object, and the drivers' part of the Node object."""
 
     def __init__(
         self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
     ) -> None:
-        """``kube_api`` None: standalone, there is nobody to report to."""
+        """``kube_api`` None: standalone, nothing is reported."""
         self._name = node_name
         self._api = kube_api
         self._rng = rng or random.Random()
@@ -60,17 +60,17 @@ class CsiNodeWriter:
         """Why the node is not ready for volumes; empty: it is."""
         return "" if self._ready else NOT_INITIALIZED
 
-    def on_ready(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called once the CSINode exists."""
-        self._when_ready = tell
+    def on_ready(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called once the CSINode exists."""
+        self._when_ready = listener
 
     def node_answered(self) -> None:
-        """The API has the node: what waited for that need not wait longer."""
+        """The API has the node: pending writes for it need not wait longer."""
         if not self._ready:
             self._soon.set()
 
     async def run(self) -> None:
-        """Make the CSINode exist, then repeat what could not be written, until cancelled."""
+        """Make the CSINode exist, then retry failed writes, until cancelled."""
         self._untold.set()
         while True:
             await self._untold.wait()
@@ -91,14 +91,14 @@ class CsiNodeWriter:
             return
 
     async def install(self, driver: DriverOnNode) -> None:
-        """Report a driver. Raises NodeNotUpdated; then it is as if it had never been there."""
+        """Report a driver. Raises NodeNotUpdated; then it is as if it had never been added."""
         before = self._present.get(driver.name)
         self._present[driver.name] = driver
         self._gone.discard(driver.name)
         try:
             await self._tries(driver.name)
         except BaseException as error:
-            # the next write takes back what may have been written
+            # the next write reverts what may have been written
             if self._present.get(driver.name) is driver:
                 self._take_away(driver.name)
                 if before is not None:
@@ -109,7 +109,7 @@ class CsiNodeWriter:
             raise
 
     async def uninstall(self, name: str) -> None:
-        """Report that a driver is gone; when that fails, later."""
+        """Report that a driver is gone; on failure, later."""
         self._take_away(name)
         try:
             await self._tries()
@@ -133,7 +133,7 @@ class CsiNodeWriter:
                 await asyncio.sleep(wait * self._rng.uniform(1, 1.1))
 
     async def _write(self, subject: str = "") -> None:
-        """Bring both objects in line. Raises ApiError, NodeObjectConflict."""
+        """Update both objects. Raises ApiError, NodeObjectConflict."""
         if self._api is None:
             self._untold.clear()
             return
@@ -164,7 +164,9 @@ class CsiNodeWriter:
         if not owned_by(found, uid):
             its = (found.get("metadata") or {}).get("uid")
             await api.delete(CSINODES, self._name, uid=its)
-            raise Unavailable(f"CSINode {self._name} was of another Node object; it is made anew")
+            raise Unavailable(
+                f"CSINode {self._name} belonged to another Node object; it is created anew"
+            )
         changed = changed_csi_node(found, self._present, self._gone)
         if changed is not None:
             await api.update(CSINODES, changed)

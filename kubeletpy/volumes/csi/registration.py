@@ -1,4 +1,4 @@
-"""CSI drivers as plugins of the node: taken in, reported to the cluster, let go.
+"""CSI drivers as plugins of the node: registered, reported to the cluster, deregistered.
 
 Source: docs/reference/behaviour-storage.md, sm1, sm2, sl.
 """
@@ -20,26 +20,30 @@ from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 
+ASK_AGAIN_S = 10.0
+"""Between two queries for the volume limit: the minimum that a CSIDriver may ask for."""
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?", re.ASCII)
-"""What the API takes for a driver's name; it becomes a directory's."""
+"""What the API accepts as a driver's name; it becomes a directory name."""
 
 
 class CsiDriverHandler:
-    """The handler of type CSIPlugin."""
+    """The plugin handler of type CSIPlugin."""
 
     def __init__(self, drivers: Drivers, objects: DriverObjects, writer: CsiNodeWriter) -> None:
         self._drivers = drivers
         self._objects = objects
         self._writer = writer
         self._renewing: dict[str, asyncio.Task[None]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        self._asked_at: dict[str, float] = {}
         objects.on_change(self._retime)
 
     def validate(self, info: PluginInfo) -> None:
-        """Raise PluginRefused when this driver cannot be used."""
+        """Raise PluginRefused if this driver cannot be used."""
         self._version(info)
 
     async def register(self, info: PluginInfo) -> None:
-        """Use a driver from now on; raises PluginRefused."""
+        """Start using a driver. Raises PluginRefused."""
         try:
             driver = self._drivers.add(info, self._version(info))
         except ValueError as error:
@@ -55,52 +59,69 @@ class CsiDriverHandler:
             self._drivers.remove(info)
             raise
         if self._drivers.get(info.name) is driver:
-            self._drivers.tell(info.name)
+            self._drivers.notify(info.name)
             self._retime(info.name)
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Use a driver no longer, unless another has its name."""
+        """Stop using a driver, unless another has its name."""
         if self._drivers.remove(info):
+            self._asked_at.pop(info.name, None)
             self._retime(info.name)
             await self._writer.uninstall(info.name)
 
     async def renew(self, name: str) -> None:
-        """Ask a driver anew how many volumes fit, and report it. Raises PluginRefused."""
+        """Query a driver's volume limit again and report it. Raises PluginRefused."""
         driver = self._drivers.get(name)
         if driver is None:
             raise PluginRefused(f"driver {name} is not registered")
         try:
-            told = await self._on_node(driver.info)
+            found = await self._on_node(driver.info)
             if self._drivers.get(name) is driver:
-                await self._writer.install(told)
+                await self._writer.install(found)
         except (OperationFailed, NodeNotUpdated) as error:
             raise PluginRefused(f"driver {name}: {error}") from None
 
+    def full(self, name: str) -> bool:
+        """A driver attaches no more volumes here: query its volume limit again, rate-limited.
+
+        Returns whether it reports a limit periodically (nodeAllocatableUpdatePeriodSeconds).
+        """
+        rules = self._objects.get(name)
+        if rules is None or rules.allocatable_period is None or self._drivers.get(name) is None:
+            return False
+        now = asyncio.get_running_loop().time()
+        if now >= self._asked_at.get(name, float("-inf")) + ASK_AGAIN_S:
+            self._asked_at[name] = now
+            task = asyncio.create_task(self._renew_now(name), name=f"csi limit of {name}")
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        return True
+
     def close(self) -> None:
-        """End what runs by the clock."""
-        for task in self._renewing.values():
+        """Cancel periodic and pending queries."""
+        for task in (*self._renewing.values(), *self._asking):
             task.cancel()
         self._renewing.clear()
 
     async def _on_node(self, info: PluginInfo) -> DriverOnNode:
         driver = self._drivers.get(info.name)
         if driver is None or driver.info != info:
-            raise PluginRefused(f"driver {info.name} has gone away")
-        told = await driver.client.info()
-        if told.odd:
+            raise PluginRefused(f"driver {info.name} has disconnected")
+        answer = await driver.client.info()
+        if answer.odd:
             log.warning(
-                "a CSI driver's answer is odd", extra={"driver": info.name, "what": told.odd}
+                "unexpected answer of a CSI driver", extra={"driver": info.name, "what": answer.odd}
             )
-        return DriverOnNode(info.name, told.node_id, told.max_volumes, told.topology)
+        return DriverOnNode(info.name, answer.node_id, answer.max_volumes, answer.topology)
 
     def _version(self, info: PluginInfo) -> Version:
         if _NAME.fullmatch(info.name) is None:
             raise PluginRefused(f"{info.name!r} cannot be the name of a CSI driver")
         version = highest_supported(info.versions)
         if version is None:
-            told = ", ".join(info.versions) or "none"
+            offered = ", ".join(info.versions) or "none"
             raise PluginRefused(
-                f"driver {info.name}: none of its versions is supported (1.x): {told}"
+                f"driver {info.name}: none of its versions is supported (1.x): {offered}"
             )
         other = self._drivers.get(info.name)
         if other is not None and other.info != info and other.version >= version:
@@ -112,7 +133,7 @@ class CsiDriverHandler:
         return version
 
     def _retime(self, name: str) -> None:
-        """Begin, change or end the asking by the clock (nodeAllocatableUpdatePeriodSeconds)."""
+        """Start, change or stop the periodic queries (nodeAllocatableUpdatePeriodSeconds)."""
         for each in [name] if name else self._drivers.names:
             task = self._renewing.pop(each, None)
             if task is not None:
@@ -127,9 +148,10 @@ class CsiDriverHandler:
     async def _renew_each(self, name: str, period: float) -> None:
         while True:
             await asyncio.sleep(period)
-            try:
-                await self.renew(name)
-            except PluginRefused as error:
-                log.warning(
-                    "number of volumes not renewed", extra={"driver": name, "why": str(error)}
-                )
+            await self._renew_now(name)
+
+    async def _renew_now(self, name: str) -> None:
+        try:
+            await self.renew(name)
+        except PluginRefused as error:
+            log.warning("number of volumes not renewed", extra={"driver": name, "why": str(error)})

@@ -1,4 +1,4 @@
-"""The requests of the Node service, from what is known of a volume.
+"""Builds the requests of the Node service from the data of a volume.
 
 Pure. Imports the CSI messages: load it with the first driver. Source:
 docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
@@ -20,7 +20,7 @@ _SINGLE_NODE = {
     "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
     "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
 }
-"""Of drivers that distinguish several writers of a node from one; others know one kind only."""
+"""For drivers that distinguish one writer from several on a node; others know a single kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,10 @@ class Access:
 
 
 def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
-    """The CSI's word for an access mode.
+    """The CSI access mode.
 
-    ``multi_writer``: the driver has SINGLE_NODE_MULTI_WRITER. Raises ValueError for an unknown one.
+    ``multi_writer``: the driver has SINGLE_NODE_MULTI_WRITER. Raises ValueError for an unknown
+    mode.
     """
     if name in _MULTI_NODE:
         return _MULTI_NODE[name]
@@ -53,7 +54,7 @@ def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.Access
 
 
 def capability(access: Access, *, multi_writer: bool) -> csi.VolumeCapability:
-    """What a volume is asked to be. Raises ValueError."""
+    """The volume capability of a request. Raises ValueError."""
     mode = AccessMode(mode=access_mode(access.mode, multi_writer=multi_writer))
     if access.block:
         return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
@@ -67,11 +68,12 @@ def capability(access: Access, *, multi_writer: bool) -> csi.VolumeCapability:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What stage and publish say of a volume.
+    """The volume data of stage and publish requests.
 
     Attributes:
         publish_context: the VolumeAttachment's attachmentMetadata.
-        context: the attributes, and for publish pod info and tokens.
+        context: the attributes; for publish, also pod info and tokens.
+        migrated: it is written as an in-tree kind (for metrics only).
     """
 
     handle: str
@@ -79,6 +81,7 @@ class Volume:
     publish_context: Mapping[str, str] = field(default_factory=dict, repr=False)
     context: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    migrated: bool = False
 
 
 def stage(volume: Volume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
@@ -96,7 +99,7 @@ def stage(volume: Volume, staging: str, *, multi_writer: bool) -> csi.NodeStageV
 def publish(
     volume: Volume, staging: str, target: str, *, read_only: bool, multi_writer: bool
 ) -> csi.NodePublishVolumeRequest:
-    """NodePublishVolume; ``staging`` is empty for what is not staged. Raises ValueError."""
+    """NodePublishVolume; ``staging`` is empty if the volume is not staged. Raises ValueError."""
     return csi.NodePublishVolumeRequest(
         volume_id=volume.handle,
         publish_context=volume.publish_context,

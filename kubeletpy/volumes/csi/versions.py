@@ -10,7 +10,7 @@ _VERSION = re.compile(r"\s*v?(\d{1,9}(?:\.\d{1,9}){1,8})(?:[-+].*)?\s*", re.ASCI
 
 
 def highest_supported(versions: Iterable[str]) -> Version | None:
-    """The highest 1.x; None: there is none. What cannot be read is passed over."""
+    """The highest 1.x; None: there is none. Unreadable versions are skipped."""
     read = (_VERSION.fullmatch(text) for text in versions)
     numbers = (tuple(map(int, match[1].split("."))) for match in read if match is not None)
     return max((version for version in numbers if version[0] == 1), default=None)

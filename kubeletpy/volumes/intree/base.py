@@ -1,4 +1,4 @@
-"""What in-tree kinds of volumes have in common.
+"""The common part of in-tree kinds of volumes.
 
 Source: docs/reference/behaviour-storage.md, sj, sq.
 """
@@ -9,13 +9,14 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.program import Program, ProgramFailed, run_program
+from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import (
     Cause,
     Mode,
@@ -33,39 +34,48 @@ from kubeletpy.volumes.on_disk import (
 )
 from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.paths import UnsafePath, safe_name
-from kubeletpy.volumes.syscalls import mounts_below
+from kubeletpy.volumes.syscalls import MS_BIND, mount
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.intree.metering import Meters
 
 T = TypeVar("T")
 
 DIRECTORY_MODE = 0o750
 PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
+PACKAGES = {"iscsiadm": "open-iscsi", "multipath": "multipath-tools"}
+"""Packages of programs that a node may well lack."""
 
 
-METERS = 8
-"""Threads that measure volumes, apart from those that mount: a dead server holds them for long."""
+class InThread(Protocol):
+    """Does file work in a thread."""
+
+    async def __call__(self, work: Callable[[], T], call: str) -> T:
+        """The result of ``work``. Raises OperationFailed."""
+        ...
 
 
 class InTreePlugin:
-    """A kind of volume without driver, staging and expansion; those that have them say so.
+    """A kind of volume without driver, staging and expansion; subclasses override that.
 
-    ``publish`` and ``unpublish`` are each kind's own (:mod:`kubeletpy.volumes.plugin`).
+    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.plugin`).
     """
 
     name = ""
     kinds: frozenset[str] = frozenset()
     directory = ""
-    """Of its volumes below a pod's ``volumes``; empty: it makes none."""
+    """The directory of its volumes below a pod's ``volumes``; empty: it makes none."""
 
     def __init__(self, root: Path, patient: PatientThreads | None = None) -> None:
         """``root``: the kubelet's root directory."""
         self.root = Path(os.path.realpath(root))
         self.patient = patient or PatientThreads()
-        self._meters = PatientThreads(METERS)
+        self._meters: Meters | None = None
 
     # -- questions ---------------------------------------------------------------------------
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """No other plugin's name, nothing to attach."""
+        """Traits of a volume, or why it is invalid; there is nothing to attach."""
         try:
             safe_name(source.spec_name)
         except UnsafePath as error:
@@ -76,12 +86,12 @@ class InTreePlugin:
         return self.named(source)
 
     def named(self, source: VolumeSource) -> VolumeTraits:
-        """Its traits, when nothing is wrong with it."""
+        """Traits of a valid volume."""
         unique = f"{self.name}/{source.pod_uid}-{source.spec_name}"
         return VolumeTraits(unique, attachable=False, device_mountable=False)
 
     def problem(self, source: VolumeSource) -> str:
-        """Why a volume can't be; empty: it can."""
+        """Why a volume is invalid; empty: it is valid."""
         if source.mode is Mode.BLOCK:
             return f"{source.kind} volumes can't be block devices"
         return ""
@@ -102,22 +112,22 @@ class InTreePlugin:
         """Never."""
         return False
 
-    def on_change(self, tell: Callable[[str], None]) -> None:
+    def on_change(self, listener: Callable[[str], None]) -> None:
         """Nothing changes."""
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
-        """Where a pod has it."""
+        """The path of a volume in a pod."""
         path = self.target(pod_uid, spec.spec_name, spec.mode)
         return PublishedOnDisk(
             self.name, spec.unique_name, pod_uid, spec.spec_name, path, spec.mode
         )
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
-        """Nothing is."""
+        """Nothing is staged."""
         return StagedOnDisk(self.name, spec.unique_name, "", spec.mode, spec_name=spec.spec_name)
 
     def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
-        """Where a pod has a volume."""
+        """The path of a volume in a pod."""
         kind = "volumes" if mode is Mode.FILESYSTEM else "volumeDevices"
         return (
             f"{self.root}/pods/{safe_name(pod_uid)}/{kind}/{self.directory}/{safe_name(spec_name)}"
@@ -138,14 +148,19 @@ class InTreePlugin:
         raise ExpansionFailed(ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand")
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """What its file system says; of a thread that may hang."""
+        """The usage of its file system, queried in a thread that may hang."""
         block = left.mode is Mode.BLOCK
         call = f"{'size' if block else 'statfs'} of {left.path}"
         look = partial(_block_device if block else _file_system, left.path)
-        try:
-            return await self._meters.run(look)
-        except OSError as error:
-            raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
+        if self._meters is None:
+            from kubeletpy.volumes.intree.metering import Meters
+
+            self._meters = Meters()
+        return await self._meters.ask(await self.answers_for(left), call, look)
+
+    async def answers_for(self, left: PublishedOnDisk) -> str:
+        """Who answers when a volume is measured: volumes of one server hang together."""
+        return left.path
 
     def found(self) -> Found:
         """The directories of its volumes in all pods' directories."""
@@ -167,10 +182,30 @@ class InTreePlugin:
         return Found(tuple(published))
 
     def unique_name(self, pod_uid: str, spec_name: str) -> str:
-        """Of a volume found on disk."""
+        """The unique name of a volume found on disk."""
         return f"{self.name}/{pod_uid}-{spec_name}"
 
     # -- tools -------------------------------------------------------------------------------
+
+    async def bind(self, source: str, target: str, options: Sequence[str]) -> bool:
+        """Bind a directory to its path in a pod, unless something is mounted there.
+
+        Returns whether it was bound just now. Raises OperationFailed.
+        """
+        word = "MountVolume.SetUp"
+        if await self.in_thread(partial(disk.is_mounted, target), "look at mounts"):
+            return False
+        call = f"bind mount of {source}"
+        await self.in_thread(partial(_bind, source, target), call)
+        if options:
+            flags = ",".join(["remount", "bind", *options])
+            try:
+                await run("mount", ["-o", flags, target], call=call, event_word=word)
+            except OperationFailed:
+                # otherwise a pod could write to a read-only volume: the next attempt binds again
+                await self.in_thread(partial(disk.force_unmount, target), call)
+                raise
+        return True
 
     async def in_thread(self, work: Callable[[], T], call: str) -> T:
         """File work that may hang. Raises OperationFailed."""
@@ -180,13 +215,14 @@ class InTreePlugin:
             raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
 
 
-def is_mounted(path: str) -> bool:
-    """Whether something is mounted at a path, by the mount table: nothing is asked of the disk."""
-    return path in mounts_below(path)
+def unmount_and_remove(path: str) -> None:
+    """Unmount and remove a path of ours. Blocks. Raises OSError."""
+    disk.force_unmount(path)
+    remove_directory(path)
 
 
 def names_in(directory: str) -> list[str]:
-    """Names of what is in a directory of ours; none when it is not there."""
+    """The entries of a directory of ours; none when it does not exist."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries)
@@ -208,7 +244,7 @@ def remove_directory(path: str) -> None:
 
 
 async def find_program(program: str) -> str | None:
-    """Where a program of the node is; None: it is not installed."""
+    """The path of a program of the node; None: it is not installed."""
     return await asyncio.to_thread(shutil.which, program, path=PROGRAM_PATHS)
 
 
@@ -219,21 +255,33 @@ async def run(
     call: str,
     event_word: str = "",
     timeout: float | None = None,
+    fine: Collection[int] = (),
 ) -> str:
-    """Run a program of the node; what it said. Raises OperationFailed: it failed or hung."""
+    """Run a program of the node; returns its output. ``fine``: exit statuses that mean success.
+
+    Raises OperationFailed: it failed or hung.
+    """
     path = await find_program(program)
     if path is None:
-        message = f"{program} is not installed on this node"
+        package = f" (package {PACKAGES[program]})" if program in PACKAGES else ""
+        message = f"{program} is not installed on this node{package}"
         raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
     try:
         return (await run_program(Program(path, args), b"", timeout=timeout)).decode(
             errors="replace"
         )
     except ProgramFailed as error:
+        if error.exit_status in fine:
+            return ""
         message = f"{program} {' '.join(args)}: {error}"
         raise OperationFailed(
             Outcome.UNCERTAIN, message, event_word=event_word, call=call
         ) from error
+
+
+def _bind(source: str, target: str) -> None:
+    disk.make_directory(target)
+    mount(source, target, flags=MS_BIND)
 
 
 def _block_device(path: str) -> VolumeStats:

@@ -1,4 +1,4 @@
-"""Mounts a disk: checked first, or formatted when there is nothing on it.
+"""Mounts a disk: checks it first, or formats it when it is blank.
 
 A disk with anything on it, a partition table included, is never formatted. Source:
 docs/reference/behaviour-storage.md, sq1.
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.host.program import Program, ProgramFailed, run_program
-from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, is_mounted, run
+from kubeletpy.volumes.disk import is_mounted
+from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, run
 from kubeletpy.volumes.on_disk import Outcome
 from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
 
@@ -27,34 +28,34 @@ MKFS = {
     "xfs": ("mkfs.xfs", ("-f",)),
     "btrfs": ("mkfs.btrfs", ()),
 }
-"""File systems that are made, and how."""
+"""The supported file systems, and how they are made."""
 GROW = {
     "ext3": ("resize2fs", "device"),
     "ext4": ("resize2fs", "device"),
     "xfs": ("xfs_growfs", "-d", "path"),
     "btrfs": ("btrfs", "filesystem", "resize", "max", "path"),
 }
-"""How they grow; ``device`` and ``path`` stand for the disk and for where it is mounted."""
+"""How they grow; ``device`` and ``path`` stand for the disk and its mount point."""
 BLKID = "blkid"
 LONG_S = 3600.0
-"""For what works through a whole disk: to kill it halfway would do harm."""
+"""The deadline for work on a whole disk: killing it halfway would do harm."""
 _NOTHING_FOUND = 2
 _UNCORRECTED = 4
-"""What fsck exits with when errors are left (a bit of it)."""
+"""The fsck exit status (a bit of it) that means errors are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is on a disk."""
+    """The content of a disk."""
 
     fs_type: str = ""
-    """Empty: no file system that blkid knows."""
+    """Empty: no file system that blkid recognises."""
     empty: bool = False
-    """Nothing at all: it may be formatted."""
+    """Blank: it may be formatted."""
 
 
 def read_blkid(text: str) -> Content:
-    """What ``blkid -o export`` says of a disk."""
+    """The output of ``blkid -o export`` for a disk."""
     found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return Content(found.get("TYPE", "") if "PTTYPE" not in found else "")
 
@@ -68,7 +69,7 @@ async def format_and_mount(
     read_only: bool,
     in_thread: Callable[[Callable[[], Any], str], Awaitable[Any]],
 ) -> None:
-    """Mount ``device`` at ``target``; what is mounted there already stays.
+    """Mount ``device`` at ``target``; an existing mount there stays.
 
     Raises:
         OperationFailed: it is damaged, or can't be formatted or mounted; FilesystemMismatch when
@@ -113,10 +114,10 @@ async def format_and_mount(
 
 
 async def content_of(device: str) -> Content:
-    """What blkid finds: a file system, a partition table, anything else that it knows.
+    """What blkid finds: a file system, a partition table, anything else that it recognises.
 
     Raises:
-        OperationFailed: it could not look; nothing may be concluded.
+        OperationFailed: it could not read the disk; nothing may be concluded.
     """
     call = f"blkid of {device}"
     path = await find_program(BLKID)
@@ -134,7 +135,7 @@ async def content_of(device: str) -> Content:
 
 
 async def check(device: str) -> None:
-    """Repair what can be repaired without asking. Raises OperationFailed: errors are left."""
+    """Repair what is safe to repair automatically. Raises OperationFailed: errors are left."""
     path = await find_program("fsck")
     if path is None:
         log.warning("a disk is mounted unchecked: fsck is not installed", extra={"device": device})
@@ -155,7 +156,7 @@ async def check(device: str) -> None:
 
 
 async def grow(device: str, target: str) -> None:
-    """Have the file system that is mounted at ``target`` fill its disk. Raises OperationFailed."""
+    """Grow the file system mounted at ``target`` to fill its disk. Raises OperationFailed."""
     fs_type = (await content_of(device)).fs_type
     if fs_type not in GROW:
         message = f"{device} holds {fs_type or 'nothing'} that could grow"

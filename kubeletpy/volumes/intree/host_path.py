@@ -1,6 +1,6 @@
 """PersistentVolumes that are a path of the node.
 
-Nothing is mounted: containers get the path itself, and nothing is there to take down. Source:
+Nothing is mounted: containers get the path itself, and there is nothing to tear down. Source:
 docs/reference/behaviour-storage.md, sc1.
 """
 
@@ -24,14 +24,14 @@ class HostPathPlugin(InTreePlugin):
     kinds = frozenset({"hostPath"})
 
     def problem(self, source: VolumeSource) -> str:
-        """A path is needed, without a way up."""
+        """A path is required, without ".."."""
         path = str(source.source.get("path") or "")
         if not path.startswith("/") or ".." in path.split("/"):
             return f"{path!r} is no path for a volume: it must be absolute, without '..'"
         return super().problem(source)
 
     def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
-        """None of its own."""
+        """None: it has no path of its own."""
         return ""
 
     async def publish(
@@ -42,7 +42,7 @@ class HostPathPlugin(InTreePlugin):
         *,
         remount: bool,
     ) -> Published:
-        """Check the path, or make it, as its type says."""
+        """Check or make the path, as its type requires."""
         path, kind = str(spec.source.get("path")), spec.source.get("type") or ""
         try:
             await self.patient.run(partial(host_path.prepare, path, kind))
@@ -52,4 +52,4 @@ class HostPathPlugin(InTreePlugin):
         return Published(path)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Nothing is there."""
+        """Nothing to find."""

@@ -1,4 +1,4 @@
-"""Local PersistentVolumes: a directory of the node, or a disk that is formatted when it is empty.
+"""Local PersistentVolumes: a directory of the node, or a disk that is formatted when blank.
 
 Source: docs/reference/behaviour-storage.md, sj, sq, sq1.
 """
@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.intree.base import (
-    DIRECTORY_MODE,
     InTreePlugin,
-    is_mounted,
     names_in,
-    remove_directory,
-    run,
+    unmount_and_remove,
 )
 from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operation import (
@@ -27,7 +25,6 @@ from kubeletpy.volumes.operation import (
     OperationFailed,
     PodUse,
 )
-from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
 
 _EVENT_WORD = "MountVolume.SetUp"
 
@@ -40,30 +37,31 @@ class LocalPlugin(InTreePlugin):
     directory = "kubernetes.io~local-volume"
 
     def named(self, source: VolumeSource) -> VolumeTraits:
-        """One for all pods of the node."""
+        """It is prepared once for all pods of the node."""
         unique = f"{self.name}/{source.spec_name}"
         return VolumeTraits(unique, attachable=False, device_mountable=True)
 
     def problem(self, source: VolumeSource) -> str:
-        """A path is needed, without a way up."""
+        """A path is required, without ".."."""
         path = str(source.source.get("path") or "")
         if not path.startswith("/") or ".." in path.split("/"):
             return f"{path!r} is no path for a local volume: it must be absolute, without '..'"
         return ""
 
     def unique_name(self, pod_uid: str, spec_name: str) -> str:
-        """Of a volume found on disk."""
+        """The unique name of a volume found on disk."""
         return f"{self.name}/{spec_name}"
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
         """Where a disk's file system is mounted."""
-        path = self._global_mount(spec.spec_name)
+        block = spec.mode is Mode.BLOCK
+        path = (self._maps if block else self._global_mount)(spec.spec_name)
         return StagedOnDisk(self.name, spec.unique_name, path, spec.mode, spec_name=spec.spec_name)
 
     async def stage(
         self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
     ) -> None:
-        """Mount a disk's file system for the node; a directory is ready as it is."""
+        """Mount a disk's file system for the node; a directory needs nothing."""
         path = str(spec.source.get("path"))
         kind = await self._kind_of(path, "MountVolume.MountDevice")
         if spec.mode is Mode.BLOCK:
@@ -96,21 +94,19 @@ class LocalPlugin(InTreePlugin):
         target = self.target(use.uid, spec.spec_name, spec.mode)
         kind = await self._kind_of(source, _EVENT_WORD)
         if spec.mode is Mode.BLOCK:
-            device = await self.in_thread(partial(_link, source, target), f"link of {source}")
-            return Published(target, device)
-        mine = False
+            maps = self._maps(spec.spec_name)
+            device = await self.in_thread(partial(disk.device_of, source), f"look at {source}")
+            await self.in_thread(
+                partial(disk.map_device, device, f"{maps}/{use.uid}", target, device),
+                f"map of {device}",
+            )
+            return Published(target, device, map_directory=maps)
+        options = [*spec.mount_options] if kind is not Mode.BLOCK else []
+        if spec.read_only:
+            options.append("ro")
         if kind is Mode.BLOCK:
             source = self._global_mount(spec.spec_name)
-        call = f"bind mount of {source}"
-        if not await self.in_thread(partial(is_mounted, target), "look at mounts"):
-            await self.in_thread(partial(_bind, source, target), call)
-            mine = True
-            options = [*spec.mount_options] if kind is not Mode.BLOCK else []
-            if spec.read_only:
-                options.append("ro")
-            if options:
-                flags = ",".join(["remount", "bind", *options])
-                await run("mount", ["-o", flags, target], call=call, event_word=_EVENT_WORD)
+        mine = await self.bind(source, target, options)
         return Published(
             target,
             selinux_relabel=True,
@@ -119,7 +115,7 @@ class LocalPlugin(InTreePlugin):
         )
 
     async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
-        """Have a disk's file system fill it; there is nothing to do for directories and devices."""
+        """Grow a disk's file system to fill it; directories and devices need nothing."""
         path = str(spec.source.get("path"))
         if spec.mode is Mode.BLOCK:
             return size
@@ -135,24 +131,38 @@ class LocalPlugin(InTreePlugin):
         return size
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Unmount and remove the directory or the link."""
-        await self.in_thread(partial(_remove, left.path), f"unmount of {left.path}")
+        """Unmount and remove the directory, or remove the link and release the device."""
+        if left.mode is Mode.BLOCK:
+            bound = f"{self._maps(left.spec_name)}/{left.pod_uid}"
+            work = partial(disk.unmap_device, bound, left.path)
+        else:
+            work = partial(unmount_and_remove, left.path)
+        await self.in_thread(work, f"unmount of {left.path}")
 
     async def unstage(self, left: StagedOnDisk) -> None:
         """Unmount a disk's file system."""
-        await self.in_thread(partial(_remove, left.path), f"unmount of {left.path}")
+        work = partial(unmount_and_remove, left.path)
+        await self.in_thread(work, f"unmount of {left.path}")
 
     def found(self) -> Found:
-        """Those of pods' directories, and disks mounted for the node."""
+        """The volumes in pods' directories, and disks mounted or held for the node."""
         mounts = f"{self.root}/plugins/kubernetes.io/local-volume/mounts"
+        maps = f"{self.root}/plugins/{self.directory}/volumeDevices"
         staged = [
-            StagedOnDisk(self.name, self.unique_name("", name), f"{mounts}/{name}", spec_name=name)
-            for name in names_in(mounts)
+            StagedOnDisk(
+                self.name, self.unique_name("", name), f"{at}/{name}", mode, spec_name=name
+            )
+            for at, mode in ((mounts, Mode.FILESYSTEM), (maps, Mode.BLOCK))
+            for name in names_in(at)
         ]
         return Found(super().found().published, tuple(staged))
 
+    def _maps(self, name: str) -> str:
+        """Where devices are bound for pods."""
+        return f"{self.root}/plugins/{self.directory}/volumeDevices/{name}"
+
     async def _shared_group(self, source: str, use: PodUse) -> int | None:
-        """The group of what other pods have too, if this one asks for another."""
+        """The current group, if other pods have the volume and this one asks for another group."""
         if use.alone or use.fs_group is None:
             return None
         group = await self.in_thread(lambda: Path(source).stat().st_gid, f"look at {source}")
@@ -177,26 +187,3 @@ class LocalPlugin(InTreePlugin):
             return Mode.BLOCK
         message = f'local volume path "{path}" is neither a directory nor a block device'
         raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
-
-
-def _bind(source: str, target: str) -> None:
-    Path(target).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
-    mount(source, target, flags=MS_BIND)
-
-
-def _remove(path: str) -> None:
-    """Unmount what is at a path of ours and remove it; a link too. Blocks. Raises OSError."""
-    if Path(path).is_symlink():
-        Path(path).unlink()
-        return
-    while is_mounted(path):
-        unmount(path)
-    remove_directory(path)
-
-
-def _link(source: str, target: str) -> str:
-    device, path = os.path.realpath(source), Path(target)
-    path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.symlink_to(device)
-    return device

@@ -1,7 +1,7 @@
 """NFS volumes, mounted by mount.nfs.
 
-A server that is gone makes every look at the mount hang. So mounts are known from the mount table,
-programs with a deadline mount and unmount, and nothing here asks the file system anything. Source:
+If a server is down, every access to the mount hangs. So mounts are known from the mount table,
+programs with a deadline mount and unmount, and nothing here queries the file system. Source:
 docs/reference/behaviour-storage.md, sq.
 """
 
@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec
+from kubeletpy.volumes.disk import is_mounted, mounted_from
 from kubeletpy.volumes.intree.base import (
     DIRECTORY_MODE,
     InTreePlugin,
-    is_mounted,
     remove_directory,
     run,
 )
@@ -31,7 +31,7 @@ class NfsPlugin(InTreePlugin):
     directory = "kubernetes.io~nfs"
 
     def problem(self, source: VolumeSource) -> str:
-        """Server and path are words of a command: neither may be an option or several."""
+        """Server and path are command arguments: neither may be an option or several words."""
         server, path = (str(source.source.get(key) or "") for key in ("server", "path"))
         if not server or server.startswith("-") or not server.isprintable() or " " in server:
             return f"nfs: {server!r} is no server"
@@ -47,7 +47,7 @@ class NfsPlugin(InTreePlugin):
         *,
         remount: bool,
     ) -> Published:
-        """Mount it, unless it is."""
+        """Mount it, unless it is mounted."""
         target = self.target(use.uid, spec.spec_name, spec.mode)
         if not await self.in_thread(partial(is_mounted, target), "look at mounts"):
             make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class NfsPlugin(InTreePlugin):
         return Published(target)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Unmount it; from a server that does not answer by force."""
+        """Unmount it; by force if the server does not answer."""
         while await self.in_thread(partial(is_mounted, left.path), "look at mounts"):
             call = f"umount of {left.path}"
             try:
@@ -73,9 +73,15 @@ class NfsPlugin(InTreePlugin):
                 await run("umount", ["-i", "-f", left.path], call=call)
         await self.in_thread(partial(remove_directory, left.path), f"rmdir {left.path}")
 
+    async def answers_for(self, left: PublishedOnDisk) -> str:
+        """The server, by the mount table."""
+        source = await self.in_thread(partial(mounted_from, left.path), "look at mounts")
+        server, found, _ = source.partition(":/")
+        return f"NFS server {server}" if found else left.path
+
 
 def export_of(spec: VolumeSpec) -> str:
-    """``server:path`` as mount.nfs takes it."""
+    """``server:path`` as mount.nfs expects it."""
     server, path = str(spec.source.get("server")), str(spec.source.get("path"))
     bare = server.removeprefix("[").removesuffix("]")
     return f"[{bare}]:{path}" if ":" in bare else f"{server}:{path}"

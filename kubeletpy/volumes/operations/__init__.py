@@ -1,1 +1,1 @@
-"""What is done to claim-backed volumes: one pure plan, and what carries it out."""
+"""Operations on claim-backed volumes: a pure plan, and the code that carries it out."""

@@ -1,4 +1,4 @@
-"""Does one volume operation: the plugin's call, and what the agent does around it.
+"""Does one volume operation: the plugin's call, and the agent's work around it.
 
 Must never decide whether it is time for it. Source: docs/reference/behaviour-storage.md, sf, so,
 sp.
@@ -27,15 +27,15 @@ from kubeletpy.volumes.ownership import Progress, belongs_to, give_to_group
 from kubeletpy.volumes.plugin import VolumePlugin
 
 MAX_ENTRIES = 100_000_000
-"""Entries of a persistent volume that are given to a group: it holds up its own volume only."""
+"""The most entries of a persistent volume that get the fsGroup: it delays its own volume only."""
 
 FIRST_NOTICE_S = 30.0
 NOTICE_S = 60.0
-"""When an event says that giving files to a group goes on. Source: behaviour-storage.md, sp2."""
+"""When an event reports that applying an fsGroup takes long. Source: behaviour-storage.md, sp2."""
 
 
 class VolumeActs:
-    """Carries operations out."""
+    """Carries out operations."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class VolumeActs:
         notices: VolumeNotices,
         owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
     ) -> None:
-        """``owned(plugin, seconds, ok)`` is called after each walk that gave files to a group."""
+        """``owned(plugin, seconds, ok)`` is called after each walk that applied an fsGroup."""
         self._expander = expander
         self._notices = notices
         self._owned = owned
@@ -109,7 +109,7 @@ class VolumeActs:
 
     @asynccontextmanager
     async def _watched(self, use: PodUse, path: str, progress: Progress) -> AsyncIterator[None]:
-        """Have events say that it goes on."""
+        """Emit events while it is going on."""
 
         async def tell() -> None:
             await asyncio.sleep(FIRST_NOTICE_S)
@@ -137,7 +137,7 @@ class VolumeActs:
 
 
 def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None) -> PodUse:
-    """The pod as plugins may know it."""
+    """The pod as plugins may see it."""
     context = pod.spec.get("securityContext") or {}
     return PodUse(
         pod.uid,

@@ -1,4 +1,4 @@
-"""When what failed may be tried again. Pure.
+"""When failed operations may be retried. Pure.
 
 Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
 """
@@ -15,14 +15,14 @@ Tried = tuple[Kind, Key]
 
 
 class Backoffs:
-    """Failures of operations, by operation and what it has to itself."""
+    """Failures of operations, by operation and its key."""
 
     def __init__(self) -> None:
         self.failures: dict[Tried, Failure] = {}
         self._drivers: dict[Tried, str] = {}
 
     def ended(self, kind: Kind, key: Key) -> Failure | None:
-        """An operation ended, which starts the back-off of others over; how it had failed last."""
+        """An operation ended, which resets the back-off of others; returns its previous failure."""
         before = self.failures.get((kind, key))
         for each in Kind:
             self.failures.pop((each, key), None)
@@ -30,7 +30,7 @@ class Backoffs:
         return before
 
     def failed(self, tried: Tried, error: OperationFailed, driver: str, now: float) -> None:
-        """An operation ended and failed; ``now`` of the event loop's clock."""
+        """An operation ended and failed; ``now`` is event-loop time."""
         before = self.ended(*tried)
         count = before.count if before is not None else 0
         since = before.at if before is not None else now
@@ -39,14 +39,14 @@ class Backoffs:
         self._drivers[tried] = driver
 
     def driver_changed(self, driver: str) -> None:
-        """What failed for a driver (empty: for any) may be tried at once."""
+        """Allow immediate retries of a driver's failures (empty: any driver's)."""
         for tried, of in list(self._drivers.items()):
             if not driver or of == driver:
                 self.failures.pop(tried, None)
                 self._drivers.pop(tried)
 
     def of_unpublish(self, uid: str) -> Failure | None:
-        """Why a volume could not be taken from a pod."""
+        """Why a pod's volume could not be unpublished."""
         for (kind, (_, of)), failure in self.failures.items():
             if kind is Kind.UNPUBLISH and of == uid:
                 return failure

@@ -1,7 +1,7 @@
-"""Carries plans of volume operations out: as soon as anything changes, never by looking again.
+"""Carries out plans of volume operations: as soon as anything changes, without polling.
 
-Each operation is a task of its own with its volume (or one pod's part of it) to itself: a driver
-that hangs holds up its own volumes and nothing else. Must never decide: what is done next is
+Each operation is a task of its own with exclusive use of its volume (or one pod's part of it): a
+hanging driver delays only its own volumes. Must never decide: what is done next is
 :mod:`kubeletpy.volumes.operations.plan`. Source: docs/reference/behaviour-storage.md, sd, sg, sn.
 """
 
@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.attach.spelling import spelled
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
-from kubeletpy.volumes.on_disk import Outcome, Published
+from kubeletpy.volumes.on_disk import Outcome
 from kubeletpy.volumes.operation import OperationFailed, StillUnderWay
 from kubeletpy.volumes.operations.backoff import Backoffs
 from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
 from kubeletpy.volumes.operations.model import (
     Facts,
-    Key,
     Kind,
     Operation,
     Plan,
     PodDemand,
-    PodMount,
-    Volume,
 )
-from kubeletpy.volumes.operations.outcome import Done, Left, after
-from kubeletpy.volumes.operations.plan import is_there, plan
+from kubeletpy.volumes.operations.plan import plan
 from kubeletpy.volumes.operations.protocol import CarryOut, Listener, Surroundings
 from kubeletpy.volumes.operations.reports import ending_waits
+from kubeletpy.volumes.operations.runner import OperationRunner
+from kubeletpy.volumes.operations.state import VolumeState
 from kubeletpy.volumes.operations.taken_over import recognised, taken_over
 from kubeletpy.volumes.operations.waiting import Waiting, WaitTimes, is_busy, words_of
 from kubeletpy.volumes.plugin import VolumePlugin
@@ -41,14 +40,7 @@ from kubeletpy.volumes.plugin import VolumePlugin
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""How long a pod's sync waits for operations under way; it is woken when they end later."""
-
-
-@dataclass(slots=True)
-class _Running:
-    operation: Operation
-    task: asyncio.Task[None]
-    begun: float
+"""How long a pod's sync waits for operations in progress; it is woken when they end later."""
 
 
 class VolumeOperations:
@@ -66,24 +58,27 @@ class VolumeOperations:
     ) -> None:
         """Args:
         plugins: each kind of volume.
-        surroundings: of the node.
+        surroundings: answers questions about the node.
         carry_out: does one operation.
-        listener: notified of how each ended.
-        changed: called with the uid of a pod whose volumes are there now, or wait for something
+        listener: notified of the result of each.
+        changed: called with the uid of a pod whose volumes are ready, or wait for something
             else.
         in_use_changed: called when ``volumes_in_use`` has changed.
         """
-        self._plugins = {plugin.name: plugin for plugin in plugins}
+        self.state = VolumeState({plugin.name: plugin for plugin in plugins})
         self._surroundings = surroundings
-        self._carry_out = carry_out
         self._listener = listener
         self._changed = changed
         self._in_use_changed = in_use_changed
-        self._demands: dict[str, PodDemand] = {}
-        self._pods: dict[str, Pod] = {}
-        self._actual: dict[str, Volume] = {}
-        self._running: dict[Key, _Running] = {}
         self._backoffs = Backoffs()
+        self._runner = OperationRunner(
+            self.state,
+            self._backoffs,
+            carry_out,
+            listener,
+            attachment=self._attachment,
+            ended=self._ended,
+        )
         self._plan = Plan()
         self._reported: dict[str, frozenset[object]] = {}
         self._waiting = Waiting()
@@ -94,24 +89,24 @@ class VolumeOperations:
         self._closed = False
         self.leftovers_judged = False
         self.known = asyncio.Event()
-        """Set once what an agent before this one has left is known."""
+        """Set once the volumes left by a previous agent are known."""
         for plugin in plugins:
             plugin.on_change(self.driver_changed)
 
     # -- what is wanted ----------------------------------------------------------------------
 
     def demand(self, pod: Pod, specs: Sequence[VolumeSpec], waits: Mapping[str, Waits]) -> None:
-        """Say what a pod wants; one whose end was asked for wants nothing any more."""
-        before = self._demands.get(pod.uid)
+        """Record what a pod wants; a pod whose end was requested wants nothing any more."""
+        before = self.state.demands.get(pod.uid)
         if before is not None and before.ending:
             return
-        self._pods[pod.uid] = pod
-        self._demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
+        self.state.pods[pod.uid] = pod
+        self.state.demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
         self._recognise(pod.uid)
         self.look()
 
     async def settled(self, uid: str) -> Mapping[str, Waits]:
-        """What a pod's volumes wait for once nothing is under way for it, or it takes long."""
+        """What a pod's volumes wait for, once its operations have ended or take long."""
         await self.known.wait()
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
@@ -127,17 +122,17 @@ class VolumeOperations:
         return self.waits(uid)
 
     async def end(self, uid: str) -> None:
-        """Take down all that a pod has.
+        """Tear down all volumes of a pod.
 
         Raises:
-            OperationFailed: something is still there; it is tried on, and the pod is woken.
+            OperationFailed: something remains; retries go on, and the pod is woken.
         """
         await self.known.wait()
         self.begin_end(uid)
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
         with self._waiting.at(uid) as happened:
-            while self.has(uid):
+            while self.state.has(uid):
                 failure = self._backoffs.of_unpublish(uid)
                 if failure is not None:
                     raise OperationFailed(Outcome.UNCERTAIN, failure.message, call=failure.call)
@@ -146,129 +141,93 @@ class VolumeOperations:
                     async with asyncio.timeout_at(until):
                         await happened.wait()
                 except TimeoutError:
-                    call = next((r.operation.call for r in self._of_pod(uid)), "its turn")
+                    call = next((r.operation.call for r in self.state.of_pod(uid)), "its turn")
                     raise StillUnderWay(call) from None
-        self._demands.pop(uid, None)
-        self._pods.pop(uid, None)
+        self.state.forget(uid)
         self._reported.pop(uid, None)
 
     def begin_end(self, uid: str) -> None:
-        """Take down what a pod has, without waiting for it."""
-        if self.has(uid) or any(self._of_pod(uid)):
-            self._demands[uid] = PodDemand(uid, ending=True)
+        """Tear down the volumes of a pod, without waiting for it."""
+        if self.state.has(uid) or any(self.state.of_pod(uid)):
+            self.state.demands[uid] = PodDemand(uid, ending=True)
         else:
-            self._demands.pop(uid, None)
+            self.state.demands.pop(uid, None)
         self.look()
 
     # -- what there is -----------------------------------------------------------------------
 
-    def has(self, uid: str) -> bool:
-        """Whether a pod has a volume or may have one, or one is being made for it. Also for
-        threads."""
-        return any(uid in volume.pods for volume in list(self._actual.values())) or bool(
-            self._of_pod(uid)
-        )
-
-    def spec(self, uid: str, volume: str) -> VolumeSpec | None:
-        """A volume that a pod wants, by its name in the pod."""
-        demand = self._demands.get(uid)
-        found = (spec for spec in demand.specs if spec.pod_volume == volume) if demand else ()
-        return next(iter(found), None)
-
-    def published(self, uid: str, spec: VolumeSpec) -> Published | None:
-        """A volume as a pod has it; None: it has not."""
-        volume = self._actual.get(spec.unique_name)
-        if volume is None or not is_there(volume, uid):
-            return None
-        return volume.pods[uid].published
-
-    def there(self) -> list[tuple[str, VolumeSpec, PodMount]]:
-        """All that pods have for certain, each with the uid of its pod."""
-        return [
-            (demand.uid, spec, volume.pods[demand.uid])
-            for demand in self._demands.values()
-            for spec in demand.specs
-            if (volume := self._actual.get(spec.unique_name)) is not None
-            and is_there(volume, demand.uid)
-        ]
-
-    def paths(self, uid: str) -> set[str]:
-        """Where a pod has volumes, may have them, or gets them just now. Also for threads."""
-        there = list(self._actual.values())
-        has = {volume.pods[uid].left.path for volume in there if uid in volume.pods}
-        gets = {
-            self._plugins[operation.plugin].published(operation.spec, uid).path
-            for operation in (each.operation for each in self._of_pod(uid))
-            if operation.spec is not None
-        }
-        return has | gets
-
     def waits(self, uid: str) -> dict[str, Waits]:
-        """Name of each volume of a pod that is not there -> what it waits for."""
+        """The volumes of a pod that are not ready -> what they wait for."""
         return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
 
     def reports(self, uid: str) -> list[VolumeWait]:
-        """What each volume of a pod waits for, and since when: to be set up or to be taken down."""
+        """What each volume of a pod waits for, and since when: setup or teardown."""
         found = [
             VolumeWait(name, wait, self._times.of((uid, name)))
             for name, wait in self.waits(uid).items()
         ]
-        under_way = [(each.operation, each.begun) for each in self._running.values()]
-        found += ending_waits(uid, self._actual, under_way, self._backoffs.failures)
+        under_way = [(each.operation, each.begun) for each in self.state.running.values()]
+        found += ending_waits(uid, self.state.actual, under_way, self._backoffs.failures)
         return found
 
     def volumes_in_use(self) -> list[str] | None:
-        """For the node's status, about to be written; None: not known yet, the API's list stays."""
+        """For the next status update of the node; None: not known yet, the API's list stays."""
         return self._in_use.report()
+
+    def volumes_in_use_written(self) -> None:
+        """The API has the node's status with the volumes that were given last."""
+        if self._in_use.written():
+            self.look()
 
     # -- what happens ------------------------------------------------------------------------
 
     async def take_over(self) -> None:
-        """Find what an agent before this one has left. Call it once, at the start."""
-        for plugin in self._plugins.values():
+        """Find the volumes left by a previous agent. Call it once, at the start."""
+        for plugin in self.state.plugins.values():
             try:
                 found = await asyncio.to_thread(plugin.found)
             except OSError as error:
                 log.error(
-                    "volumes of an earlier agent could not be looked for",
+                    "volumes of an earlier agent could not be searched for",
                     extra={"plugin": plugin.name, "why": str(error)},
                 )
                 continue
             for path, why in found.unreadable.items():
                 extra = {"path": path, "why": why}
                 log.warning("left by an earlier agent, unreadable", extra=extra)
-            self._actual = taken_over(self._actual, plugin.name, found)
-        for uid in self._demands:
+            self._listener.found(found)
+            self.state.actual = taken_over(self.state.actual, plugin.name, found)
+        for uid in self.state.demands:
             self._recognise(uid)
         self.known.set()
         self.look()
 
     def driver_changed(self, driver: str) -> None:
-        """A driver came or went: what failed for it is tried at once, who waits is woken."""
+        """A driver came or went: retry its failures at once and wake waiting pods."""
         self._backoffs.driver_changed(driver)
-        for uid, demand in self._demands.items():
+        for uid, demand in self.state.demands.items():
             if demand.waits:
                 self._changed(uid)
         self.look()
 
     def hold_expansion(self, unique_name: str) -> None:
         """A volume cannot be expanded while it is in use."""
-        volume = self._actual.get(unique_name)
+        volume = self.state.actual.get(unique_name)
         if volume is not None:
-            self._actual[unique_name] = replace(volume, expansion_held=True)
+            self.state.actual[unique_name] = replace(volume, expansion_held=True)
 
     def look(self) -> None:
-        """Something has changed: plan anew, soon."""
+        """Something has changed: plan again soon."""
         if self._soon is None and not self._closed:
             self._soon = asyncio.get_running_loop().call_soon(self._look)
 
     async def close(self) -> None:
-        """Start nothing any more; what is mounted stays."""
+        """Start nothing more; what is mounted stays."""
         self._closed = True
         for handle in (self._timer, self._soon):
             if handle is not None:
                 handle.cancel()
-        tasks = [running.task for running in self._running.values()]
+        tasks = [running.task for running in self.state.running.values()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -281,36 +240,40 @@ class VolumeOperations:
         if self._closed or not self.known.is_set():
             return
         now = asyncio.get_running_loop().time()
-        made = plan(self._demands.values(), self._actual, self._facts(), now)
+        made = plan(self.state.demands.values(), self.state.actual, self._facts(), now)
         for name in made.forgotten:
-            del self._actual[name]
+            del self.state.actual[name]
         for operation in made.operations:
-            self._start(operation)
+            self._runner.start(operation)
         self._plan = made
         self._times.update(made.waits, now)
         self._wake_at(made.next_at)
         self._tell_in_use()
-        self._listener.counted(list(self._demands.values()), self._actual)
-        for uid, demand in list(self._demands.items()):
-            if demand.ending and not self.has(uid) and uid not in self._waiting:
-                self._demands.pop(uid)
-                self._pods.pop(uid, None)
+        self._listener.counted(list(self.state.demands.values()), self.state.actual)
+        for uid, demand in list(self.state.demands.items()):
+            if demand.ending and not self.state.has(uid) and uid not in self._waiting:
+                self.state.forget(uid)
                 self._reported.pop(uid, None)
         self._tell_pods()
 
     def _recognise(self, uid: str) -> None:
-        for spec in self._demands[uid].specs:
-            plugin = self._plugins[spec.plugin]
+        self._spell([spec.unique_name for spec in self.state.demands[uid].specs])
+        for spec in self.state.demands[uid].specs:
+            plugin = self.state.plugins[spec.plugin]
             mount, staged = plugin.published(spec, uid), plugin.staged(spec)
-            self._actual = recognised(self._actual, mount, staged)
+            self.state.actual = recognised(self.state.actual, mount, staged)
+
+    def _spell(self, names: Collection[str]) -> None:
+        busy = {each.operation.unique_name for each in self.state.running.values()}
+        self.state.actual = spelled(self.state.actual, names, busy)
 
     def _facts(self) -> Facts:
         attachments: dict[str, Attached | Waits] = {}
         blocked: dict[str, Waits] = {}
         republished: set[str] = set()
-        for demand in self._demands.values():
+        for demand in self.state.demands.values():
             for spec in demand.specs:
-                plugin = self._plugins[spec.plugin]
+                plugin = self.state.plugins[spec.plugin]
                 attachments[spec.unique_name] = self._attachment(spec)
                 wait = self._surroundings.blocked(spec) or plugin.ready(spec)
                 if wait is not None:
@@ -320,7 +283,7 @@ class VolumeOperations:
         return Facts(
             attachments,
             blocked,
-            {key: running.operation for key, running in self._running.items()},
+            {key: running.operation for key, running in self.state.running.items()},
             self._backoffs.failures,
             frozenset(republished),
             self.leftovers_judged,
@@ -332,18 +295,21 @@ class VolumeOperations:
     def _tell_in_use(self) -> None:
         shown = self._surroundings.in_use()
         if shown is None:
-            return  # whether what was found on disk is attached is not known
-        self._actual |= attachable_as_shown(self._demands.values(), self._actual, shown)
-        running = [each.operation for each in self._running.values()]
-        if self._in_use.update(self._demands.values(), self._actual, running):
+            return  # whether volumes found on disk are attached is not known
+        self._spell(shown)
+        self.state.actual |= attachable_as_shown(
+            self.state.demands.values(), self.state.actual, shown
+        )
+        running = [each.operation for each in self.state.running.values()]
+        if self._in_use.update(self.state.demands.values(), self.state.actual, running):
             self._in_use_changed()
 
     def _tell_pods(self) -> None:
-        """Wake the pods whose volumes wait for something else now."""
-        for uid, told in words_of(self._plan.waits, set(self._demands)).items():
-            if self._reported.get(uid, frozenset()) == told:
+        """Wake the pods whose volumes now wait for something else."""
+        for uid, words in words_of(self._plan.waits, set(self.state.demands)).items():
+            if self._reported.get(uid, frozenset()) == words:
                 continue
-            self._reported[uid] = told
+            self._reported[uid] = words
             if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
                 self._changed(uid)
 
@@ -354,71 +320,8 @@ class VolumeOperations:
         if when is not None:
             self._timer = asyncio.get_running_loop().call_at(when, self._look)
 
-    # -- one operation -----------------------------------------------------------------------
-
-    def _start(self, operation: Operation) -> None:
-        log.debug("volume operation", extra={"call": operation.call, "why": operation.reason})
-        task = asyncio.get_running_loop().create_task(
-            self._run(operation), name=f"{operation.kind} {operation.unique_name}"
-        )
-        now = asyncio.get_running_loop().time()
-        self._running[operation.key] = _Running(operation, task, now)
-
-    async def _run(self, operation: Operation) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        plugin = self._plugins[operation.plugin]
-        pod = self._pods.get(operation.pod_uid)
-        volume = self._actual.get(operation.unique_name)
-        alone = volume is None or not (volume.pods.keys() - {operation.pod_uid})
-        failed: OperationFailed | None = None
-        result: Done | Outcome
-        try:
-            attachment = None
-            if operation.spec is not None:
-                state = self._attachment(operation.spec)
-                attachment = None if isinstance(state, Waits) else state
-            result = await self._carry_out(operation, plugin, pod, alone, attachment)
-        except OperationFailed as error:
-            failed, result = error, error.outcome
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # a plugin's mistake must not end all other volumes
-            log.exception("volume operation broke", extra={"call": operation.call})
-            why = f"{type(error).__name__}: {error}"
-            failed = OperationFailed(Outcome.UNCERTAIN, why, call=operation.call)
-            result = failed.outcome
-        finally:
-            self._running.pop(operation.key, None)
-        now = loop.time()
-        self._note(operation, plugin, result, now)
-        self._count(operation, failed, now)
-        self._listener.ended(operation, pod, now - begun, failed)
+    def _ended(self, operation: Operation) -> None:
         waited = self._waiting.happened(operation.pod_uid)
         if operation.kind is Kind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
         self.look()
-
-    def _note(
-        self, operation: Operation, plugin: VolumePlugin, result: Done | Outcome, now: float
-    ) -> None:
-        left = Left(operation.mount, operation.staged)
-        if operation.spec is not None and operation.kind is Kind.STAGE:
-            left = Left(staged=plugin.staged(operation.spec))
-        elif operation.spec is not None:
-            left = Left(plugin.published(operation.spec, operation.pod_uid))
-        before = self._actual.get(operation.unique_name)
-        self._actual[operation.unique_name] = after(before, operation, result, left, now)
-
-    def _count(self, operation: Operation, failed: OperationFailed | None, now: float) -> None:
-        if failed is None:
-            self._backoffs.ended(operation.kind, operation.key)
-            return
-        about = operation.spec or operation.mount or operation.staged
-        failed.call = failed.call or operation.call
-        driver = about.driver if about is not None else ""
-        self._backoffs.failed((operation.kind, operation.key), failed, driver, now)
-
-    def _of_pod(self, uid: str) -> list[_Running]:
-        under_way = list(self._running.values())
-        return [running for running in under_way if running.operation.pod_uid == uid]

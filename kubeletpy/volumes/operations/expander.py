@@ -23,7 +23,7 @@ from kubeletpy.volumes.on_disk import Outcome
 from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.operations import expansion
 from kubeletpy.volumes.operations.expansion import Flow
-from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
+from kubeletpy.volumes.operations.plan import asked_size, claimed_size, wanted_size
 from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
@@ -31,19 +31,19 @@ _EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"
 CLAIM_SHOWN = 1024
 """Characters of a message in a claim's condition."""
 CLAIM_READINGS = 4
-"""How often a claim is looked at in one try, when others change it at the same time."""
+"""How often a claim is read in one attempt, when others change it at the same time."""
 
 
 @dataclass(slots=True)
 class _Grown:
-    """What was asked of the driver so far, and what it has made of it; bytes."""
+    """What was asked of the driver so far, and the resulting size; bytes."""
 
     asked: int = 0
     reached: int = 0
 
 
 class _ClaimChanged(Exception):
-    """Somebody has changed the claim since it was read."""
+    """The claim has changed since it was read."""
 
 
 class Expander:
@@ -63,6 +63,8 @@ class Expander:
         self._clock = clock
         self._node_name = node_name
         self.hold = hold
+        self._refused: set[str] = set()
+        """Volumes (unique names) whose last expansion their drivers have refused (table so3)."""
 
     def refused(self, spec: VolumeSpec, use: PodUse) -> None:
         """The pod has the volume read-only."""
@@ -72,17 +74,17 @@ class Expander:
     async def expand(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, at_mount: bool
     ) -> int:
-        """Do what is this node's part; the size in bytes that the volume has then.
+        """Do this node's part of an expansion; returns the volume's new size in bytes.
 
         Raises:
-            OperationFailed: it could not be expanded, and has to be tried again.
+            OperationFailed: it could not be expanded, and must be retried.
         """
         grown = _Grown()
         for _ in range(CLAIM_READINGS):
             try:
                 return await self._expand(plugin, spec, use, grown, at_mount=at_mount)
             except _ClaimChanged:
-                # what is known of a claim may be older than what its controller has written
+                # the cached claim may be older than its controller's last write
                 spec = replace(spec, claim=await self._read(spec))
         raise _not_written(spec, "it is changed by others again and again")
 
@@ -100,11 +102,12 @@ class Expander:
             except ExpansionFailed as error:
                 return await self._not_expanded(spec, use, flow, error, size)
             grown.asked = size
-            told = (
+            self._refused.discard(spec.unique_name)
+            text = (
                 f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
                 f"{self._node_name}"
             )
-            self._tell(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, told)
+            self._tell(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, text)
         if flow is not Flow.EXPAND_ONLY and spec.claim is not None:
             await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
         return max(grown.reached, size)
@@ -115,11 +118,17 @@ class Expander:
         if error.problem is ExpansionProblem.UNSUPPORTED and (
             flow is not Flow.RECOVERY or claimed_size(spec) >= size
         ):
-            # its controller has done all that there is to do
+            # its controller has nothing more to do
             if flow is Flow.LEGACY and spec.claim is not None:
                 await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
             return size
         infeasible = error.problem is ExpansionProblem.INFEASIBLE
+        if error.problem is ExpansionProblem.REFUSED:
+            # the user has given this size up: the controller may go to the one wanted now
+            infeasible = spec.unique_name in self._refused and asked_size(spec) != size
+            self._refused.add(spec.unique_name)
+        if infeasible:
+            self._refused.discard(spec.unique_name)
         message = f"failed to expand pvc with {error.message}"[:CLAIM_SHOWN]
         now = format_time(self._clock.now())
         recovers = flow is Flow.RECOVERY
@@ -136,7 +145,7 @@ class Expander:
     async def _patch(
         self, spec: VolumeSpec, patch: dict[str, Any], *, quiet: bool = False
     ) -> VolumeSpec:
-        """Write to the claim's status; the volume with the claim as it is then."""
+        """Patch the claim's status; returns the volume with the updated claim."""
         if self._api is None or spec.claim is None:
             return spec
         metadata = spec.claim["metadata"]
@@ -161,7 +170,7 @@ class Expander:
         return replace(spec, claim=claim)
 
     async def _read(self, spec: VolumeSpec) -> JSON:
-        """The claim as it is now; it is the same one."""
+        """The current claim; it is the same object."""
         assert self._api is not None, "a conflict comes of an API"
         assert spec.claim is not None, "a conflict is about a claim"
         metadata = spec.claim["metadata"]
@@ -201,7 +210,7 @@ def _not_written(spec: VolumeSpec, why: str) -> OperationFailed:
 
 
 def _quantity(spec: VolumeSpec, size: int) -> str:
-    """The size as the PV spells it, where it is that."""
+    """The size as the PV spells it, if it is the PV's."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
     spelled = capacity.get("storage")
     return str(spelled) if spelled is not None and wanted_size(spec) == size else str(size)

@@ -1,4 +1,4 @@
-"""Whether a volume is expanded on this node, and what its claim's status says of it. Pure.
+"""Whether a volume is expanded on this node, and what its claim's status says about it. Pure.
 
 Source: docs/reference/behaviour-storage.md, so2, so3.
 """
@@ -21,11 +21,11 @@ class Flow(StrEnum):
     """What to do."""
 
     LEGACY = "legacy"
-    """Expand, then say so in the claim; nobody keeps track of a resize."""
+    """Expand, then report it in the claim; nobody tracks the resize."""
     RECOVERY = "recovery"
-    """Expand, with the states of recovery from failure."""
+    """Expand, with the states of recovery from expansion failure."""
     EXPAND_ONLY = "expand only"
-    """Expand, and leave the claim as it is: another node has said so already."""
+    """Expand, and leave the claim unchanged: another node has reported it already."""
     NOTHING = "nothing"
     """It is done."""
     WAIT = "wait"
@@ -33,7 +33,7 @@ class Flow(StrEnum):
 
 
 def flow(spec: VolumeSpec) -> tuple[Flow, int]:
-    """What to do for a claim that shows less than it should be, and the size in bytes."""
+    """What to do for a claim that shows less than its volume should have, and the size in bytes."""
     claim = spec.claim or {}
     status = claim.get("status") or {}
     states, sizes = status.get("allocatedResourceStatuses"), status.get("allocatedResources")
@@ -58,7 +58,7 @@ def _with_capacity(spec: VolumeSpec, size: str) -> VolumeSpec:
 
 
 def in_progress(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch of a claim whose file system is about to grow."""
+    """The patch for a claim whose file system is about to grow."""
     return {
         "metadata": {"resourceVersion": claim["metadata"].get("resourceVersion")},
         "status": {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}},
@@ -66,7 +66,7 @@ def in_progress(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """The patch of a claim whose volume has ``size``, a quantity."""
+    """The patch for a claim whose volume has ``size``, a quantity."""
     status: dict[str, Any] = {
         "capacity": {"storage": size},
         "conditions": [{"type": kind, "$patch": "delete"} for kind in _ENDED],
@@ -80,7 +80,7 @@ def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
 
 
 def failed(message: str, now: str, *, infeasible: bool) -> dict[str, Any]:
-    """The patch of a claim whose volume could not grow; ``now`` as the API writes times."""
+    """The patch for a claim whose volume could not grow; ``now`` as the API writes times."""
     condition = {
         "type": "NodeResizeError",
         "status": "True",

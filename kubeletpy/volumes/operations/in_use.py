@@ -1,7 +1,7 @@
-"""``volumesInUse`` of this node: what was reported, what has to be, what that holds up. Pure.
+"""``volumesInUse`` of this node: what was reported, what must be, what that delays. Pure.
 
-A volume leaves the list only when nothing of it is left here: the controller detaches what is not
-listed, whatever is mounted. Source: docs/reference/behaviour-storage.md, se2, sv.
+A volume leaves the list only when nothing of it is left here: the controller detaches unlisted
+volumes even if they are mounted. Source: docs/reference/behaviour-storage.md, se2, sv.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kubeletpy.volumes.attach.attached import not_in_use_yet
+from kubeletpy.volumes.attach.attached import not_in_use_yet, volumes_in_use
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
 
@@ -19,20 +19,33 @@ class InUse:
 
     def __init__(self) -> None:
         self._listed: list[str] | None = None
-        self._reported: frozenset[str] | None = None
-        """What of it was written, or is being written; None: nothing by this process."""
+        self._sent: frozenset[str] = frozenset()
+        """The list of the newest write, whatever became of it."""
+        self._surely: frozenset[str] | None = None
+        """What every list that the API may have by now names; None: nothing was written yet."""
 
     def report(self) -> list[str] | None:
-        """For the node's status, about to be written; None: not known yet, the API's list stays."""
+        """For the next status update of the node; None: not known yet, the API's list stays."""
         if self._listed is None:
             return None
-        self._reported = frozenset(self._listed)
+        self._sent = frozenset(self._listed)
+        self._surely = self._sent if self._surely is None else self._surely & self._sent
         return list(self._listed)
+
+    def written(self) -> bool:
+        """The API has the list that was reported last; whether that makes volumes usable.
+
+        Of a write that failed nobody knows whether it was done: until the next one has succeeded
+        the API may have either list.
+        """
+        more = self._surely is not None and self._surely != self._sent
+        self._surely = self._sent
+        return more
 
     def unreported(self, spec: VolumeSpec) -> Waits | None:
         """Why an attachable volume must not be used yet: the API may show it in use from before,
-        while a status without it is on its way."""
-        if not spec.attachable or self._reported is None or spec.unique_name in self._reported:
+        while a status without it is on its way, or has arrived unseen."""
+        if not spec.attachable or self._surely is None or spec.unique_name in self._surely:
             return None
         return not_in_use_yet(f'volume "{spec.unique_name}"')
 
@@ -42,11 +55,11 @@ class InUse:
         actual: Mapping[str, Volume],
         running: Iterable[Operation],
     ) -> bool:
-        """Make the list anew; whether it has changed."""
-        wanted = {spec.unique_name for each in demands for spec in each.specs if spec.attachable}
+        """Compute the list again; whether it has changed."""
+        wanted = (spec for each in demands for spec in each.specs)
         there = {name for name, volume in actual.items() if volume.attachable}
         worked_on = {each.unique_name for each in running if each.spec and each.spec.attachable}
-        listed = sorted(wanted | there | worked_on)
+        listed = volumes_in_use(wanted, there | worked_on)
         changed = listed != self._listed
         self._listed = listed
         return changed
@@ -55,10 +68,10 @@ class InUse:
 def attachable_as_shown(
     demands: Iterable[PodDemand], actual: Mapping[str, Volume], shown: frozenset[str]
 ) -> dict[str, Volume]:
-    """Volumes found on disk that the API shows in use: they are attached. Those that change.
+    """Volumes found on disk that the API shows in use are attached; returns those that change.
 
-    Of those that a pod wants its object says what they are: a driver may need no attaching any
-    more, and the controller detaches only what is not listed.
+    For volumes that a pod wants, the API object decides: a driver may no longer need attaching, and
+    the controller detaches only unlisted volumes.
     """
     known = {spec.unique_name for each in demands for spec in each.specs}
     return {

@@ -1,4 +1,4 @@
-"""What is wanted of volumes, what there is, and what can be done. Pure.
+"""Wanted volumes, existing volumes and possible operations. Pure.
 
 Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
 """
@@ -15,16 +15,16 @@ from kubeletpy.volumes.on_disk import Published, PublishedOnDisk, StagedOnDisk
 
 
 class Presence(StrEnum):
-    """How sure we are that something is there."""
+    """How certain it is that something exists."""
 
     ABSENT = "absent"
     UNCERTAIN = "uncertain"
-    """It may be there: it is made again while wanted, and taken down when not."""
+    """It may exist: it is made again while wanted, and torn down when not."""
     THERE = "there"
 
 
 class Kind(StrEnum):
-    """What can be done to a volume."""
+    """An operation on a volume."""
 
     STAGE = "stage"
     PUBLISH = "publish"
@@ -42,7 +42,7 @@ METRIC_NAMES = {
     Kind.UNPUBLISH: ("volume_unmount", "unmap_volume"),
     Kind.UNSTAGE: ("unmount_device", "unmap_device"),
 }
-"""What metrics call them: of file systems, of block devices."""
+"""Names in metrics: of file systems, of block devices."""
 
 _CSI_CALLS = {
     Kind.STAGE: "NodeStageVolume",
@@ -62,41 +62,42 @@ _IN_TREE_CALLS = {
 }
 
 Expansion = tuple[int, int, str, str]
-"""What an expansion depends on: bytes of the PersistentVolume, bytes that the claim shows, and what
-the claim's status says of its resize."""
+"""The inputs of an expansion: bytes of the PersistentVolume, bytes that the claim shows, and what
+the claim's status says about its resize.
+"""
 
 Key = tuple[str, str]
-"""What an operation has to itself: unique name and pod uid; without a uid the whole volume."""
+"""What an operation locks: unique name and pod uid; without a uid the whole volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """What one pod wants."""
+    """The volumes that one pod wants."""
 
     uid: str
     specs: tuple[VolumeSpec, ...] = ()
     waits: Mapping[str, Waits] = field(default_factory=dict)
     """Name of the pod's volume -> why it is not resolved."""
     ending: bool = False
-    """Its containers are gone, and what it has is to be taken down."""
+    """Its containers are gone, and its volumes are to be torn down."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodMount:
-    """A volume as one pod has it, or may have it."""
+    """A volume that one pod has, or may have."""
 
     left: PublishedOnDisk
     state: Presence
     found: bool = False
-    """An agent before this one has left it."""
+    """A previous agent has left it."""
     published: Published | None = field(default=None, repr=False)
     at: float = 0.0
-    """When it was last published, by the event loop's clock."""
+    """When it was last published, in event-loop time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What there is of a volume on this node."""
+    """The state of a volume on this node."""
 
     unique_name: str
     plugin: str
@@ -107,38 +108,38 @@ class Volume:
     device_found: bool = False
     attachable: bool = False
     size: int = 0
-    """Bytes; 0: not known."""
+    """Bytes; 0: unknown."""
     expanded_for: Expansion | None = None
-    """With what it was last expanded; the same again would do nothing more."""
+    """The inputs of the last expansion; the same again would change nothing."""
     expansion_held: bool = False
-    """Its driver expands only what is not in use."""
+    """Its driver expands it only while it is not in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing to do, and why."""
+    """One operation to do, and why."""
 
     kind: Kind
     unique_name: str
     plugin: str
     reason: str
     pod_uid: str = ""
-    """For whom it is done."""
+    """The pods that it is done for."""
     spec: VolumeSpec | None = None
     mount: PublishedOnDisk | None = None
     staged: StagedOnDisk | None = None
     size: int = 0
     whole: bool = True
-    """It has the whole volume to itself, not only one pod's part of it."""
+    """It locks the whole volume, not only one pod's part of it."""
 
     @property
     def key(self) -> Key:
-        """What it has to itself."""
+        """What it locks."""
         return (self.unique_name, "" if self.whole else self.pod_uid)
 
     @property
     def call(self) -> str:
-        """What is called, for people."""
+        """Its call, for people."""
         left = self.spec or self.mount or self.staged
         driver = left.driver if left is not None else ""
         if driver:
@@ -148,7 +149,7 @@ class Operation:
 
     @property
     def metric_name(self) -> str:
-        """What metrics call it."""
+        """Its name in metrics."""
         left = self.spec or self.mount or self.staged
         block = left is not None and left.mode is Mode.BLOCK
         return METRIC_NAMES[self.kind][block]
@@ -156,42 +157,44 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last try of an operation failed."""
+    """The last attempt of an operation failed."""
 
     message: str
     call: str
     count: int
-    """How often in a row."""
+    """The number of consecutive failures."""
     retry_at: float
-    """By the event loop's clock."""
+    """Event-loop time."""
     at: float = 0.0
-    """When it failed first in this row, by the same clock."""
+    """Time of the first failure in this row, by the same clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan is made from besides demands and what there is."""
+    """The inputs of a plan besides demands and existing volumes."""
 
     attachments: Mapping[str, Attached | Waits] = field(default_factory=dict)
-    """By unique name; one that is missing here needs no attachment."""
+    """By unique name; a missing entry needs no attachment."""
     blocked: Mapping[str, Waits] = field(default_factory=dict)
     """Unique name -> why an operation would only fail now."""
     running: Mapping[Key, Operation] = field(default_factory=dict)
     failures: Mapping[tuple[Kind, Key], Failure] = field(default_factory=dict)
     republished: frozenset[str] = frozenset()
-    """Unique names of volumes that want to be published again now and then."""
+    """Unique names of volumes that need to be republished periodically."""
     leftovers_judged: bool = False
-    """All pods of the node are known: what an agent before left staged belongs to one or none."""
+    """All pods of the node are known: volumes left staged by a previous agent belong to one or
+    none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, and what the rest waits for."""
+    """What to do now, and what everything else waits for."""
 
     operations: tuple[Operation, ...] = ()
     waits: Mapping[tuple[str, str], Waits] = field(default_factory=dict)
-    """(pod uid, name of its volume) -> why it is not there."""
+    """(pod uid, name of its volume) -> why it is not ready."""
     forgotten: tuple[str, ...] = ()
     """Unique names of volumes of which nothing is left."""
     next_at: float | None = None
-    """When a plan will differ by time alone, by the event loop's clock."""
+    """When time alone will change the plan, in event-loop time."""

@@ -1,4 +1,4 @@
-"""Events of operations on volumes that have not failed: what takes long, what is odd, what is done.
+"""Events about volume operations that have not failed: slow, odd or completed ones.
 
 Pure. Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
 """
@@ -18,7 +18,7 @@ _HINT = (
 
 
 class VolumeNotices:
-    """Tells of them."""
+    """Emits the events."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -26,16 +26,16 @@ class VolumeNotices:
     def mapped(self, spec: VolumeSpec, use: PodUse, published: Published) -> None:
         """A pod has got a block device."""
         word = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
-        parts = [f'volumeMapPath "{published.path.rpartition("/")[0]}"']
-        if published.map_directory:
-            parts.insert(0, f'globalMapPath "{published.map_directory}"')
+        there = published.map_directory
+        parts = [f'globalMapPath "{there}"'] if there else []
+        parts.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
         for part in parts:
             self._recorder.event(
                 pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, word + part
             )
 
     def shared(self, spec: VolumeSpec, use: PodUse, group: int) -> None:
-        """A pod wants a volume's files for another group than that of those who have it."""
+        """A pod wants a volume's files for another group than the pods that have it."""
         message = (
             f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
             f"{group}. The volume may not be shareable."
@@ -43,7 +43,7 @@ class VolumeNotices:
         self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
 
     def owning(self, use: PodUse, path: str, files: int | None) -> None:
-        """Files are still being given to a group: ``files`` so far; None: it takes long."""
+        """The fsGroup is still being applied: ``files`` so far; None: it takes long."""
         about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
         said = (
             f" is taking longer than expected, {_HINT}"

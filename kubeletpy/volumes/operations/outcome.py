@@ -1,8 +1,8 @@
-"""What there is of a volume after an operation on it ended. Pure.
+"""The state of a volume after an operation on it ended. Pure.
 
-What may be there stays so until it is made or taken down for certain. The kubelet forgets it when a
-later try fails for good; but that the later try did nothing says nothing of the earlier one.
-Source: docs/reference/behaviour-storage.md, sg.
+Something that may exist stays so until it is made or torn down for certain. The kubelet forgets it
+when a later attempt fails for good; but a later attempt that did nothing says nothing about the
+earlier one. Source: docs/reference/behaviour-storage.md, sg.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Done:
 
     published: Published | None = None
     size: int = 0
-    """Bytes that the volume has now; 0: not known."""
+    """The volume's size in bytes now; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Where an operation puts what it makes, successful or not."""
+    """Where an operation puts its result, successful or not."""
 
     mount: PublishedOnDisk | None = None
     staged: StagedOnDisk | None = None
@@ -34,7 +34,7 @@ class Left:
 def after(
     volume: Volume | None, operation: Operation, result: Done | Outcome, left: Left, now: float
 ) -> Volume:
-    """The volume as it is, or may be, now. ``now``: of the event loop's clock."""
+    """The volume as it is, or may be, now. ``now`` is event-loop time."""
     if volume is None:
         volume = Volume(operation.unique_name, operation.plugin)
     if operation.spec is not None:
@@ -84,7 +84,7 @@ def _after_publish(
         pods[uid] = PodMount(left.mount, Presence.THERE, False, result.published, now)
         return replace(volume, pods=pods, size=result.size or volume.size)
     if before is not None and before.state is Presence.THERE:
-        return volume  # a pod that runs keeps what it has; it is tried again later
+        return volume  # a running pod keeps its volume; it is retried later
     if result is Outcome.UNCERTAIN and left.mount is not None:
         found = before is not None and before.found
         pods[uid] = PodMount(left.mount, Presence.UNCERTAIN, found)

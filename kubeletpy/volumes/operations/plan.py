@@ -1,8 +1,8 @@
 """What to stage, publish, expand, unpublish and unstage next, and what each pod waits for. Pure.
 
-Two things are true of every plan: nothing is taken from a pod unless its own end was asked for, and
-nothing is unstaged that a pod has, may have or wants. That a claim cannot be read takes nothing
-down. Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
+Every plan guarantees two things: nothing is taken from a pod unless its own end was requested, and
+nothing is unstaged that a pod has, may have or wants. An unreadable claim causes no teardown.
+Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from kubeletpy.volumes.operations.model import (
 )
 
 REPUBLISH_S = 60.0
-"""Between two publishes of a volume that wants them; the kubelet does it with each sync, 60 to 90 s
-apart."""
+"""Between two publishes of a volume that needs republishing; the kubelet does it with each sync, 60
+to 90 s apart.
+"""
 SOLE_MODE = ("ReadWriteOncePod",)
 
 
 def plan(
     demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
 ) -> Plan:
-    """Decide. ``now``: of the event loop's clock."""
+    """Decide. ``now`` is event-loop time."""
     return _Planner(demands, actual, facts, now).plan()
 
 
 def backs_off(about: str, failure: Failure) -> Waits:
-    """An operation failed, and waits for its next try."""
+    """An operation failed, and waits for its next attempt."""
     return Waits(Cause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
 
 
@@ -49,19 +50,25 @@ def is_there(volume: Volume | None, uid: str) -> bool:
 
 
 def wanted_size(spec: VolumeSpec) -> int:
-    """Bytes that a volume should have by its PersistentVolume; 0: nobody says."""
+    """The size that a volume should have by its PersistentVolume, in bytes; 0: unknown."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
 
 
 def claimed_size(spec: VolumeSpec) -> int:
-    """Bytes that a volume has by its claim's status; 0: nobody says."""
+    """The size that a volume has by its claim's status, in bytes; 0: unknown."""
     capacity = ((spec.claim or {}).get("status") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
 
 
+def asked_size(spec: VolumeSpec) -> int:
+    """Bytes that a claim's user wants; 0: nobody says."""
+    resources = ((spec.claim or {}).get("spec") or {}).get("resources") or {}
+    return _bytes((resources.get("requests") or {}).get("storage"))
+
+
 def expansion_of(spec: VolumeSpec) -> Expansion:
-    """All that an expansion depends on; while it stays the same, one is enough."""
+    """The inputs of an expansion; while they stay the same, one expansion is enough."""
     status = (spec.claim or {}).get("status") or {}
     sizes, states = (
         str((status.get(key) or {}).get("storage") or "")
@@ -72,7 +79,7 @@ def expansion_of(spec: VolumeSpec) -> Expansion:
 
 def _bytes(text: object) -> int:
     try:
-        return max(0, quantity.value(str(text))) if text is not None else 0
+        return max(0, quantity.value(str(text)))  # None is no quantity either
     except ValueError:
         return 0
 
@@ -111,7 +118,8 @@ class _Planner:
             if volume is not None:
                 self._take_down(volume)
             for uid, spec in self._wanted.get(name, {}).items():
-                wait = self._set_up(volume, uid, spec)
+                there = volume or Volume(spec.unique_name, spec.plugin)
+                wait = self._set_up(there, uid, spec)
                 if wait is not None:
                     self._tell(uid, name, wait)
         return Plan(
@@ -122,7 +130,7 @@ class _Planner:
         )
 
     def _tell(self, uid: str, unique_name: str, wait: Waits) -> None:
-        """All names that a pod has for a volume wait for the same."""
+        """All of a pod's names for one volume wait for the same thing."""
         for demand in self._demands:
             if demand.uid == uid:
                 for spec in demand.specs:
@@ -165,21 +173,21 @@ class _Planner:
             )
 
     def _relabel(self, volume: Volume, specs: Iterable[VolumeSpec]) -> None:
-        """Unstage what no pod has, when those who want it want another SELinux context."""
+        """Unstage a volume that no pod has, if those who want it need another SELinux context."""
         if all(_labelled_otherwise(volume, spec) for spec in specs):
             name, why = volume.unique_name, "a pod wants it with another SELinux label"
             self._start(Operation(Kind.UNSTAGE, name, volume.plugin, why, staged=volume.staged))
 
     # -- setting up --------------------------------------------------------------------------
 
-    def _set_up(self, volume: Volume | None, uid: str, spec: VolumeSpec) -> Waits | None:
-        """Plan what is next for a pod's volume; what it waits for, None: it is there."""
-        mount = volume.pods.get(uid) if volume is not None else None
-        if volume is not None and mount is not None and mount.state is Presence.THERE:
+    def _set_up(self, volume: Volume, uid: str, spec: VolumeSpec) -> Waits | None:
+        """Plan the next step for a pod's volume; what it waits for, None: it is ready."""
+        mount = volume.pods.get(uid)
+        if mount is not None and mount.state is Presence.THERE:
             self._keep(volume, mount, uid, spec)
             return None
         if spec.access_modes == SOLE_MODE and (other := _other(volume, uid)):
-            # the kubelet's words
+            # the kubelet's wording
             message = (
                 "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
             )
@@ -189,29 +197,28 @@ class _Planner:
         attachment = self._facts.attachments.get(spec.unique_name)
         if isinstance(attachment, Waits):
             return attachment
-        if volume is not None and mount is None and _labelled_otherwise(volume, spec):
+        if mount is None and _labelled_otherwise(volume, spec):
             about = f'volume "{spec.unique_name}"'
             failure = self._facts.failures.get((Kind.UNSTAGE, (spec.unique_name, "")))
             if failure is not None and not volume.pods:
                 return backs_off(about, failure)
             text = "waiting for unmount: it is mounted with a different SELinux label"
             return Waits(Cause.SELINUX_CONFLICT, about, text)
-        staged = volume is not None and volume.device is Presence.THERE
-        if spec.device_mountable and not staged:
+        if spec.device_mountable and volume.device is not Presence.THERE:
             why = "a pod wants the volume, and it is not staged"
-            return self._start(self._operation(Kind.STAGE, uid, spec, why))
+            return self._start(self._operation(Kind.STAGE, mount, uid, spec, why))
         why = "the pod wants the volume"
         if mount is not None:
             why = "whether the pod has the volume is not certain"
-        return self._start(self._operation(Kind.PUBLISH, uid, spec, why))
+        return self._start(self._operation(Kind.PUBLISH, mount, uid, spec, why))
 
     def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
-        """Expand or publish again what is there."""
+        """Expand or republish a volume that is ready."""
         target = wanted_size(spec)
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
-            self._start(self._operation(Kind.EXPAND, uid, spec, why, size=target))
+            self._start(self._operation(Kind.EXPAND, mount, uid, spec, why, size=target))
         if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
@@ -223,11 +230,12 @@ class _Planner:
         if isinstance(self._facts.attachments.get(spec.unique_name), Waits):
             return
         why = "the driver asks for it now and then (requiresRepublish)"
-        self._start(self._operation(Kind.REPUBLISH, uid, spec, why))
+        self._start(self._operation(Kind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
         self,
         kind: Kind,
+        mount: PodMount | None,
         uid: str,
         spec: VolumeSpec,
         why: str,
@@ -235,8 +243,6 @@ class _Planner:
         size: int = 0,
     ) -> Operation:
         whole = spec.device_mountable or spec.attachable or kind is Kind.EXPAND
-        volume = self._actual.get(spec.unique_name)
-        mount = volume.pods.get(uid) if volume is not None else None
         left = mount.left if mount is not None else None
         return Operation(
             kind, spec.unique_name, spec.plugin, why, uid, spec, left, size=size, whole=whole
@@ -245,7 +251,7 @@ class _Planner:
     # -- starting ----------------------------------------------------------------------------
 
     def _start(self, operation: Operation) -> Waits:
-        """Plan an operation unless it must wait; what is waited for."""
+        """Plan an operation unless it must wait; returns what it waits for."""
         about = f'volume "{operation.unique_name}"'
         other = next(self._conflicts(operation), None)
         if other is not None:
@@ -269,12 +275,12 @@ class _Planner:
 
 
 def _labelled_otherwise(volume: Volume, spec: VolumeSpec) -> bool:
-    """Whether a volume is staged, or may be, with another SELinux context than is wanted."""
+    """Whether a volume is, or may be, staged with another SELinux context than the wanted one."""
     if volume.device is Presence.ABSENT or volume.staged is None:
         return False
     return volume.staged.selinux_context != (spec.selinux_context or "")
 
 
-def _other(volume: Volume | None, uid: str) -> str:
-    """Another pod that has a volume or may have it."""
-    return next((other for other in (volume.pods if volume else ()) if other != uid), "")
+def _other(volume: Volume, uid: str) -> str:
+    """Another pod that has, or may have, a volume."""
+    return next((other for other in volume.pods if other != uid), "")

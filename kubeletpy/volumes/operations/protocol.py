@@ -1,4 +1,4 @@
-"""Who carries volume operations out, and what surrounds them."""
+"""The interfaces of volume operations: who carries them out, and what surrounds them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
+from kubeletpy.volumes.on_disk import Found
 from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
 from kubeletpy.volumes.operations.outcome import Done
@@ -28,7 +29,7 @@ class CarryOut(Protocol):
 
 
 class Listener(Protocol):
-    """Is notified of what became of operations: events, metrics."""
+    """Is notified of the results of operations: events, metrics."""
 
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
@@ -36,20 +37,24 @@ class Listener(Protocol):
         """An operation ended."""
         ...
 
+    def found(self, found: Found) -> None:
+        """These are a plugin's volumes left by a previous agent."""
+        ...
+
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """What is wanted and what is there has changed."""
+        """The wanted or the existing volumes have changed."""
         ...
 
 
 class Surroundings(Protocol):
-    """What operations ask of the node."""
+    """What operations need to know about the node."""
 
     def attachment(self, spec: VolumeSpec) -> Attached | Waits:
         """Whether a volume is attached."""
         ...
 
     def blocked(self, spec: VolumeSpec) -> Waits | None:
-        """What keeps a volume from this node (table sf, 2)."""
+        """Why a volume can't be used on this node (table sf, 2)."""
         ...
 
     def in_use(self) -> frozenset[str] | None:

@@ -17,6 +17,7 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
+from kubeletpy.volumes.on_disk import Found
 from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
 from kubeletpy.volumes.plugin import VolumePlugin
@@ -31,7 +32,7 @@ _EVENT_WORDS = {
     Kind.UNPUBLISH: ("UnmountVolume.TearDown", "UnmapVolume.UnmapPodDevice"),
     Kind.UNSTAGE: ("UnmountDevice", "UnmapDevice"),
 }
-"""What failed, when the plugin names nothing: of file systems, of block devices."""
+"""The step that failed, if the plugin names none: of file systems, of block devices."""
 
 
 class Reporter:
@@ -51,9 +52,9 @@ class Reporter:
         self._asked_at: dict[tuple[str, str], float] = {}
         self._counts: dict[str, Counter[str]] = {DESIRED: Counter(), ACTUAL: Counter()}
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called when pods have got volumes, or have them no longer."""
-        self._changed = tell
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called when pods gain or lose volumes."""
+        self._changed = listener
 
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
@@ -62,7 +63,13 @@ class Reporter:
         about = operation.spec or operation.mount or operation.staged
         assert about is not None, "an operation is about something"
         plugin = self._plugins[operation.plugin].metric_name(about)
-        self._metrics.done(operation.metric_name, plugin, seconds, ok=failed is None)
+        migrated = operation.spec is not None and operation.spec.migrated
+        self._metrics.done(
+            operation.metric_name, plugin, seconds, ok=failed is None, migrated=migrated
+        )
+        if operation.kind is Kind.UNPUBLISH and operation.mount and operation.mount.damaged:
+            self._metrics.force_cleaned.inc()
+            self._metrics.force_clean_errors.inc(failed is not None)
         if failed is not None:
             self._failed(operation, pod, about.mode is Mode.BLOCK, about.spec_name, failed)
             if isinstance(failed, FilesystemMismatch) and operation.spec is not None:
@@ -73,12 +80,18 @@ class Reporter:
                 now = asyncio.get_running_loop().time()
                 self._metrics.first_set_up(plugin, now - asked)
 
+    def found(self, found: Found) -> None:
+        """Volumes of pods were found on disk."""
+        damaged = sum(1 for left in found.published if left.damaged) + len(found.unreadable)
+        self._metrics.reconstructed.inc(len(found.published) + len(found.unreadable))
+        self._metrics.reconstruct_errors.inc(damaged)
+
     def owned(self, plugin: str, seconds: float, ok: bool) -> None:
-        """The files of a volume were given to a group."""
+        """The fsGroup was applied to a volume."""
         self._metrics.done(OWN, plugin, seconds, ok=ok)
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """What is wanted and what is there has changed."""
+        """The wanted or the existing volumes have changed."""
         now = asyncio.get_running_loop().time()
         wanted: Counter[str] = Counter()
         asked: dict[tuple[str, str], float] = {}

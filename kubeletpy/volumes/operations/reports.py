@@ -1,4 +1,4 @@
-"""What the end of a pod waits for, volume by volume. Pure."""
+"""What the termination of a pod waits for, volume by volume. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ending_waits(
 ) -> Iterator[VolumeWait]:
     """What is being taken from a pod, or could not be.
 
-    ``under_way``: each operation, and when it began by the event loop's clock.
+    ``under_way``: each operation, and when it began in event-loop time.
     """
     begun = {each.key: (each, at) for each, at in under_way if each.kind is Kind.UNPUBLISH}
     for volume in actual.values():

@@ -1,4 +1,4 @@
-"""What there is of volumes when an agent before this one has left some. Pure.
+"""The state of volumes left by a previous agent. Pure.
 
 Nothing found is certain: the other agent may have been killed at any instant. Source:
 docs/reference/behaviour-storage.md, sn1.
@@ -14,7 +14,7 @@ from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 
 
 def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[str, Volume]:
-    """All there is, with what one plugin has found."""
+    """All known volumes, with those that one plugin has found."""
     there = dict(actual)
     for left in found.published:
         volume = there.get(left.unique_name) or Volume(left.unique_name, plugin)
@@ -31,11 +31,11 @@ def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[
 def recognised(
     actual: Mapping[str, Volume], mount: PublishedOnDisk, staged: StagedOnDisk
 ) -> dict[str, Volume]:
-    """All there is, when a pod wants the volume that has, or will have, these places.
+    """All known volumes, when a pod wants the volume that has, or will have, these paths.
 
-    An agent that died before it had written whose volume it was about to publish or to stage
-    leaves a directory with no name in it. Once it is known, it is that volume: it must not be
-    taken down by two names.
+    An agent that died before it had recorded which volume it was about to publish or stage leaves
+    an anonymous directory. Once the volume is known, the directory belongs to it: it must not be
+    torn down under two names.
     """
     there, uid = dict(actual), mount.pod_uid
     for name, before in actual.items():

@@ -1,4 +1,4 @@
-"""Who waits for the volumes of a pod, for what, and since when."""
+"""Which tasks wait for the volumes of a pod, for what, and since when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Of = tuple[str, str]
 
 
 class Waiting:
-    """Tasks that wait until something happened to a pod's volumes."""
+    """Tasks that wait for a change of a pod's volumes."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -23,7 +23,7 @@ class Waiting:
 
     @contextmanager
     def at(self, uid: str) -> Iterator[asyncio.Event]:
-        """An event that is set when something happened."""
+        """An event that is set on the next change."""
         happened = asyncio.Event()
         self._waiting.setdefault(uid, set()).add(happened)
         try:
@@ -34,36 +34,36 @@ class Waiting:
                 del self._waiting[uid]
 
     def happened(self, uid: str) -> bool:
-        """Wake who waits for a pod; whether somebody does."""
+        """Wake a pod's waiting tasks; whether there were any."""
         for each in self._waiting.get(uid, ()):
             each.set()
         return uid in self._waiting
 
 
 class WaitTimes:
-    """Since when each volume waits for what it waits for."""
+    """Since when each volume has been waiting for its current cause."""
 
     def __init__(self) -> None:
         self._since: dict[Of, tuple[object, float]] = {}
 
     def update(self, waits: Mapping[Of, Waits], now: float) -> None:
-        """These are all the waits there are."""
+        """Replace all waits by these."""
         since = {}
         for of, wait in waits.items():
-            # the tries of one call, and the times between them, are one wait
+            # the attempts of one call, and the times between them, are one wait
             about = wait.call or (wait.cause, wait.object)
             known = self._since.get(of)
             since[of] = known if known is not None and known[0] == about else (about, now)
         self._since = since
 
     def of(self, of: Of) -> float | None:
-        """The event loop's seconds."""
+        """Event-loop time in seconds."""
         found = self._since.get(of)
         return None if found is None else found[1]
 
 
 def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
-    """What each pod's volumes wait for, to be compared."""
+    """What each pod's volumes wait for, for comparison."""
     words: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():
         words[uid].add((name, wait.cause, wait.message))
@@ -71,5 +71,5 @@ def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[o
 
 
 def is_busy(waits: Mapping[str, Waits]) -> bool:
-    """Whether something is under way."""
+    """Whether an operation is in progress."""
     return any(wait.cause is Cause.BUSY for wait in waits.values())

@@ -116,7 +116,7 @@ STEPS = [
     *_waits("p-none"),
     post("pod of a missing claim", PODS, _using("p-missing", "missing")),
     *_waits("p-missing"),
-    post("claim for later", _CLAIMS, _claim("later", _B)),
+    post("claim for later", _CLAIMS, _claim("later", _B, "9Gi")),  # no volume below is enough
     post("pod of a class that is not there", PODS, _using("p-later", "later")),
     *_waits("p-later"),
     post(

@@ -52,7 +52,7 @@ STEPS = [
         by="node",
     ),
     delete("when gone", PODS + "/p", {"gracePeriodSeconds": 0}, by="node"),
-    get("gone", PODS + "/p", by="node", until=404),
+    get("gone", PODS + "/p", by="node", until=403),
     post("unbound", PODS, pod("u", schedulerName="nobody")),
     delete("unbound goes at once", PODS + "/u"),
     get("unbound is gone", PODS + "/u"),

@@ -2,41 +2,126 @@
 
 from __future__ import annotations
 
-import threading
-import time
-import urllib.request
+import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
-from tests.integration.node.machine import Node
+from kubeletpy.api.types import JSON
+from tests import large_pods
+from tests.integration.attacks.test_many_references import bound
+from tests.integration.node.machine import ROOT, Node
 from tests.integration.node.pods import container, pod
+from tests.large_pods import Make
+from tools.env.waiting import wait_until
 
 COUNT = 2500
-AT_MOST_S = 1.0
-"""A health answer; on a machine that does nothing else it is a quarter of that."""
+AT_MOST_S = 0.25
+"""A health answer, whatever pods contain."""
+
+
+@contextmanager
+def priority(pid: int, nice: int) -> Iterator[None]:
+    """What else runs on the machine stands back: a thread that waits for one that doesn't run waits
+    for others' work."""
+
+    def put(value: int) -> None:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, int(task.name), value)
+
+    put(nice)
+    try:
+        yield
+    finally:
+        put(0)
 
 
 @contextmanager
 def health_answers(node: Node) -> Iterator[list[float]]:
-    """How long each answer took, in seconds, while in the block."""
+    """How long each answer took while in the block, in seconds, as far as the agent is to blame."""
+    url = f"http://127.0.0.1:{node.health_port}/healthz"
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integration.attacks.ask_health",
+        str(node.agent.pid),
+        url,
+    ]
     took: list[float] = []
-    over = threading.Event()
+    with (
+        priority(int(node.agent.pid or 0), -15),
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as asking,
+    ):
+        try:
+            yield took
+        finally:
+            out, _ = asking.communicate()
+    assert asking.returncode == 0
+    took += map(float, out.split())
+    assert took
 
-    def ask() -> None:
-        while not over.wait(0.05):
-            begun = time.monotonic()
-            url = f"http://127.0.0.1:{node.health_port}/healthz"
-            with urllib.request.urlopen(url, timeout=120) as answer:
-                answer.read()
-            took.append(time.monotonic() - begun)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        yield took
-    finally:
-        over.set()
-        asking.join()
+def fewer_containers(make: Make) -> JSON:
+    """As many as a small machine starts within a test."""
+    return _with_first_containers(large_pods.containers(make), 20)
+
+
+def fewer_mounts(make: Make) -> JSON:
+    return _with_first_containers(large_pods.mounts(make), 1)
+
+
+def _with_first_containers(made: JSON, count: int) -> JSON:
+    return {**made, "spec": {**made["spec"], "containers": made["spec"]["containers"][:count]}}
+
+
+def test_every_kind_of_large_pod_at_once(node2: Node, namespace: str) -> None:
+    kinds = (
+        large_pods.environment,
+        fewer_mounts,
+        large_pods.objects,
+        large_pods.annotation,
+        large_pods.fields,
+        large_pods.references,
+        large_pods.hook,
+        fewer_containers,
+        large_pods.lists,
+    )
+    node2.api.create("configmaps", namespace, large_pods.SETTINGS)
+    names = []
+
+    def settled(name: str) -> bool:
+        warnings = (
+            event["type"] == "Warning"
+            for event in node2.api.all("events", namespace)
+            if event["involvedObject"]["name"] == name
+        )
+        return node2.pod(namespace, name)["status"]["phase"] == "Running" or any(warnings)
+
+    with health_answers(node2) as took:
+        for kind in kinds:
+            made = kind(container)
+            name = kind.__name__.replace("_", "-")
+            made["metadata"]["name"] = name
+            made["spec"] |= {"nodeName": node2.name, "terminationGracePeriodSeconds": 1}
+            node2.api.create("pods", namespace, made)
+            names.append(name)
+        node2.api.create("pods", namespace, bound(pod("plain", container()), node2))
+        node2.wait_running(namespace, "plain")
+
+        for name in names:
+            wait_until(partial(settled, name), f"{name} runs or not", timeout=90, interval=0.5)
+        for name in names:
+            node2.api.delete("pods", namespace, name)
+        for name in names:
+            node2.wait_gone(namespace, name, timeout=120)
+    assert max(took) < AT_MOST_S
 
 
 def test_many_variables_from_a_file(node2: Node, namespace: str) -> None:

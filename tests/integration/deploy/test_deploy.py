@@ -26,7 +26,8 @@ def documents(name: str) -> list[dict[str, Any]]:
 def test_prometheus_configuration() -> None:
     # The token and CA files exist in pods only, so their presence is not checked.
     run("promtool", "check", "config", "--syntax-only", DEPLOY / "prometheus.yml")
-    assert documents("prometheus.yml")[0]["rule_files"] == ["alerts.yml"]
+    rule_files = documents("prometheus.yml")[0]["rule_files"]
+    assert rule_files == ["alerts.yml", "recording-rules.yml"]
 
 
 def test_the_node_of_this_machine_is_scraped_where_it_serves_by_default() -> None:
@@ -46,6 +47,14 @@ def test_alerts_fire_when_they_must(work_dir: Path) -> None:
     tests = (Path(__file__).parent / "alerts.test.yml").read_text()
     file = work_dir / "alerts.test.yml"
     file.write_text(tests.replace("  - ALERTS\n", f"  - {DEPLOY / 'alerts.yml'}\n"))
+    run_rule_tests(file)
+
+
+def test_what_the_recording_rules_record(work_dir: Path) -> None:
+    check_rules(DEPLOY / "recording-rules.yml")
+    tests = (Path(__file__).parent / "recording-rules.test.yml").read_text()
+    file = work_dir / "recording-rules.test.yml"
+    file.write_text(tests.replace("  - RULES\n", f"  - {DEPLOY / 'recording-rules.yml'}\n"))
     run_rule_tests(file)
 
 

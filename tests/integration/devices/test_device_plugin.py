@@ -7,6 +7,7 @@ from typing import Any
 
 from kubeletpy.api.types import JSON
 from tests.integration.devices.conftest import RESOURCE, PluginProcess
+from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
@@ -66,6 +67,17 @@ def test_init_containers_leave_theirs(node2: Node, plugin: PluginProcess, namesp
     node2.apply(spec, namespace=namespace)
     found = node2.wait_running(namespace, "p")
     assert variables(node2, found)["DEVICES"] == "d0,d1,d2"
+
+
+def test_more_than_there_are(node2: Node, plugin: PluginProcess, namespace: str) -> None:
+    wait_amounts(node2, "3", "3")
+    # past the scheduler, which counts as well
+    node2.apply(pod("p", asks(4), nodeName=node2.name), namespace=namespace)
+    found = status(node2.wait_phase(namespace, "p", "Failed"))
+    assert found["reason"] == "UnexpectedAdmissionError"
+    no = f"requested number of devices unavailable for {RESOURCE}. Requested: 4, Available: 3"
+    assert no in found["message"]
+    assert "no devices for container main" in run(node2, "explain", f"{namespace}/p")
 
 
 def test_health_is_shown(node2: Node, plugin: PluginProcess, namespace: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import DRA
 from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.dra_driver.running import driver_on_node
 from tests.dra_driver.services import Given, Services
 from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node
@@ -91,6 +93,34 @@ async def test_containers_see_their_devices_and_only_theirs(
         assert services.prepared == {}
         assert list(cdi.iterdir()) == []
         assert [call for call, _ in services.history] == ["prepare", "unprepare"]
+
+
+class _Devices:
+    """Gives each container a CDI device that nobody has described."""
+
+    async def provide(self, *about: Any) -> ContainerAdditions:
+        given: ContainerAdditions = about[-1]
+        return replace(given, cdi_devices=("example.com/gpu=none",))
+
+
+@pytest.mark.parametrize(
+    ("containerd", "said"),
+    [
+        ("containerd16", "takes no CDI devices"),
+        ("containerd2", "unresolvable CDI devices example.com/gpu=none"),
+    ],
+)
+async def test_a_runtime_that_would_leave_devices_out_makes_no_container(
+    request: pytest.FixtureRequest, work_dir: Path, cgroup_root: str, containerd: str, said: str
+) -> None:
+    runtime: Containerd = request.getfixturevalue(containerd)
+    async with runtime_node(runtime, work_dir, cgroup_root, providers=(_Devices(),)) as node:
+        pod = make_pod("devices", [make_container("app", SAYS)])
+        result = await node.sync(pod)
+        assert said in result.error_message()
+        listed = await node.runtime.list_containers()
+        assert [each.metadata.name for each in listed] == []
+        assert not (await node.kill(pod, pod.uid)).failed
 
 
 def _pod() -> Pod:

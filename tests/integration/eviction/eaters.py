@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tools.env.images import Image, busybox_image
+from tools.env.process import run
 
 STAY = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
 
@@ -14,6 +19,18 @@ def bound(name: str, script: str = "", volume: JSON | None = None) -> JSON:
     made = container(script=script, volumeMounts=mounts) if script else container()
     volumes = [{"name": "v", "emptyDir": volume}] if volume is not None else []
     return pod(name, made, nodeName="test-node", volumes=volumes)
+
+
+STRESS = "docker.io/library/stress:1"
+
+
+def stress_image() -> Image:
+    """stress-ng with the libraries that it needs."""
+    program = Path("/usr/bin/stress-ng")
+    needs = [word for word in run("ldd", program).split() if word.startswith("/")]
+    files = {path[1:]: (0o755, Path(path).read_bytes()) for path in (str(program), *needs)}
+    made = busybox_image(STRESS)
+    return replace(made, files={**made.files, **files})
 
 
 def emptied(node: Node) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.integration.eviction.eaters import STAY, bound, emptied
-from tests.integration.eviction.file_systems import MI, file_system
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
+from tools.env.file_systems import MI, file_system
 
 FULL = "dd if=/dev/zero of=/mem/f bs=1M count=70 2>/dev/null; "
 MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "
@@ -27,7 +27,9 @@ def test_the_pod_that_fills_the_disk_goes(make_node: MakeNode, containerd: Conta
                 ("bytes", FULL, "ephemeral-storage"),
                 ("files", MANY, "inodes"),
             ):
-                node.apply(bound("calm"), bound(name, script + STAY, {}), namespace="default")
+                node.apply(bound("calm"), namespace="default")
+                node.wait_running("default", "calm")  # what does not run yet would go first
+                node.apply(bound(name, script + STAY, {}), namespace="default")
                 gone = node.wait_phase("default", name, "Failed", timeout=60)
                 assert status(gone)["reason"] == "Evicted"
                 assert f"low on resource: {resource}. " in status(gone)["message"]

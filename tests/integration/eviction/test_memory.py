@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.host.kernel_text import number
-from tests.integration.eviction.eaters import bound, emptied
+from tests.integration.eviction.eaters import STRESS, bound, emptied, stress_image
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import condition, status
 from tools.env.containerd import Containerd
+from tools.env.images import write_archive
 
 MI = 1 << 20
 ROOM = 400 * MI
@@ -26,6 +28,11 @@ EATER = (
     "2>/dev/null; i=$((i+1)); sleep 0.05 & wait $!; done; while :; do sleep 1 & wait $!; done"
 )
 """Some hundred megabytes a second, until 360 are taken."""
+STRESSES = container(
+    image=STRESS,
+    command=["/usr/bin/stress-ng", "--vm", "2", "--vm-bytes", "300M", "--vm-keep"],
+)
+"""As fast as it can, until 300 MiB are taken."""
 
 
 def memory() -> int:
@@ -63,8 +70,9 @@ class Watch:
 
 
 @pytest.fixture
-def small(make_node: MakeNode, containerd: Containerd) -> Node:
+def small(make_node: MakeNode, containerd: Containerd, tmp_path: Path) -> Node:
     """A node that has little memory for pods."""
+    containerd.import_images(write_archive(tmp_path / "stress.tar", stress_image()))
     node = make_node(
         containerd,
         config={
@@ -101,5 +109,17 @@ def test_the_pod_that_eats_the_memory_goes_and_the_node_gets_well(small: Node) -
     assert status(small.pod("default", "calm"))["phase"] == "Running"
     signal = "allocatableMemory.available"
     assert small.metric("kubelet_evictions", eviction_signal=signal) == 1
+
+    # what it takes is its own, not in a volume
+    small.apply(pod("stress", STRESSES, nodeName="test-node"), namespace="default")
+    gone = small.wait_phase("default", "stress", "Failed")
+    message = status(gone)["message"]
+    assert re.search(r"low on resource: memory\. .* Container main was using \d{6}Ki, ", message), (
+        message
+    )
+    small.wait_condition("MemoryPressure", "True", timeout=5)
+    small.wait_condition("MemoryPressure", "False", timeout=30)
+    assert status(small.pod("default", "calm"))["phase"] == "Running"
+    assert small.metric("kubelet_evictions", eviction_signal=signal) == 2
     emptied(small)
     small.terminate()

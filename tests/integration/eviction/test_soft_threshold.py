@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from tests.integration.eviction.eaters import STAY, bound, emptied
-from tests.integration.eviction.file_systems import MI, file_system
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
+from tools.env.file_systems import MI, file_system
 
 GRACE_S = 6.0
 TO_END_S = 4

@@ -48,7 +48,7 @@ def test_deleted_while_its_image_is_pulled(node: Node, namespace: str, dead_regi
     node.kubectl("delete", "pod", "pulls", "--wait=false", namespace=namespace)
     node.wait_gone(namespace, "pulls", timeout=10)
     assert time.monotonic() - begun < 5
-    assert nothing_runs(node, namespace)
+    node.until(lambda: nothing_runs(node, namespace), "nothing that runs")
     node.apply(pod("pulls"), namespace=namespace)
     node.wait_running(namespace, "pulls")
 
@@ -58,7 +58,7 @@ def test_deleted_while_its_sandbox_is_being_made(node: Node, namespace: str) -> 
     node.containerd.pause()
     try:
         node.apply(pod("half"), namespace=namespace)
-        until_verdict(node, namespace, "half", "the runtime is making the sandbox")
+        until_verdict(node, namespace, "half", "the runtime is creating the sandbox")
         node.kubectl("delete", "pod", "half", "--wait=false", namespace=namespace)
         until_verdict(node, namespace, "half", "terminating for")
     finally:
@@ -77,7 +77,7 @@ def test_the_api_is_away_while_it_ends(node: Node, namespace: str) -> None:
     try:
         node.until(lambda: nothing_runs(node, namespace), "its end without an API", namespace)
         verdict = until_verdict(node, namespace, "ends", "still in the API")
-        assert "the API does not take its status" in verdict
+        assert "its status has not reached the API" in verdict
     finally:
         node.api.start()
     node.wait_gone(namespace, "ends")
@@ -110,7 +110,7 @@ def test_the_agent_is_killed_in_the_middle_of_its_end(
     )
     assert terminated(container_status(ended, "main"))["exitCode"] == 7
     assert terminated(container_status(ended, "deaf"))["exitCode"] == 137
-    assert nothing_runs(node, namespace)
+    node.until(lambda: nothing_runs(node, namespace), "nothing that runs")
     node.kubectl(
         "patch", "pod", "torn", "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
         namespace=namespace,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+
+import pytest
 
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
@@ -79,12 +83,13 @@ def test_the_last_state_outlives_its_record(node: Node, namespace: str) -> None:
         assert terminated(after, "lastState")["exitCode"] == 7
 
 
+@pytest.mark.needs("sandbox processes")
 def test_a_lost_sandbox_counts_as_a_restart_of_each(node: Node, namespace: str) -> None:
     init = [container("i", "exit 0"), container("side", restartPolicy="Always")]
     node.apply(pod("box", container("main"), initContainers=init), namespace=namespace)
     node.wait_running(namespace, "box")
     (sandbox,) = node.sandboxes(namespace)
-    node.containerd.ctr("tasks", "kill", "--signal", "SIGKILL", sandbox.id)
+    os.kill(node.container_pid(sandbox.id), signal.SIGKILL)
 
     def counts() -> set[int]:
         found = node.pod(namespace, "box")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import urllib.error
 import urllib.request
@@ -44,22 +45,30 @@ class MachineSide(Parts):
             ]
 
     def container_pid(self, container_id: str) -> int:
-        """The process of a container, from `containerd://ID` or ID."""
-        name = container_id.removeprefix("containerd://")
-        for line in self.containerd.ctr("tasks", "list").splitlines():
-            if line.startswith(name):
-                return int(line.split()[1])
-        raise LookupError(f"no task {name}")
+        """The process of a container or sandbox, from `containerd://ID` or ID."""
+        with RawRuntime(self.containerd.socket) as raw:
+            pid = raw.pid(bare_id(container_id))
+        if not pid:
+            raise LookupError(f"no process of {container_id}")
+        return pid
+
+    def created_at(self, container_id: str) -> int:
+        """When a container was created, in nanoseconds; a list may have whole seconds only."""
+        with RawRuntime(self.containerd.socket) as raw:
+            return int(raw.container(bare_id(container_id)).created_at)
 
     def exec(self, container_id: str, *command: str) -> tuple[int, str]:
         """Run a command in a container by way of the CRI."""
         with RawRuntime(self.containerd.socket) as raw:
-            return raw.exec(container_id.removeprefix("containerd://"), *command)
+            return raw.exec(bare_id(container_id), *command)
 
     def logs(self, pod: JSON, container: str, attempt: int = 0) -> str:
-        """What a container wrote, from its CRI log."""
+        """What a container wrote, from its log: in the CRI's format, or Docker's behind a link."""
         path = self.log_dir(pod) / container / f"{attempt}.log"
-        return "".join(line.split(" ", 3)[3] + "\n" for line in path.read_text().splitlines())
+        lines = path.read_text().splitlines()
+        if path.is_symlink():
+            return "".join(json.loads(line)["log"] for line in lines)
+        return "".join(line.split(" ", 3)[3] + "\n" for line in lines)
 
     def log_dir(self, pod: JSON) -> Path:
         """The log directory of a pod."""
@@ -106,6 +115,11 @@ class MachineSide(Parts):
     def log_links(self) -> list[Path]:
         """The links in /var/log/containers that lead to logs of this node."""
         return links_into(self.pod_logs)
+
+
+def bare_id(container_id: str) -> str:
+    """The runtime's id in a status's containerID, such as `containerd://ID`."""
+    return container_id.rpartition("/")[2]
 
 
 def links_into(folder: Path) -> list[Path]:

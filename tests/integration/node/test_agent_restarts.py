@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node
+from tests.integration.node.machine_side import bare_id
 from tests.integration.node.pods import DEAF, container, pod
 from tests.integration.node.seen import container_status, is_ready, running, status, terminated
 from tools.env.cri import RawRuntime
@@ -80,7 +81,7 @@ def test_healthy_containers_do_not_restart(node: Node, namespace: str, how: int)
         assert is_ready(found)
         assert identity(found) == was
         ids = {r.id for r in node.containers(namespace, name).values() if r.state == 1}
-        assert ids <= {one[0].removeprefix("containerd://") for one in was.values()}
+        assert ids <= {bare_id(one[0]) for one in was.values()}
     assert len([s for s in node.sandboxes(namespace) if s.state == 0]) == 3
 
 
@@ -209,7 +210,7 @@ def test_the_api_goes_away(node: Node, namespace: str) -> None:
     node.api.stop()
     for name, number in (("ends", signal.SIGUSR1), ("restarts", signal.SIGKILL)):
         os.kill(node.container_pid(container_status(found[name])["containerID"]), number)
-    old = container_status(found["restarts"])["containerID"].removeprefix("containerd://")
+    old = bare_id(container_status(found["restarts"])["containerID"])
     node.until(
         lambda: node.containers(namespace, "restarts")["main"].id != old,
         "a restart without the API",

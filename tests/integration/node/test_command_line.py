@@ -30,7 +30,10 @@ def start(*arguments: str) -> tuple[int, str]:
 
 
 CASES = {
-    "unknown-field": ({**GOOD, "syncFreqency": "10s"}, ["syncFreqency", "syncFrequency"]),
+    "unknown-field": (
+        {**GOOD, "syncFreqency": "10s", "maxPods": -1},
+        ["syncFreqency", "syncFrequency", "maxPods"],
+    ),
     "two-problems": (
         {**GOOD, "maxPods": -1, "healthzPort": 123456},
         ["2 problems", "maxPods", "healthzPort"],

@@ -83,6 +83,11 @@ def test_forced(node: Node, namespace: str) -> None:
         "the end of the forced pod's container",
         timeout=10,
     )
+    node.until(
+        lambda: not [s for s in node.sandboxes(namespace) if s.state == 0],
+        "the end of the forced pod's sandbox",
+        timeout=10,
+    )
 
 
 def test_deleted_while_it_starts(node: Node, namespace: str) -> None:

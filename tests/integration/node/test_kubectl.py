@@ -95,12 +95,13 @@ def test_get_and_describe(node2: Node, namespace: str, version: str) -> None:
     header, row = node2.kubectl("get", "nodes", "-o", "wide", version=version).splitlines()
     assert header.split()[:5] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert row.split()[:3] == [node2.name, "Ready", "<none>"]
-    assert "containerd://" in row
+    kind = node2.containerd.kind
+    assert f"{kind}://" in row
     path = "jsonpath={.status.phase} {.status.containerStatuses[*].ready}"
     assert node2.kubectl("get", "pod", "shown", "-o", path, **say) == "Running true true"
     assert json.loads(node2.kubectl("get", "pod", "shown", "-o", "json", **say))["kind"] == "Pod"
     said = node2.kubectl("describe", "pod", "shown", **say)
-    for text in ("State:          Running", "Container ID:  containerd://", "Ready            "):
+    for text in ("State:          Running", f"Container ID:  {kind}://", "Ready            "):
         assert text in said
     assert "Created" in said.split("Events:")[1]
     described = node2.kubectl("describe", "node", node2.name, version=version)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
@@ -77,30 +76,6 @@ def test_prometheus_sees_a_failing_start(
         lambda: node2.metric("kubelet_running_containers", container_state="running") >= 1,
         "running containers",
     )
-
-
-def test_the_alerts_load_and_their_metrics_exist(
-    node2: Node, namespace: str, work_dir: Path
-) -> None:
-    deploy = Path(__file__).resolve().parents[3] / "deploy"
-    node2.apply(pod("one"), namespace=namespace)
-    node2.wait_running(namespace, "one")
-    server = Prometheus(work_dir / "alerts", f"127.0.0.1:{node2.health_port}")
-    config = work_dir / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
-        f"rule_files: [{deploy / 'alerts.yml'}]\n"
-        "scrape_configs:\n"
-        f"- {{job_name: kubelet, static_configs: [{{targets: [{server.target!r}]}}]}}\n"
-    )
-    server.start(config)
-    try:
-        server.wait_scraped()
-        server.wait_for('up{job="kubelet"} == 1')
-        assert server.query('ALERTS{alertstate="firing"}') == []
-        assert server.query("time() - kubelet_pleg_last_seen_seconds < 60")
-    finally:
-        server.remove()
 
 
 def test_starts_are_counted_once(node2: Node, namespace: str) -> None:

@@ -34,10 +34,11 @@ def test_stop_signal(signal_node: Node) -> None:
         namespace=namespace,
     )
     running = node.wait_running(namespace, "usr1")
-    ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
     with (node.log_dir(running) / "main" / "0.log").open() as lines:
         node.kubectl("delete", "pod", "usr1", "--wait=false", namespace=namespace)
         node.wait_gone(namespace, "usr1")
         said = lines.read()
+    # written beside the start: it may come after the pod is shown running
+    ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
     assert ("got TERM" if ignored else "got USR1") in said
     remove_pods(node, namespace)

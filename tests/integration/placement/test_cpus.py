@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 
 from kubeletpy.api.types import JSON
+from kubeletpy.remote.generated import podresources_pb2 as pb
+from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
 
 ONE_CPU = {"limits": {"cpu": "1", "memory": "32Mi"}}
 
-pytestmark = pytest.mark.skipif(os.cpu_count() != 2, reason="written for two CPUs")
+
+@pytest.fixture(autouse=True)
+def two_cpus() -> None:
+    """The numbers below are of such a machine, of which CPU 0 is kept from containers."""
+    assert os.cpu_count() == 2, "written for two CPUs"
+
+
+def pod_resources(node: Node) -> Sequence[pb.PodResources]:
+    """List of the pod resources API."""
+    with grpc.insecure_channel(f"unix:{node.root_dir}/pod-resources/kubelet.sock") as channel:
+        call = channel.unary_unary(
+            "/v1.PodResourcesLister/List",
+            request_serializer=pb.ListPodResourcesRequest.SerializeToString,
+            response_deserializer=pb.ListPodResourcesResponse.FromString,
+        )
+        answer: pb.ListPodResourcesResponse = call(pb.ListPodResourcesRequest(), timeout=10)
+        return list(answer.pod_resources)
 
 
 def cpus(node: Node, made: JSON) -> str:
@@ -60,6 +80,11 @@ def test_a_container_has_its_cpu_for_itself(node: Node, namespace: str) -> None:
     uid, name = own["metadata"]["uid"], container_status(own)["name"]
     assert state(node)["entries"] == {uid: {name: "1"}}
     assert state(node)["defaultCpuSet"] == "0"
+    told = run(node, "explain", f"{namespace}/own")
+    assert f"Has of the machine\n  {name}  cpu  1, its own  NUMA node 0\n" in told
+    assert f"container {name} goes to NUMA node 0  cpu (cpu) could come from 0" in told
+    (listed,) = [each for each in pod_resources(node) if each.name == "own"]
+    assert [list(each.cpu_ids) for each in listed.containers] == [[1]]
 
     # past the scheduler, which counts as well
     late = pod("second", container(resources=ONE_CPU), nodeName=node.name)

@@ -151,7 +151,7 @@ def test_what_does_not_fit_waits_until_another_pod_ends(node: Node, namespace: s
     assert container_status(waits)["resources"] == resources("cpu=600m")
     node.wait_event(namespace, "a", "ResizeDeferred: Pod resize OutOfcpu: ")
     said = run(node, "explain", f"{namespace}/a")
-    assert "but the resize it asks for is deferred" in said
+    assert "but its resize is deferred" in said
     assert "Node didn't have enough resource: cpu" in said
     node.api.delete("pods", namespace, "b", grace=1)
     after = node.wait_pod(namespace, "a", has(resources("cpu=1500m")), "resized")

@@ -24,6 +24,7 @@ import pytest
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready
+from tools.env.images import BUSYBOX
 from tools.env.process import CommandError
 from tools.env.waiting import wait_until
 
@@ -210,6 +211,16 @@ def test_attach_to_what_is_not_a_terminal(node: Node, namespace: str, version: s
                 break
         else:
             raise AssertionError("nothing came back")
+
+
+def test_what_is_piped_into_a_new_pod(node: Node, namespace: str) -> None:
+    """`stdinOnce`: the container's stdin ends with the client's, and with it the pod."""
+    run = ("run", "piped", "-i", "--restart=Never", f"--image={BUSYBOX}")
+    script = "sleep 2; cat; echo over"  # the client is there before it ends
+    rest = ("--image-pull-policy=IfNotPresent", "--", "sh", "-c", script)
+    code, out, err = call(node, "new", namespace, *run, *rest, stdin=b"hello\n")
+    assert (code, out) == (0, b"hello\nover\n"), err
+    node.wait_phase(namespace, "piped", "Succeeded")
 
 
 @BOTH

@@ -14,6 +14,7 @@ from tests.integration.server.test_kubectl import running
 from tools.env.containerd import Containerd
 
 LINES = 60_000
+pytestmark = pytest.mark.needs("logs in the CRI's format")
 
 
 @pytest.mark.parametrize("runtime", ["session_containerd2", "session_containerd16"])

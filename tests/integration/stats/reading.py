@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node
+from tests.integration.node.machine_side import bare_id
 
 CGROUPS = Path("/sys/fs/cgroup")
 V2 = (CGROUPS / "cgroup.controllers").exists()
@@ -18,10 +19,11 @@ V2 = (CGROUPS / "cgroup.controllers").exists()
 def group(node: Node, uid: str, container_id: str) -> str:
     """The path of a container's cgroup below its hierarchies."""
     root = CGROUPS if V2 else CGROUPS / "memory"
-    name = container_id.removeprefix("containerd://")
+    name = bare_id(container_id)
     for pod in root.glob(f"{node.cgroup_root.strip('/')}/kubepods/**/pod{uid}"):
-        (found,) = [path for path in pod.iterdir() if name in path.name]
-        return f"/{found.relative_to(root)}"
+        found = [path for path in pod.iterdir() if name in path.name]
+        # the longer name is the one of the container's monitor
+        return f"/{min(found, key=lambda path: len(path.name)).relative_to(root)}"
     raise LookupError(f"no cgroup of pod {uid}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
@@ -131,3 +132,28 @@ def test_a_claim_for_one_pod_and_a_claim_that_is_not_there(
     storage.node.wait_event(namespace, "lost", 'FailedMount: .*"nowhere" not found')
     storage.end(namespace, "first")
     storage.node.wait_running(namespace, "second")
+
+
+def test_explain_names_what_volumes_wait_for(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    """A driver that is not there, and one that says far too much."""
+    gone = {"csi": {"driver": "gone.example.com", "volumeHandle": "h"}}
+    storage.claim(namespace, "driverless", gone)
+    storage.csi_claim(driver, namespace, "talks")
+    driver.fail(NodePublishVolume={"code": "INTERNAL", "message": "x" * 200_000})
+
+    def says(claim: str, words: str) -> bool:
+        return words in storage.explain(namespace, claim)
+
+    for claim, words in (
+        ("driverless", "gone.example.com not found in the list of registered"),
+        ("talks", f"NodePublishVolume of driver {driver.name}"),
+    ):
+        storage.pod(namespace, claim, claim)
+        storage.node.until(partial(says, claim, words), f"explain: {words}", namespace, claim)
+        assert len(storage.explain(namespace, claim)) < 10_000
+    driver.fail()
+    storage.node.wait_running(namespace, "talks")
+    storage.end(namespace, "driverless", "talks")
+    storage.wait_nothing_left()

@@ -8,10 +8,10 @@ import pytest
 
 from kubeletpy.admission.declared_features import FEATURES, declared, lacking
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import is_extended, pod_needs, shortages
+from kubeletpy.admission.fit import is_extended, no_fewer, pod_needs, shortages
 from kubeletpy.admission.handlers import judge
 from kubeletpy.admission.node_selection import selects
-from kubeletpy.admission.preemption import NoVictims, preempted, victims
+from kubeletpy.admission.preemption import NoVictims, preempted, victims, yields
 from kubeletpy.admission.sysctls import normalize, safe_sysctls
 from kubeletpy.admission.verdict import (
     Admitted,
@@ -272,6 +272,10 @@ def test_an_old_node_object_is_not_believed_for_affinity_alone() -> None:
     assert judge(wants, [], NODE, STATE) == AskForNode(AFFINITY)
     assert judge(wants, [], NODE, STATE, node_is_newest=True) == Refused(AFFINITY)
     assert judge(wants, [], TAINTED, STATE) == Refused(AFFINITY)
+    large = pod(requests(cpu="9"), nodeSelector={"disk": "hdd"})
+    assert judge(large, [], NODE, STATE) == Refused(out_of("cpu", 9000, 0, 2000))
+    critical = pod(nodeSelector={"disk": "hdd"}, **CRITICAL)
+    assert judge(critical, [], TAINTED, STATE) == Refused(AFFINITY)
 
 
 @pytest.mark.parametrize(
@@ -284,6 +288,7 @@ def test_an_old_node_object_is_not_believed_for_affinity_alone() -> None:
         (("1.1.1.1", "TCP", 80), ("1.1.1.2", "TCP", 80), False),
         (("", "TCP", 80), ("", "SCTP", 80), False),
         (("", "TCP", 80), ("", "TCP", 81), False),
+        (("", "TCP", 1), ("", "TCP", 1), True),
         (("", "TCP", 0), ("", "TCP", 0), False),
     ],
 )
@@ -440,10 +445,17 @@ LATE: list[tuple[dict[str, Any], Any, str]] = [
     ),
     ({}, pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}), ""),
     (
+        {"apparmor": False},
+        pod({"name": "c", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}),
+        "AppArmor",
+    ),
+    (
         {"pod_level_resources": False},
         pod(resources={"requests": {"cpu": "1"}}),
         "PodLevelResourcesNotSupported",
     ),
+    ({"pod_level_resources": False}, pod(), ""),
+    ({}, pod(resources={"requests": {"cpu": "1"}}), ""),
     ({"declared_features": ()}, pod(), ""),
     ({"declared_features": ()}, pod(ALL_AGAIN), "PodFeatureUnsupported"),
     ({"declared_features": (RESTART_ALL,)}, pod(ALL_AGAIN), ""),
@@ -501,7 +513,39 @@ def test_extended_resources() -> None:
     for name in ("cpu", "hugepages-2Mi", "kubernetes.io/x", "node.kubernetes.io/x"):
         assert not is_extended(name)
     assert shortages(pod(UNKNOWN), [], {"pods": "1"}) == []
+    one = pod(requests(**{"example.com/gpu": "1"}))
+    node = {"pods": "2", "example.com/gpu": "1"}
+    assert shortages(one, [], node) == []
+    assert shortages(one, [one], node) == [Shortage("example.com/gpu", 1, 1, 1)]
     assert pod_needs(pod(requests(cpu="1500m", memory="1Ki"))) == {"cpu": 1500, "memory": 1024}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "used", "found"),
+    [
+        ({"cpu": "1"}, {}, [Shortage("cpu", 1000, 0, 0)]),
+        ({"cpu": "0"}, {"cpu": "3"}, []),
+        ({"kubernetes.io/x": "2"}, {}, [Shortage("kubernetes.io/x", 2, 0, 0)]),
+        ({"unheard-of": "2"}, {}, []),
+    ],
+)
+def test_what_a_node_lacks_that_tells_of_pods_alone(
+    wanted: dict[str, str], used: dict[str, str], found: list[Shortage]
+) -> None:
+    assert shortages(pod(requests(**wanted)), [pod(requests(**used))], {"pods": "2"}) == found
+
+
+def test_what_would_have_to_go() -> None:
+    assert Shortage("cpu", 1500, 1000, 2000).missing == 500
+    assert Shortage("cpu", 1500, 0, 0).missing == 1500
+
+
+def test_a_node_has_at_least_what_is_held() -> None:
+    has = {"cpu": "2", "example.com/gpu": "1"}
+    for held in ({}, {"example.com/gpu": 1}, {"cpu": 1, "example.com/gpu": 0}):
+        assert no_fewer(has, held) is has
+    raised = no_fewer(has, {"cpu": 1, "example.com/gpu": 2, "example.com/nic": 1})
+    assert raised == {"cpu": "2", "example.com/gpu": "2", "example.com/nic": "1"}
 
 
 # -- who gives way ------------------------------------------------------------------------------
@@ -519,6 +563,15 @@ def chosen(others: list[Any], by: Any = None, **missing: int) -> list[str]:
 
 VICTIMS: list[tuple[str, list[Any], dict[str, int], list[str]]] = [
     ("one that suffices alone", [small("a", "1"), small("b", "2")], {"cpu": 1500}, ["b"]),
+    (
+        "the one that leaves least of two resources together, by squares",
+        [
+            *(pod(fixed("350m", "35Mi"), uid=uid) for uid in "bcd"),
+            pod(fixed("100m", "100Mi"), uid="a"),
+        ],
+        {"cpu": 1000, "memory": 100 << 20},
+        ["a", "b", "c", "d"],
+    ),
     ("the one that requests least", [small("a", "2"), small("b", "1")], {"cpu": 500}, ["b"]),
     ("as few as will do", [small(u, "1") for u in "abc"], {"cpu": 1500}, ["a", "b"]),
     (
@@ -534,6 +587,73 @@ VICTIMS: list[tuple[str, list[Any], dict[str, int], list[str]]] = [
         ["b", "g"],
     ),
     ("the number of pods", [small("b", "1"), small("be")], {"pods": 1}, ["be"]),
+    ("several pods", [small(u, "1") for u in "abc"], {"pods": 2}, ["a", "b"]),
+    ("who requests nothing frees nothing", [small("be"), small("b", "1")], {"cpu": 1000}, ["b"]),
+    ("nor the least", [small("be"), small("b", "1")], {"cpu": 1}, ["b"]),
+    (
+        "first the one that leaves less of each than one that leaves much of one",
+        [
+            pod(requests(cpu="1", memory="100"), uid="a"),
+            pod(requests(cpu="500m", memory="500"), uid="b"),
+            pod(requests(cpu="500m", memory="500"), uid="c"),
+        ],
+        {"cpu": 1000, "memory": 1000},
+        ["b", "c"],
+    ),
+    (
+        "by what is left of each resource's own amount",
+        [
+            pod(requests(memory="60000"), uid="q"),
+            pod(requests(cpu="1", memory="40000"), uid="p"),
+        ],
+        {"cpu": 1000, "memory": 100_000},
+        ["p", "q"],
+    ),
+    (
+        "more than is missing is as good as just that",
+        [pod(requests(cpu="500m", memory="1"), uid="b"), small("a", "600m")],
+        {"cpu": 500},
+        ["a"],
+    ),
+    (
+        "nearly all is not all",
+        [
+            pod(requests(cpu="499m", memory="1000"), uid="v"),
+            pod(requests(cpu="500m", memory="1000"), uid="u"),
+        ],
+        {"cpu": 500, "memory": 1000},
+        ["u"],
+    ),
+    (
+        "of equals, one without memory is as one with none of it",
+        [small("b", "600m"), pod(requests(cpu="500m", memory="0"), uid="a")],
+        {"cpu": 500},
+        ["a"],
+    ),
+    (
+        "and less than one with a byte",
+        [pod(requests(cpu="500m", memory="1"), uid="d"), small("c", "600m")],
+        {"cpu": 500},
+        ["c"],
+    ),
+    (
+        "one without cpu is as one with none of it",
+        [
+            pod(requests(cpu="0", memory="100"), uid="f"),
+            pod(requests(memory="100"), uid="e"),
+        ],
+        {"memory": 100},
+        ["f"],
+    ),
+    (
+        "and less than one with a thousandth",
+        [
+            pod(requests(cpu="1m", memory="100"), uid="g"),
+            pod(requests(memory="100"), uid="e"),
+        ],
+        {"memory": 100},
+        ["e"],
+    ),
     (
         "one that is also critical stays",
         [small("b", "1"), small("c", "1", **CRITICAL)],
@@ -566,6 +686,23 @@ def test_no_victims() -> None:
     assert chosen([small("c", "9", **CRITICAL)], by=higher, cpu=1500) == ["c"]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "gives_way"),
+    [
+        ({}, {}, False),
+        ({}, CRITICAL, True),
+        (CRITICAL, CRITICAL, False),
+        (CRITICAL, {}, False),
+        ({"priority": 1}, {"priority": 2}, True),
+        ({"priority": 2}, {"priority": 2}, False),
+        ({"priority": 2}, {}, False),
+        ({}, {"priority": 2}, False),
+    ],
+)
+def test_who_gives_way(theirs: dict[str, Any], ours: dict[str, Any], gives_way: bool) -> None:
+    assert yields(pod(**theirs), pod(**ours)) is gives_way
+
+
 def test_the_status_of_a_victim_says_why() -> None:
     old: Any = {"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}
     status = preempted(old, 0.0, 3)
@@ -585,3 +722,4 @@ def test_the_status_of_a_victim_says_why() -> None:
         }
     ]
     assert old["phase"] == "Running"
+    assert preempted(old, 0.0) == preempted(old, 0.0, 0)

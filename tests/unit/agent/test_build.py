@@ -13,12 +13,15 @@ from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.config import NodeFlags, default_settings
-from kubeletpy.eviction.keeper import LocalStorageKeeper
+from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.pods_api.server import PodsServer
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
 from kubeletpy.trace.names import Step
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -39,13 +42,26 @@ ALWAYS = [
     *("devices", "resource-claims"),
     "volumes",
     "volume-usage",
-    *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
-    *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
+    *(
+        "runtime-monitor",
+        "runtime-upkeep",
+        "pleg",
+        "runtime-events",
+        "dead-containers",
+        "sync-loop",
+    ),
+    *("container-gc", "image-gc", "eviction", "log-rotation", "stuck-pods"),
 ]
 
 
 def made(
-    root: Path, *, api: bool = True, guarded: GuardedHost | None = None, **fields: Any
+    root: Path,
+    *,
+    api: bool = True,
+    guarded: GuardedHost | None = None,
+    sockets: bool = False,
+    recorded: int = 0,
+    **fields: Any,
 ) -> Agent:
     """An agent of these settings."""
     client = cast(Any, Mock())
@@ -56,10 +72,13 @@ def made(
         runtime_info=RuntimeInfo("containerd", "2.1.0"),
         clock=LoopClock(),
         api=ApiClients(client, client, client, client) if api else None,
-        sockets=False,
+        sockets=sockets,
     )
     flags = NodeFlags(
-        root_dir=str(root), device_plugins_dir=str(root / "devices"), hostname_override="N "
+        root_dir=str(root),
+        device_plugins_dir=str(root / "devices"),
+        hostname_override="N ",
+        flight_recorder_mib=recorded,
     )
     fields = {"cgroupsPerQOS": False, "enforceNodeAllocatable": [], **fields}
     return build(default_settings(**fields), flags, outside)
@@ -77,9 +96,16 @@ async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
         "volumes",
         "volume-usage",
         "services",
-        *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
+        *(
+            "runtime-monitor",
+            "runtime-upkeep",
+            "pleg",
+            "runtime-events",
+            "dead-containers",
+            "sync-loop",
+        ),
         "source-api",
-        *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
+        *("container-gc", "image-gc", "eviction", "log-rotation", "stuck-pods"),
         *("node", "own-node", "node-lease", "static-pods-mirrors"),
     ]
 
@@ -87,6 +113,11 @@ async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_a_node_of_its_own(tmp_path: Path) -> None:
     assert names(made(tmp_path, api=False)) == ALWAYS
+
+
+@on_virtual_time
+async def test_a_flight_recorder(tmp_path: Path) -> None:
+    assert set(names(made(tmp_path, api=False, recorded=1))) == {*ALWAYS, "flight-recorder"}
 
 
 @pytest.mark.parametrize(
@@ -129,8 +160,17 @@ async def test_a_machine_is_guarded(
 @on_virtual_time
 async def test_what_settings_take_away(tmp_path: Path) -> None:
     agent = made(tmp_path, localStorageCapacityIsolation=False)
-    assert agent.find(LocalStorageKeeper) is None
-    assert "local-storage" not in names(agent)
+    assert agent.find(EvictionKeeper) is None
+    assert "eviction" not in names(agent)
+
+
+@on_virtual_time
+async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_start(
+    tmp_path: Path,
+) -> None:
+    reserved = [{"numaNode": 0, "limits": {"memory": "1100Mi"}}]
+    agent = made(tmp_path, memoryManagerPolicy="None", reservedMemory=reserved)
+    assert names(agent)
 
 
 @on_virtual_time
@@ -150,9 +190,30 @@ async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("period", "between"), [("1m", 10.0), ("5m", 10.0), ("5s", 5.0), ("0s", 10.0), ("-1s", -1.0)]
+    ("period", "between"), [("1m", 1.0), ("5m", 1.0), ("500ms", 0.5), ("0s", 1.0), ("-1s", -1.0)]
 )
 @on_virtual_time
 async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between: float) -> None:
-    keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).room(LocalStorageKeeper)
-    assert keeper._meter._from.disks._between == between
+    keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).room(EvictionKeeper)
+    assert keeper._limits._meter._from.disks._between == between
+
+
+@pytest.mark.parametrize("on", [False, True])
+@on_virtual_time
+async def test_the_pods_api_has_a_gate(tmp_path: Path, on: bool) -> None:
+    agent = made(tmp_path, api=False, sockets=True, featureGates={"PodsAPI": on})
+    assert any(isinstance(room.made, PodsServer) for room in agent.rooms) is on
+
+
+async def test_what_the_runtime_can_do_is_asked_of_its_newest_version(tmp_path: Path) -> None:
+    agent = made(tmp_path)
+    upkeep, user_namespaces = (
+        next(room.made for room in agent.rooms if isinstance(room.made, kind))
+        for kind in (RuntimeUpkeep, UserNamespaces)
+    )
+    assert isinstance(upkeep, RuntimeUpkeep)
+    assert isinstance(user_namespaces, UserNamespaces)
+    assert not user_namespaces._supporting()
+    features: Any = {"name": "", "features": {"userNamespaces": True}}
+    upkeep._info = RuntimeInfo("containerd", "2.2.0", [features])
+    assert user_namespaces._supporting() == {""}

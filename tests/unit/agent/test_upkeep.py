@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from kubeletpy.agent.upkeep import CONTAINERS_PERIOD_S, SOON_S, Upkeep
+from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import Internal
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
+from tests.unit.trace.recording import Recording
 from tests.virtual_time import on_virtual_time
+
+PODS = ("runs", "ended", "reported")
 
 
 class Rounds:
@@ -19,14 +24,21 @@ class Rounds:
     def __init__(self) -> None:
         self.at: list[float] = []
         self.during: Callable[[], None] = lambda: None
+        self.asked: dict[str, tuple[bool, bool]] = {}
+        """What it was told of PODS: (removable, reported)."""
+        self.gone = 0
 
-    async def collect_garbage(self, **_: Any) -> None:
+    async def collect_garbage(
+        self, *, removable: Callable[[str], bool], reported: Callable[[str], bool], **_: Any
+    ) -> int:
         self.at.append(asyncio.get_running_loop().time())
+        self.asked = {uid: (removable(uid), reported(uid)) for uid in PODS}
         self.during()
         await asyncio.sleep(1)
+        return self.gone
 
 
-def upkeep(rounds: Rounds) -> Upkeep:
+def upkeep(rounds: Rounds, tracer: Tracer = NO_TRACER) -> Upkeep:
     return Upkeep(
         rounds,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
@@ -34,6 +46,7 @@ def upkeep(rounds: Rounds) -> Upkeep:
         node_name="n",
         all_sources_ready=lambda: True,
         removable=lambda uid: True,
+        tracer=tracer,
     )
 
 
@@ -44,6 +57,20 @@ async def test_soon_after_the_start_and_then_by_the_period() -> None:
     await asyncio.sleep(SOON_S + 1 + CONTAINERS_PERIOD_S + 0.5)
     assert rounds.at == [SOON_S, SOON_S + 1 + CONTAINERS_PERIOD_S]
     task.cancel()
+
+
+@on_virtual_time
+async def test_rounds_are_spans_with_the_kubelets_name() -> None:
+    tracer, rounds = Recording(), Rounds()
+    kept = upkeep(rounds, tracer)
+    task = asyncio.create_task(kept.collect_containers())
+    await asyncio.sleep(SOON_S + 2)
+    await kept.reclaim(Reclaim.CONTAINERS)
+    task.cancel()
+    assert [(each.name, each.ended) for each in tracer.spans] == [
+        ("Containers/GarbageCollect", True),
+        ("Containers/GarbageCollect", True),
+    ]
 
 
 @on_virtual_time
@@ -78,5 +105,47 @@ async def test_whether_a_pod_has_left_something(left: bool | None, cleared: bool
         return left
 
     rounds.has_containers = has_containers  # type: ignore[attr-defined]
-    assert await upkeep(rounds).cleared("u") is cleared
+    assert await upkeep(rounds).clear("u", unreported=False) is cleared
     assert rounds.at == [0]
+
+
+def under_pressure(rounds: Rounds) -> Upkeep:
+    """One pod runs, two have ended, and of one of them the API knows how."""
+    return Upkeep(
+        rounds,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        node_name="n",
+        all_sources_ready=lambda: True,
+        removable=lambda uid: False,
+        reported=lambda uid: uid == "reported",
+        ended=lambda uid: uid != "runs",
+    )
+
+
+@pytest.mark.parametrize("gone", [0, 2])
+@on_virtual_time
+async def test_layers_of_dead_containers_come_free_later(gone: int) -> None:
+    rounds = Rounds()
+    rounds.gone = gone
+    assert await under_pressure(rounds).reclaim(Reclaim.CONTAINERS) is (gone > 0)
+    assert rounds.asked == {
+        "runs": (False, False),
+        "ended": (False, False),
+        "reported": (True, True),
+    }
+
+
+@pytest.mark.parametrize("unreported", [False, True])
+@on_virtual_time
+async def test_what_the_api_does_not_know_goes_of_one_pod_only(unreported: bool) -> None:
+    rounds = Rounds()
+
+    async def has_containers(uid: str) -> bool:
+        return False
+
+    rounds.has_containers = has_containers  # type: ignore[attr-defined]
+    assert await under_pressure(rounds).clear("ended", unreported=unreported)
+    assert rounds.asked["ended"] == (unreported, unreported)
+    assert rounds.asked["reported"] == (True, True)
+    assert rounds.asked["runs"] == (False, False)

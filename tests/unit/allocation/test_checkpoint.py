@@ -55,6 +55,7 @@ def test_a_file_is_a_kubelets() -> None:
     }
     assert read_snapshot(snapshot(pods)) == pods
     assert read_snapshot(snapshot({})) == {}
+    assert json.loads(snapshot({}))["data"] == "{}"
 
 
 def signed(data: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.allocation import conditions
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
-from kubeletpy.allocation.queue import Waiting, in_order
+from kubeletpy.allocation.queue import Waiting, asks_for_more, in_order
 from kubeletpy.api import types as api
 from kubeletpy.pods.in_force import in_force
 from kubeletpy.pods.pod import Pod
@@ -19,11 +19,22 @@ from tests.unit.allocation.pods import needs, pod
 SWAPPING = ResizeRules(may_swap=lambda pod, container: container["name"] == "swaps")
 PINNED = ResizeRules(cpu_manager_policy="static", memory_manager_policy="Static")
 BURST = needs("cpu=1 memory=1Gi", "cpu=2 memory=2Gi")
+TWICE = needs("cpu=1 memory=2Gi")
 FULL = needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")
 
 
 def policy(restart: str) -> dict[str, dict[str, object]]:
     return {"swaps": {"resizePolicy": [{"resourceName": "memory", "restartPolicy": restart}]}}
+
+
+RESTARTS_FOR_MEMORY: dict[str, dict[str, object]] = {
+    "swaps": {
+        "resizePolicy": [
+            {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+            {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        ]
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -43,13 +54,38 @@ def policy(restart: str) -> dict[str, dict[str, object]]:
             pod(a=needs("cpu=2"), pod_level=needs("cpu=1000m")),
             None,
         ),
+        (
+            ResizeRules(),
+            pod(a={}, pod_level=needs("cpu=1")),
+            pod(a={}, pod_level=needs("cpu=2")),
+            None,
+        ),
         (SWAPPING, pod(swaps=BURST), pod(swaps=needs("cpu=9 memory=1024Mi")), None),
         (SWAPPING, pod(swaps=BURST), pod(swaps=needs("cpu=1 memory=2Gi")), "swap_limitation"),
+        (
+            # only by what it is to have may it swap, or only by what it has
+            ResizeRules(may_swap=lambda pod, container: container["resources"] == TWICE),
+            pod(a=BURST),
+            pod(a=TWICE),
+            "swap_limitation",
+        ),
+        (
+            ResizeRules(may_swap=lambda pod, container: container["resources"] == BURST),
+            pod(a=BURST),
+            pod(a=TWICE),
+            "swap_limitation",
+        ),
         (SWAPPING, pod(other=BURST), pod(other=needs("cpu=1 memory=2Gi")), None),
         (
             SWAPPING,
             pod(swaps=BURST, more=policy("RestartContainer")),
             pod(swaps=needs("memory=2Gi"), more=policy("RestartContainer")),
+            None,
+        ),
+        (
+            SWAPPING,
+            pod(swaps=BURST, more=RESTARTS_FOR_MEMORY),
+            pod(swaps=needs("memory=2Gi"), more=RESTARTS_FOR_MEMORY),
             None,
         ),
         (
@@ -78,7 +114,7 @@ def policy(restart: str) -> dict[str, dict[str, object]]:
             None,
         ),
         (
-            ResizeRules(cpu_manager_policy="static", exclusive_cpus=True),
+            ResizeRules(memory_manager_policy="Static"),
             pod(a=FULL),
             pod(a=needs("cpu=2 memory=1Gi", "cpu=2 memory=1Gi")),
             None,
@@ -91,6 +127,21 @@ def test_what_can_never_be(
     found = infeasible(desired, allocated, rules)
     assert (found.detail if found else None) == detail
     assert found is None or found.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        (needs(), needs("memory=1"), True),
+        (needs("memory=1"), needs("memory=1"), False),
+        (needs("memory=1"), needs(), False),
+        (needs("cpu=2 memory=1"), needs("cpu=1 memory=2"), True),
+    ],
+)
+def test_what_asks_for_more(
+    old: api.ResourceRequirements, new: api.ResourceRequirements, more: bool
+) -> None:
+    assert asks_for_more(pod(a=new), pod(a=old)) is more
 
 
 def test_the_order_of_the_queue() -> None:

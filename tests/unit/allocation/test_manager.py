@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.allocation.feasibility import ResizeRules
+from kubeletpy.allocation.feasibility import Infeasible, ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
@@ -130,6 +130,20 @@ async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
         == 1
     )
     assert node.told == ["allocate the resize"]
+
+
+@on_virtual_time
+async def test_a_resize_that_nobody_asked_for_yet() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    resized = node.manager.resized(pod(a=BIG))
+    assert isinstance(resized, Pod)
+    assert resized.containers[0].get("resources") == BIG
+    assert node.cpu() == "1"
+    off = Node(rules=ResizeRules(in_place=False))
+    assert off.manager.resized(pod(a=BIG)) == Infeasible(
+        "feature_gate_off", "InPlacePodVerticalScaling is disabled"
+    )
 
 
 @on_virtual_time

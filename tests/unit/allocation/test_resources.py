@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from typing import Any
 
 import pytest
 
@@ -106,6 +108,7 @@ def test_what_an_update_asks_to_resize(
     old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[Ask]
 ) -> None:
     assert list(asks(pod(a=old, b={}), pod(a=new, b={}))) == found
+    assert list(asks(pod(a=old), pod(a=new, added=needs("cpu=1")))) == found
 
 
 def test_a_change_of_the_pod_as_a_whole_is_seen() -> None:
@@ -118,6 +121,7 @@ def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
     wanted = pod(
         a=needs("cpu=2 memory=2Gi", "cpu=3"),
         b=needs("cpu=5"),
+        c=needs("cpu=1"),
         status={
             "containerStatuses": [
                 {
@@ -125,6 +129,7 @@ def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
                     "allocatedResources": {"cpu": "1", "memory": "1Gi"},
                     "resources": needs("cpu=500m memory=1Gi", "cpu=2 memory=7Gi"),
                 },
+                {"name": "c", "resources": needs("cpu=2", "memory=9")},
                 {"name": "gone", "resources": needs("cpu=9")},
             ]
         },
@@ -133,6 +138,7 @@ def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
     assert told.containers == {
         "a": needs("cpu=1 memory=1Gi", "cpu=2"),
         "b": needs("cpu=5"),
+        "c": needs("cpu=2"),
     }
     fresh = pod(a=needs("cpu=2"))
     assert with_resources(fresh, reported_resources(fresh)) is fresh
@@ -148,3 +154,32 @@ def test_events_say_what_is_asked_for() -> None:
     assert resize_message("W", pod(a={}), 1, 'no "room"').endswith(
         '"generation":1,"error":"no \\"room\\""}'
     )
+
+
+METADATA: Any = {"name": "web", "namespace": "default", "uid": "u"}
+
+
+def test_claims_and_init_containers_are_in_the_message_of_a_resize() -> None:
+    resources: Any = {**needs("memory=1Gi cpu=1"), "claims": [{"name": "g"}]}
+    claimed: Any = {"name": "c", "resources": resources}
+    of = Pod({"metadata": METADATA, "spec": {"containers": [claimed]}})
+    assert resize_message("Pod resize", of, 3, "no") == (
+        'Pod resize: {"containers":[{"name":"c","resources":{"requests":{"cpu":"1",'
+        '"memory":"1Gi"},"claims":[{"name":"g"}]}}],"generation":3,"error":"no"}'
+    )
+    init: Any = {**claimed, "name": "i"}
+    both = Pod({"metadata": METADATA, "spec": {"containers": [claimed], "initContainers": [init]}})
+    told = json.loads(resize_message("x", both, 3).partition(": ")[2])
+    assert list(told) == ["initContainers", "containers", "generation"]
+
+
+def test_what_the_api_shows_of_a_pod_as_a_whole_is_what_it_has() -> None:
+    def whole(status: Any) -> Any:
+        spec: Any = {"containers": [{"name": "c"}], "resources": needs("cpu=1", "cpu=2 memory=1Gi")}
+        return reported_resources(Pod({"metadata": METADATA, "spec": spec, "status": status})).pod
+
+    shown = needs("cpu=500m memory=5Mi", "memory=512Mi")
+    assert whole({}) == needs("cpu=1", "cpu=2 memory=1Gi")
+    assert whole({"resources": shown}) == needs("cpu=500m", "cpu=2 memory=512Mi")
+    unasked = reported_resources(pod(a={}, status={"resources": shown}))
+    assert unasked.pod is None, "no resources are added"

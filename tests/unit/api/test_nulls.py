@@ -29,6 +29,8 @@ SCHEDULED = (
         ({"a": "null", "b": 0, "c": "", "d": False}, {"a": "null", "b": 0, "c": "", "d": False}),
         ([{"a": None}], [{}]),
         (None, None),
+        # nothing here reads it
+        ({"managedFields": [{"a": None}]}, {"managedFields": [{"a": None}]}),
     ],
 )  # fmt: skip
 def test_null_keys_go(value: Any, wanted: Any) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, Resource, WatchEvent
+from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from tests.streamed_list import streamed
 
 
 class CsrApi:
@@ -21,6 +23,7 @@ class CsrApi:
     """
 
     def __init__(self) -> None:
+        self.streamed_lists = StreamedLists()
         self.error: ApiError | None = None
         self.created: list[str] = []
         self.requests: dict[str, JSON] = {}
@@ -72,6 +75,10 @@ class CsrApi:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._watching.append(queue)
         try:
+            if query["send_initial_events"]:
+                found = [self.requests[name]] if name in self.requests else []
+                for event in streamed(found, str(next(self._versions))):
+                    yield event
             async with asyncio.timeout(query["timeout_seconds"]):
                 while True:
                     event = await queue.get()

@@ -66,6 +66,13 @@ ADDRESSES: list[tuple[str, list[tuple[str, str]], bool, Names | None]] = [
         Names("", (), (), ("10.0.0.3",)),
     ),
     ("no sense", [("InternalIP", "nonsense"), ("Other", "10.0.0.1")], False, None),
+    ("nothing, though names would do", [("InternalIP", "n"), ("Hostname", "")], True, None),
+    (
+        "no sense beside an address",
+        [("InternalIP", "10.0.0.1"), ("InternalIP", "n"), ("Other", "n"), ("InternalDNS", "")],
+        False,
+        Names("", (), (), ("10.0.0.1",)),
+    ),
 ]
 
 
@@ -99,6 +106,7 @@ def test_a_request_is_named_by_all_that_it_says() -> None:
         name(signer=request.SERVING_SIGNER),
     }
     assert name() == name()
+    assert (name()[:4], len(name())) == ("csr-", 36)
     assert len(others | {name()}) == 6
 
 
@@ -148,6 +156,7 @@ PEM = base64.b64encode(b"certificate").decode()
         ({"certificate": PEM}, Outcome.PENDING),
         ({"conditions": [APPROVED]}, Outcome.APPROVED),
         ({"conditions": [APPROVED], "certificate": PEM}, Outcome.ISSUED),
+        ({"conditions": [APPROVED, {"type": "Other"}], "certificate": PEM}, Outcome.ISSUED),
         ({"conditions": [APPROVED], "certificate": "%"}, Outcome.FAILED),
         ({"conditions": [APPROVED, DENIED], "certificate": PEM}, Outcome.DENIED),
         ({"conditions": [{"type": "Failed", "message": "bad"}]}, Outcome.FAILED),
@@ -161,5 +170,14 @@ def test_verdicts(status: Any, outcome: Outcome) -> None:
     assert (found.certificate == b"certificate") == (outcome is Outcome.ISSUED)
 
 
-def test_a_denial_says_why() -> None:
-    assert verdict({"status": {"conditions": [DENIED]}}).why == "No: not you"
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"reason": "No", "message": "not you"}, "No: not you"),
+        ({"reason": "No"}, "No"),
+        ({"message": "not you", "reason": None}, "not you"),
+        ({}, ""),
+    ],
+)
+def test_a_denial_says_why(said: dict[str, Any], why: str) -> None:
+    assert verdict({"status": {"conditions": [{"type": "Denied", **said}]}}).why == why

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.limits_read import as_asked, memory_usage, read_limits, with_more
+from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits, with_more
 from kubeletpy.cgroups.names import Driver, PodCgroupNames
 from kubeletpy.cgroups.values import CgroupResources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
@@ -48,6 +48,12 @@ NONE = CgroupResources(shares=512, quota_us=-1, period_us=100_000, memory=-1)
     [
         (1, V1, NONE),
         (1, {**V1, "memory.limit_in_bytes": "8192"}, CgroupResources(512, -1, 100_000, 8192)),
+        (1, {**V1, "memory.limit_in_bytes": str(1 << 62)}, NONE),
+        (
+            1,
+            {**V1, "memory.limit_in_bytes": str((1 << 62) - PAGE)},
+            CgroupResources(512, -1, 100_000, (1 << 62) - PAGE),
+        ),
         (1, {**V1, "cpu.cfs_quota_us": "5000"}, CgroupResources(512, 5000, 100_000, -1)),
         (2, V2, CgroupResources(500, -1, 100_000, -1)),
         (

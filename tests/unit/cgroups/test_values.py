@@ -185,3 +185,5 @@ def test_reserved_cgroups() -> None:
     assert reserved_group(reserved, compressible=False) == R(shares=2048, memory=MI, pids=5)
     assert reserved_group(reserved, compressible=True) == R(shares=2048)
     assert reserved_group({}, compressible=True) == R()
+    kept = reserved_group(reserved, compressible=False, keep_memory=True)
+    assert kept == R(shares=2048, memory=MI, memory_min=MI, pids=5)

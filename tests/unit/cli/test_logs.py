@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import re
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -30,26 +33,46 @@ def logged(settings: Logging = DEFAULT) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_text() -> None:
+def test_text_is_klogs() -> None:
     first, second = logged()
-    assert first[24:] == (
-        ' INFO syncloop.loop: pod started pod=ns/name seconds=1.5 why="a \\"b\\"\\nc"'
-    )
-    assert first[:2] == "20"
-    assert first[23] == "Z"
-    assert second.endswith(" WARNING asyncio: bad\\nthing")
+    header = re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +(\d+) test_logs\.py:\d+\] (.*)", first)
+    assert header is not None
+    assert header[1] == str(os.getpid())
+    assert header[2] == '"pod started" pod="ns/name" seconds=1.5 why="a \\"b\\"\\nc"'
+    assert second.startswith("W")
+    assert second.endswith('] "bad\\nthing"')
 
 
-def test_json() -> None:
-    first, second = logged(replace(DEFAULT, format="json"))
+def test_json_is_the_kubelets() -> None:
+    before = time.time() * 1000
+    first, second = logged(replace(DEFAULT, format="json", verbosity=4))[:2]
     entry = json.loads(first)
-    assert (entry["level"], entry["logger"], entry["msg"]) == (
-        "info",
-        "syncloop.loop",
-        "pod started",
-    )
-    assert (entry["pod"], entry["seconds"], entry["why"]) == ("ns/name", 1.5, 'a "b"\nc')
-    assert json.loads(second)["msg"] == "bad\nthing"
+    assert before - 1 <= entry.pop("ts") <= time.time() * 1000
+    assert re.fullmatch(r"test_logs\.py:\d+", entry.pop("caller"))
+    assert entry == {
+        "level": "info",
+        "logger": "syncloop.loop",
+        "msg": "pod started",
+        "v": 0,
+        "pod": "ns/name",
+        "seconds": 1.5,
+        "why": 'a "b"\nc',
+    }
+    assert json.loads(second)["v"] == 4
+
+
+@pytest.mark.parametrize("which", ["text", "json"])
+def test_split_streams(which: str) -> None:
+    options = DEFAULT.options
+    chosen = replace(options.text, split_stream=True)
+    settings = replace(DEFAULT, format=which, options=replace(options, **{which: chosen}))
+    errors, rest = io.StringIO(), io.StringIO()
+    handler = logs.set_up(settings, errors, out=rest)
+    logging.getLogger("kubeletpy").info("one")
+    logging.getLogger("kubeletpy").error("two")
+    handler.close()
+    assert ("one" in rest.getvalue(), "two" in rest.getvalue()) == (True, False)
+    assert ("one" in errors.getvalue(), "two" in errors.getvalue()) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +109,7 @@ def test_a_stuck_reader_does_not_stop_us() -> None:
     assert 49 <= handler.dropped <= 50
     stream.free.set()
     handler.close()
-    assert stream.getvalue().startswith("20")
+    assert stream.getvalue().startswith("I")
 
 
 def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
@@ -108,9 +131,9 @@ def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
     stream.free.set()
     handler.close()
     assert "has ended" in handler.problem()
-    lines = [line.split(": ", 1)[1] for line in stream.getvalue().splitlines()]
-    assert lines[:2] == ["now", "theirs too"]
-    assert set(lines[2:]) == {"x"}
+    lines = [line.split("] ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert lines[:2] == ['"now"', '"theirs too"']
+    assert set(lines[2:]) == {'"x"'}
 
 
 def test_exceptions_are_whole() -> None:

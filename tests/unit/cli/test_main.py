@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from kubeletpy.cli import main
-from kubeletpy.version import VERSION
+from kubeletpy.version import KUBELET, KUBERNETES, VERSION
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--version"]])
@@ -59,3 +60,23 @@ def test_wrong_flags_import_nothing_slow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--nonsense: no such flag" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["kubelet", "/usr/bin/kubelet"])
+def test_called_by_the_kubelets_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--version"])
+    assert main.main() == 0
+    # kubeadm takes it apart like this
+    form = r"\s*Kubernetes v(\d+\.\d+\.\d+)([-0-9a-zA-Z_\.+]*)\s*"
+    said = re.fullmatch(form, capsys.readouterr().out)
+    assert said is not None
+    assert (said[1], said[2]) == (KUBERNETES, f"+kubeletpy.{VERSION}")
+
+
+def test_the_version_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.kubelet(["--version=raw"]) == 0
+    assert f'GitVersion:"{KUBELET}"' in capsys.readouterr().out
+    assert main.kubelet(["--version=what"]) == 1
+    assert "--version" in capsys.readouterr().err

@@ -88,7 +88,8 @@ def test_warnings_are_logged(files: list[str], capsys: pytest.CaptureFixture[str
         pass
 
     assert run.main([*files, "--max-pods=5"], agent) == 0
-    assert "WARNING cli.run: flag --max-pods is deprecated" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[0] for line in lines if '] "flag --max-pods is deprecated' in line] == ["W"]
 
 
 def test_every_problem_is_printed_without_a_traceback(
@@ -153,7 +154,7 @@ def test_a_crash_is_logged_whole(files: list[str], capsys: pytest.CaptureFixture
 
     assert run.main(files, agent) == 1
     err = capsys.readouterr().err
-    assert "CRITICAL cli.run: the agent ended" in err
+    assert "run.py:" in err and '] "the agent ended"' in err
     assert "RuntimeError: boom" in err
 
 

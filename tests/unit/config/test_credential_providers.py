@@ -80,6 +80,12 @@ def test_everything_that_there_is() -> None:
     assert loaded.config_hash == f"sha256:{hashed}"
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("0s", 0.0), ("500ms", 0.5), ("1h", 3600.0)])
+def test_how_long_answers_are_kept(text: str, seconds: float) -> None:
+    loaded = load_credential_providers([("f", config(provider(defaultCacheDuration=text)))])
+    assert loaded.providers[0].default_cache_duration == seconds
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_versions(version: str) -> None:
     document = config(
@@ -163,6 +169,13 @@ def test_problems_of_tokens(change: dict[str, Any], problem: str) -> None:
     token = {name: value for name, value in {**TOKEN, **change}.items() if value is not None}
     (told,) = wrong(config(provider(tokenAttributes=token)))
     assert told.startswith(f"/etc/0.yaml: providers[login].tokenAttributes{problem}")
+
+
+def test_only_required_keys_need_a_service_account() -> None:
+    content = config(provider(tokenAttributes={**TOKEN, "requireServiceAccount": False}))
+    (found,) = load_credential_providers([("f", content)], token_gate=True).providers
+    assert found.token_attributes is not None
+    assert not found.token_attributes.require_service_account
 
 
 def test_tokens_are_new() -> None:

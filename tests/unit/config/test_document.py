@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from kubeletpy.config.decode import parse
+from kubeletpy.config.decode import parse, without_zeros
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.problems import Report
 from kubeletpy.config.yaml_depth import MAX_DEPTH, TooDeep, check_depth
@@ -37,3 +37,24 @@ def test_depth(loader: object) -> None:
     with pytest.raises(TooDeep):
         check_depth("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), loader)
     assert MAX_DEPTH == 100
+
+
+def test_a_zero_is_not_set_unless_it_says_something() -> None:
+    """It says something where a pointer is null otherwise, and where zero is the default: its type
+    is looked at then."""
+    zeros = {
+        "port": 0,
+        "syncFrequency": "0s",
+        "hairpinMode": "",
+        "maxPods": "0",
+    }
+    kept = {
+        "healthzPort": 0,
+        "readOnlyPort": "0",
+        "imageMaximumGCAge": "0s",
+        "staticPodPath": "",
+        "rotateCertificates": False,
+        "clusterDNS": [],
+        "evictionHard": {},
+    }
+    assert without_zeros({**zeros, **kept, "registryBurst": 1}) == {**kept, "registryBurst": 1}

@@ -36,6 +36,18 @@ from kubeletpy import config
           {"numaNode": 1, "limits": {"memory": "2Gi"}}]),
         (["--manifest-url-header=a:b,a:c"], "staticPodURLHeader", {"a": ["b", "c"]}),
         (["--vmodule=x*=3"], "logging.vmodule", [{"filePattern": "x*", "verbosity": 3}]),
+        (["--max-pods", "-5"], "maxPods", -5),
+        (["-v", "3", "-v4"], "logging.verbosity", 4),
+        (["--v", "3"], "logging.verbosity", 3),
+        (["--eviction-minimum-reclaim= memory.available = 1Gi , "], "evictionMinimumReclaim",
+         {"memory.available": "1Gi"}),
+        (["--feature-gates=A=true,B=F", "--feature-gates=C=1"], "featureGates",
+         {"A": True, "B": False, "C": True}),
+        (["--reserved-memory=0:memory=1Gi;1:memory=2Gi; "], "reservedMemory",
+         [{"numaNode": 0, "limits": {"memory": "1Gi"}},
+          {"numaNode": 1, "limits": {"memory": "2Gi"}}]),
+        (["--manifest-url-header= a : b "], "staticPodURLHeader", {"a": ["b"]}),
+        (["--fail-swap-on=false", "--fail-swap-on=t"], "failSwapOn", True),
     ],
 )  # fmt: skip
 def test_forms(arguments: list[str], field: str, value: object) -> None:
@@ -56,6 +68,19 @@ def test_forms(arguments: list[str], field: str, value: object) -> None:
         (["--eviction-hard=memory.available=5"], "must be like memory.available<100Mi"),
         (["--register-with-taints=a"], "must be like key=value:NoSchedule"),
         (["--manifest-url-header=Authorization"], "<masked>"),
+        (["-"], "-: is not a flag"),
+        (["-v"], "--v: needs a value"),
+        (["-max-pods=5"], "-max-pods: no such flag"),
+        (["--nonsense-of-a-flag", "value"], "--nonsense-of-a-flag: no such flag"),
+        (["--nonsense-of-a-flag=value"], "--nonsense-of-a-flag: no such flag"),
+        (["--nonsense-of-a-flag"], "--nonsense-of-a-flag: no such flag"),
+        (["--nonsense-of-a-flag", "--max-pods=5"], "--nonsense-of-a-flag: no such flag"),
+        (["--kube-reserved==5"], "must be like key=value"),
+        (["--reserved-memory=0"], "must be like 0:memory=1Gi,hugepages-1Gi=2Gi"),
+        (["--reserved-memory=a:memory=1Gi"], "must be like 0:memory=1Gi,hugepages-1Gi=2Gi"),
+        (["--minimum-container-ttl-duration=5"], "must be a duration such as 10s or 1m30s"),
+        (["--version=maybe"], "must be true, false or raw"),
+        (["--exit-on-lock-contention"], "needs --lock-file"),
         (["--node-labels=node-role.kubernetes.io/x="], "may not give itself"),
         (["--node-labels=a b=c"], "is not a label key"),
         (["--node-ip=foo"], '--node-ip is "foo": must be an IP address'),
@@ -88,8 +113,8 @@ def test_warnings() -> None:
     flags = config.parse_flags(["--max-pods=5", "--containerd=/x", "--v=2"])
     assert flags.warnings == (
         "flag --max-pods is deprecated: set maxPods in the file given to --config",
-        "flag --containerd has no meaning in this agent and is ignored",
     )
+    assert flags.ignored == {"containerd": "/x"}
 
 
 @pytest.mark.parametrize(
@@ -109,3 +134,47 @@ def test_warnings() -> None:
 def test_names_and_addresses_of_a_node(flag: str) -> None:
     name, _, value = flag.removeprefix("--").partition("=")
     assert getattr(config.parse_flags([flag]).node, name.replace("-", "_")) == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        (["a", "--max-pods=b", "-", "--x=1", "c"], ["a", "-", "--x", "c", "--max-pods"]),
+        (["--max-pods=5", "--", "a", "--b"], ["a", "--b"]),
+        (["--nonsense-of-a-flag=1", "value"], ["--nonsense-of-a-flag", "value"]),
+        (["--fail-swap-on", "false"], ["false"]),
+        (["--version", "raw"], ["raw"]),
+    ],
+)
+def test_all_errors_at_once(arguments: list[str], problems: list[str]) -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        config.parse_flags(arguments)
+    assert [problem.field for problem in caught.value.problems] == problems
+
+
+@pytest.mark.parametrize(
+    ("argument", "version"),
+    [
+        ("--version", "true"),
+        ("--version=1", "true"),
+        ("--version=raw", "raw"),
+        ("--version=false", ""),
+    ],
+)
+def test_the_version(argument: str, version: str) -> None:
+    assert config.parse_flags([argument]).node.version == version
+
+
+@pytest.mark.parametrize(
+    ("flag", "warnings"),
+    [
+        ("--max-pods=5",
+         ["flag --max-pods is deprecated: set maxPods in the file given to --config"]),
+        ("--minimum-container-ttl-duration=5s",
+         ["flag --minimum-container-ttl-duration is deprecated"]),
+        ("--node-ip=::", []),
+        ("--containerd=x", []),
+    ],
+)  # fmt: skip
+def test_each_deprecated_flag_is_reported(flag: str, warnings: list[str]) -> None:
+    assert list(config.parse_flags([flag]).warnings) == warnings

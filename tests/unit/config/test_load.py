@@ -107,7 +107,7 @@ def test_feature_gates_of_a_flag_join_those_of_the_file() -> None:
 def test_all_beta_leaves_explicit_and_locked_gates_alone() -> None:
     text = "featureGates: {AllBeta: false, EnvFiles: true}\n"
     gates = load(text).settings.feature_gates
-    assert (gates.enabled("EnvFiles"), gates.enabled("HostnameOverride")) == (True, False)
+    assert (gates.asked["EnvFiles"], gates.enabled("ComponentFlagz")) == (True, False)
     assert gates.enabled("NodeSwap")
 
 
@@ -147,6 +147,18 @@ def test_derived_values() -> None:
     assert (
         load("staticPodPath: pods\n", base_dir="/etc/k").settings.static_pod_path == "/etc/k/pods"
     )
+    settings = load(
+        "tlsCertFile: c\nresolvConf: r\nauthentication: {x509: {clientCAFile: ca}}\n",
+        "--tls-private-key-file=k",
+        base_dir="/etc/k",
+    ).settings
+    files = (settings.tls_cert_file, settings.tls_private_key_file, settings.resolv_conf)
+    assert (*files, settings.authentication.x509.client_ca_file) == (
+        "/etc/k/c",
+        "k",
+        "/etc/k/r",
+        "/etc/k/ca",
+    )
     merged = load(
         "mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}\n"
     ).settings
@@ -173,11 +185,7 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("address: here\n", 'address is "here": must be an IP address'),
         ("syncFrequency: 10\n", "syncFrequency is 10: must be a duration"),
         ("syncFrequency: -1s\n", 'syncFrequency is "-1s": must be at least 1ms'),
-        ("syncFreqency: 10s\n", "no such field; did you mean syncFrequency?"),
-        ("clientCAFile: x\n", "did you mean authentication.x509.clientCAFile?"),
-        ("authentication: {webhok: {}}\n", "authentication.webhok is {}: no such field; did you"),
         ("authentication: yes\n", "authentication is true: must be an object"),
-        ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice"),
         ("maxPods: " + "[" * 100_000, "is nested too deeply"),
         ("runOnce: true\n", "runOnce is true: must be false"),
         ("podLogsDir: logs\n", "must be an absolute path"),
@@ -245,6 +253,40 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
     found = problems(text)
     assert len(found) == 1
     assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("syncFreqency: 10s\n", "no such field; did you mean syncFrequency?; it is skipped"),
+        ("clientCAFile: x\n", "did you mean authentication.x509.clientCAFile?"),
+        ("authentication: {webhok: {}}\n", "authentication.webhok is {}: no such field; did you"),
+        ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice: the last one holds"),
+        ("authentication: {x509: {clientCAFile: a, clientCAFile: b}}\n",
+         "authentication.x509.clientCAFile: is given twice"),
+        ("registerWithTaints: [{key: a, key: b, effect: NoExecute}]\n",
+         "registerWithTaints[0].key: is given twice"),
+        ("registerWithTaints: [{key: a, effect: NoExecute, colour: red}]\n",
+         'registerWithTaints[0].colour is "red": no such field'),
+        ("zzz: 1\n", "zzz is 1: no such field"),
+        ("authentication: {enabled: true}\n",
+         "authentication.enabled is true: no such field; did you mean "
+         "authentication.anonymous.enabled?"),
+    ],
+)  # fmt: skip
+def test_what_a_strict_reader_refuses_is_left_out_with_a_warning(text: str, said: str) -> None:
+    loaded = load(text)
+    (warning,) = loaded.warnings
+    assert said in warning
+    if "maxPods" in text:
+        assert loaded.settings.max_pods == 2
+
+
+def test_a_drop_in_of_a_newer_kubelet() -> None:
+    dropin = ("new.conf", HEAD + "maxPods: 7\nnewThing: {of: 1.40}\n")
+    loaded = config.load(HEAD, [dropin])
+    assert loaded.settings.max_pods == 7
+    assert [each for each in loaded.warnings if each.startswith("new.conf: newThing is")]
 
 
 def test_every_problem_is_reported_at_once_with_its_source() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from kubeletpy.config import rules
 from kubeletpy.config.decoders import boolean
+from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.problems import Report
-from kubeletpy.config.settings import MemoryReservation, Taint
+from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint
 
 KEY, VALUE, EFFECT = "not a valid taint key", "not a valid taint value", "effects are"
 RULES: list[tuple[Any, Any, str]] = [
@@ -33,6 +34,9 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.not_empty, "", "must not be empty"),
     (rules.must_be_false, False, ""),
     (rules.must_be_false, True, "must be false"),
+    (rules.ip_address, "192.0.2.1", ""),
+    (rules.ip_address, "::1", ""),
+    (rules.ip_address, "", "must be an IP address"),
     (rules.cidr, "", ""),
     (rules.cidr, "10.0.0.0/8, fd00::/64", ""),
     (rules.cidr, "10.0.0.1/8", ""),
@@ -43,6 +47,7 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.log_directory, "/var/../log", "must be an absolute path"),
     (rules.log_directory, "/var/./log", "must be an absolute path"),
     (rules.log_directory, "/var/log/", "must be an absolute path"),
+    (rules.log_directory, "//var/log", "must be an absolute path"),
     (rules.log_directory, "/vår", "must be an absolute path"),
     (rules.zero_or_at_least_second, 0, ""),
     (rules.zero_or_at_least_second, 1, ""),
@@ -61,6 +66,7 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.sysctls, ("net.*.x",), "not a sysctl name"),
     (rules.sysctls, ("net.**",), "not a sysctl name"),
     (rules.sysctls, ("net.-a",), "not a sysctl name"),
+    (rules.sysctls, ("net.a.",), "not a sysctl name"),
     (rules.taints, (Taint("a.b/c", "v", "NoSchedule"), Taint("a.b/c", "v", "NoExecute")), ""),
     (rules.taints, (Taint("k", "", "PreferNoSchedule"),), ""),
     (rules.taints, (Taint("-k", "v", "NoExecute"),), KEY),
@@ -74,6 +80,7 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.image_patterns, ("a/b", "a:5000/b/*", "docker.io/*"), ""),
     (rules.image_patterns, ("a/b:1",), "is not an image without tag"),
     (rules.image_patterns, ("a@sha256",), "is not an image without tag"),
+    (rules.image_patterns, ("",), "is not an image without tag"),
     (rules.image_patterns, ("a//b",), "is not an image without tag"),
     (rules.image_patterns, ("a/b/",), "is not an image without tag"),
     (rules.memory_reservations, (MemoryReservation(0, {"memory": "1"}),), ""),
@@ -102,6 +109,14 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.cpuset, "4-4", ""),
     (rules.cpuset, "4-3", "must be a list of CPUs"),
     (rules.cpuset, "0,", "must be a list of CPUs"),
+    (rules.tracing_endpoint, "localhost:4317", ""),
+    (rules.tracing_endpoint, "dns://localhost:4317", ""),
+    (rules.tracing_endpoint, "unix:///run/otel", ""),
+    (rules.tracing_endpoint, "unix-abstract://otel", ""),
+    (rules.tracing_endpoint, "http://localhost", "scheme must be dns, unix or unix-abstract"),
+    (rules.option_names("a", "b"), {}, ""),
+    (rules.option_names("a", "b"), {"a": "1", "b": "2"}, ""),
+    (rules.option_names("a", "b"), {"a": "1", "c": "2"}, "known options: a, b"),
 ]
 
 
@@ -128,3 +143,86 @@ def test_a_boolean_is_no_number(value: object, fine: bool) -> None:
     report = Report()
     assert boolean(value, "x", report) is (value if fine else None)
     assert bool(report.problems) is not fine
+
+
+S = 0.0001
+"""A step of durations, in seconds."""
+BOUNDS: dict[str, tuple[float | None, float | None, float]] = {
+    "syncFrequency": (0.001, None, S),
+    "port": (1, 65535, 1),
+    "readOnlyPort": (0, 65535, 1),
+    "healthzPort": (0, 65535, 1),
+    "tracing.samplingRatePerMillion": (0, 1000000, 1),
+    "runtimeRequestTimeout": (0, None, S),
+    "registryPullQPS": (0, None, 1),
+    "registryBurst": (0, None, 1),
+    "maxParallelImagePulls": (1, None, 1),
+    "imageMinimumGCAge": (0, None, S),
+    "imageMaximumGCAge": (0, None, S),
+    "imageGCHighThresholdPercent": (0, 100, 1),
+    "imageGCLowThresholdPercent": (0, 100, 1),
+    "crashLoopBackOff.maxContainerRestartPeriod": (1, 300, S),
+    "containerLogMaxFiles": (2, None, 1),
+    "containerLogMaxWorkers": (1, None, 1),
+    "containerLogMonitorInterval": (3, None, S),
+    "userNamespaces.idsPerPod": (65536, 4294967295, 1),
+    "eventRecordQPS": (0, None, 1),
+    "eventBurst": (0, None, 1),
+    "kubeAPIQPS": (0, None, 1),
+    "kubeAPIBurst": (0, None, 1),
+    "nodeStatusUpdateFrequency": (0.001, None, S),
+    "nodeStatusReportFrequency": (0, None, S),
+    "nodeLeaseDurationSeconds": (1, None, 1),
+    "nodeStatusMaxImages": (-1, None, 1),
+    "maxPods": (0, None, 1),
+    "podsPerCore": (0, None, 1),
+    "maxOpenFiles": (0, None, 1),
+    "shutdownGracePeriod": (0, None, S),
+    "shutdownGracePeriodCriticalPods": (0, None, S),
+    "iptablesMasqueradeBit": (0, 31, 1),
+    "iptablesDropBit": (0, 31, 1),
+    "logging.flushFrequency": (1e-9, None, 1e-9),
+    "logging.verbosity": (0, 2147483647, 1),
+    "oomScoreAdj": (-1000, 1000, 1),
+    "cpuManagerReconcilePeriod": (0, None, S),
+    "cpuCFSQuotaPeriod": (0.001, 1, S),
+    "evictionPressureTransitionPeriod": (0, None, S),
+    "memoryThrottlingFactor": (1e-9, 1, 1e-9),
+}
+"""Of each field that a rule bounds: the least, the most, and a step."""
+
+
+@pytest.mark.parametrize(("path", "bounds"), BOUNDS.items())
+def test_bounds(path: str, bounds: tuple[float | None, float | None, float]) -> None:
+    least, most, step = bounds
+    rule = FIELDS[path].rule
+    assert rule is not None
+    for bound, beyond in ((least, -step), (most, step)):
+        if bound is not None:
+            assert rule(bound) == ""
+            assert rule(bound + beyond) != ""
+    if most is None:
+        assert rule(2**62) == ""
+
+
+def test_every_number_that_a_rule_bounds_is_in_the_table() -> None:
+    numbers = {
+        path
+        for path, field in FIELDS.items()
+        if field.rule is not None and type(field.default) in (int, float)
+    }
+    assert numbers <= set(BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "found"),
+    [
+        ("reservedMemory", [{"limits": {}}], (MemoryReservation(0, {}),)),
+        ("shutdownGracePeriodByPodPriority", [{}], (ShutdownPriority(0, 0),)),
+        ("registerWithTaints", [{"key": "k", "effect": "e"}], (Taint("k", "", "e"),)),
+    ],
+)
+def test_what_is_left_out_of_an_entry(path: str, given: Any, found: Any) -> None:
+    report = Report()
+    assert FIELDS[path].decode(given, path, report) == found
+    assert not report.problems

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -16,10 +16,18 @@ from kubeletpy.remote.plugin_calls import PluginCallFailed
 class SimPlugin:
     """One plugin; listens until it dies."""
 
-    def __init__(self, *ids: str, prefers: tuple[str, ...] = (), pre_start: bool = False) -> None:
+    def __init__(
+        self,
+        *ids: str,
+        prefers: tuple[str, ...] = (),
+        pre_start: bool = False,
+        nodes: Mapping[str, int] | None = None,
+    ) -> None:
+        """``nodes``: the NUMA nodes of devices that are near to one."""
         self.devices = dict.fromkeys(ids, "Healthy")
         self.prefers = prefers
         self.pre_start = pre_start
+        self.nodes = nodes or {}
         self.alive = True
         self.allocated: list[tuple[str, ...]] = []
         self.started: list[tuple[str, ...]] = []
@@ -97,10 +105,18 @@ class SimPlugin:
     async def stream(self, method: str, request: Any, answer: Any) -> AsyncIterator[Any]:
         while self.alive:
             changed = self._changed
-            listed = [pb.Device(ID=each, health=how) for each, how in self.devices.items()]
+            listed = [
+                pb.Device(ID=each, health=how, topology=self._topology(each))
+                for each, how in self.devices.items()
+            ]
             yield pb.ListAndWatchResponse(devices=listed)
             await changed.wait()
         raise failed(method, Code.UNAVAILABLE)
+
+    def _topology(self, device: str) -> pb.TopologyInfo | None:
+        if device not in self.nodes:
+            return None
+        return pb.TopologyInfo(nodes=[pb.NUMANode(ID=self.nodes[device])])
 
     async def close(self) -> None:
         """Nothing is open."""

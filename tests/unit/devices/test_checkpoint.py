@@ -41,6 +41,21 @@ def test_a_file_of_the_kubelet_is_read(space: str) -> None:
     assert set(resources) == set(REGISTERED)
 
 
+def test_an_answer_with_other_characters_than_base64_is_refused() -> None:
+    entry = {**ENTRY, "AllocResp": "%%%%CgYKAUESATE="}
+    data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [entry]}
+    with pytest.raises(BadCheckpoint, match=r"^it can't be read: "):
+        read(json.dumps({"Checksum": 3675780745, "Data": data}))
+
+
+def test_an_entry_of_the_kubelet_without_devices_is_read() -> None:
+    entry = {**ENTRY, "DeviceIDs": None, "AllocResp": None}
+    data = {"PodDeviceEntries": [entry], "RegisteredDevices": None}
+    bookings, resources = read(json.dumps({"Checksum": checksum(data), "Data": data}))
+    assert bookings == {HOLDER: Booking({}, b"")}
+    assert resources == ()
+
+
 def test_what_is_written_is_what_the_kubelet_would_sum() -> None:
     written = json.loads(render({HOLDER: BOOKING}, REGISTERED))
     assert written == {

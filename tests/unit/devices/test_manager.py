@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.devices.checkpoint import FILE, read
+from kubeletpy.devices.kubelet_socket import KubeletSocket
 from kubeletpy.devices.manager import DeviceManager
 from kubeletpy.devices.names import Refused
 from kubeletpy.metrics.devices import DeviceMetrics
@@ -23,6 +24,7 @@ from kubeletpy.placement.hints import Hint
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
@@ -60,7 +62,7 @@ class Node:
         self.node_told += 1
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[DeviceManager]:
+    async def agent(self, *, listen: bool = False) -> AsyncIterator[DeviceManager]:
         """An agent; at the end it is killed: nothing is closed or written."""
         made = DeviceManager(
             self.directory,
@@ -71,22 +73,22 @@ class Node:
             node_changed=self._node_changed,
             pod_changed=self.told.append,
             open_plugin=lambda socket, resource: cast(Any, self.plugins[socket]),
-            listen=False,
+            listen=listen,
         )
         await made.start()
-        run = asyncio.create_task(made.run())
+        run = asyncio.create_task(made.plugins.run())
         try:
             yield made
         finally:
             run.cancel()
-            for watch in list(made._watches.values()):
+            for watch in list(made.plugins._watches.values()):
                 watch.cancel()
             await asyncio.gather(run, return_exceptions=True)
 
     async def plugin(self, agent: DeviceManager, socket: str, plugin: SimPlugin) -> SimPlugin:
         """Have a plugin registered, and its first list taken in."""
         self.plugins[socket] = plugin
-        await agent.register(GPU, socket)
+        await agent.plugins.register(GPU, socket)
         await asyncio.sleep(0.2)
         return plugin
 
@@ -104,8 +106,9 @@ def ids(agent: DeviceManager, uid: str) -> frozenset[str]:
 
 
 async def admit(agent: DeviceManager, asks: Pod) -> None:
-    for _, container in asks.all_containers():
-        await agent.allocate(asks, container, ANY)
+    booked = [agent.book(asks, container, ANY) for _, container in asks.all_containers()]
+    if any(booked):
+        await agent.settle(asks)
 
 
 def provide(agent: DeviceManager, asks: Pod) -> Any:
@@ -182,10 +185,37 @@ async def test_the_end_of_an_old_stream_does_not_end_the_new_plugin(node: Node) 
         old.die()
         await asyncio.sleep(5)
         assert agent.counts({}).allocatable == {GPU: 2}
-        await agent.deregister(GPU, "a")
+        await agent.plugins.deregister(GPU, "a")
         assert agent.counts({}).allocatable == {GPU: 2}
-        await agent.deregister(GPU, "b")
+        await agent.plugins.deregister(GPU, "b")
         assert agent.counts({}).allocatable == {GPU: 0}
+
+
+@on_virtual_time
+async def test_where_kubelet_sock_can_not_be(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[str] = []
+
+    async def start(socket: KubeletSocket) -> bool:
+        starts.append("")
+        if len(starts) < 4:
+            raise OSError(30, "Read-only file system")
+        return True
+
+    monkeypatch.setattr(KubeletSocket, "start", start)
+    async with node.agent(listen=True) as agent:
+        why = f"device plugins can't register over {node.directory}/kubelet.sock: "
+        assert agent.plugins.problem() == f"{why}[Errno 30] Read-only file system"
+        await node.plugin(agent, "a", SimPlugin("d0"))
+        await asyncio.sleep(65)
+        assert agent.plugins.problem(), "a plugin of plugins_registry is one all the same"
+        assert agent.counts({}).allocatable == {GPU: 1}
+        await asyncio.sleep(30)
+        assert agent.plugins.problem() == ""
+        await asyncio.sleep(90)
+        assert len(starts) == 4
+    assert caplog.text.count("device plugins can't register; trying again") == 1
 
 
 @on_virtual_time
@@ -195,12 +225,26 @@ async def test_who_can_not_register(node: Node) -> None:
         node.plugins["dead"].alive = False
         for resource, why in ((GPU, "connecting"), ("gpu", "invalid"), ("kubernetes.io/x", "inv")):
             with pytest.raises(Refused, match=why):
-                await agent.register(resource, "dead")
+                await agent.plugins.register(resource, "dead")
         slow = node.plugins["slow"] = SimPlugin("d0")
         slow.faults["GetDevicePluginOptions"] = hang
-        with pytest.raises(Refused, match="DeadlineExceeded"):
-            await agent.register(GPU, "slow")
+        with pytest.raises(Refused, match=r"failed to get device plugin options: .*DeadlineExc"):
+            await agent.plugins.register(GPU, "slow")
         assert agent.counts({}).capacity == {}
+
+
+@on_virtual_time
+async def test_a_plugin_that_never_lists_devices_is_shown_without_any(node: Node) -> None:
+    async with node.agent() as agent:
+        node.plugins["mute"] = SimPlugin()
+        node.plugins["mute"].faults["ListAndWatch"] = hang
+        await agent.plugins.register(GPU, "mute")
+        assert agent.counts({}).capacity == {}
+        node.plugins["mute"].die()
+        await asyncio.sleep(1)
+        assert agent.counts({}) == DeviceCounts({GPU: 0}, {GPU: 0})
+        await asyncio.sleep(301)
+        assert agent.counts({GPU: "0"}).capacity == {}
 
 
 @on_virtual_time
@@ -208,7 +252,7 @@ async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         node.plugins["other"] = SimPlugin("x")
-        await agent.register("other.example/x", "other")
+        await agent.plugins.register("other.example/x", "other")
         await asyncio.sleep(0.2)
         plugin.faults["Allocate"] = hang
         waits = asyncio.create_task(admit(agent, pod("one")))
@@ -286,6 +330,72 @@ async def test_a_container_whose_devices_are_not_known_gets_some(node: Node) -> 
         assert plugin.started == [("d0",)], "prepared once they are given"
         with pytest.raises(ContainerConfigError, match="Available: 0"):
             await provide(agent, pod("two"))
+
+
+def with_init(uid: str, init: int, app: int) -> Pod:
+    made = pod(uid, app)
+    limits = {"limits": {GPU: str(init)}}
+    spec = {**made.spec, "initContainers": [{"name": "i", "resources": limits}]}
+    return Pod(cast(Any, {**made.object, "spec": spec}))
+
+
+@on_virtual_time
+async def test_what_an_init_container_is_about_to_get_is_used_again(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "d1")))
+        asks = with_init("one", 2, 1)
+        await admit(agent, asks)
+        given = {name: set(has[GPU]) for (_, name), has in agent.by_container().items()}
+        assert given["i"] == {"d1", "d2"}, "those the plugin prefers, not those reserved first"
+        assert given["c"] <= given["i"]
+        assert not agent.state.reserved
+        assert len(plugin.allocated) == 2
+        await admit(agent, pod("two"))
+        assert ids(agent, "two") == {"d0"}
+        agent.release(set())
+        await admit(agent, with_init("three", 3, 3))
+        assert ids(agent, "three") == {"d0", "d1", "d2"}
+
+
+@on_virtual_time
+async def test_a_pod_that_goes_while_its_plugin_is_asked(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0"))
+        asks = pod("one")
+        assert agent.book(asks, asks.containers[0], ANY)
+        with pytest.raises(AllocationRefused, match="Available: 0"):
+            await admit(agent, pod("two"))
+        agent.release({"two"})
+        await admit(agent, pod("two"))
+        with pytest.raises(AllocationRefused, match="does not use the node any more"):
+            plugin.faults["Allocate"] = lambda: agent.release(set())
+            agent.release(set())
+            await admit(agent, pod("three"))
+        assert not agent.state.taken(GPU)
+
+
+@on_virtual_time
+async def test_a_plugin_that_dies_while_it_is_asked(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        asks = pod("one")
+        assert agent.book(asks, asks.containers[0], ANY)
+        plugin.die()
+        await asyncio.sleep(1)
+        with pytest.raises(AllocationRefused, match="no healthy devices present"):
+            await agent.settle(asks)
+        assert not agent.state.taken(GPU)
+
+
+@on_virtual_time
+async def test_a_pod_that_runs_has_no_preferences(node: Node) -> None:
+    async with node.agent() as agent:
+        await node.plugin(agent, "a", SimPlugin("d0", "d1", nodes={"d0": 0, "d1": 1}))
+        asks = pod("one")
+        assert agent.hints(asks, asks.containers[0]) == {GPU: [Hint(1, True)]}
+        await admit(agent, asks)
+        node.running.add("one")
+        assert agent.hints(asks, asks.containers[0]) == {}
 
 
 @on_virtual_time

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.devices.hints import device_hints
-from kubeletpy.devices.model import Booking, Device, Holder, by_node
-from kubeletpy.devices.pick import Choice, No, Nothing, Wish, decide, pick, requests, reusable
+from kubeletpy.devices.model import Booking, Device, Holder, Reservation, Wish, by_node
+from kubeletpy.devices.pick import Choice, No, Nothing, decide, pick, requests, reusable
 from kubeletpy.devices.state import FORGOTTEN_AFTER_S, DeviceState
 from kubeletpy.pods.pod import Pod
 
@@ -115,7 +115,13 @@ SIDECAR = container("s", restartPolicy="Always")
 )
 def test_8_what_init_containers_leave(spec: Pod, held: Any, found: set[str]) -> None:
     made = state(held={("uid", name): ids for name, ids in held.items()})
-    assert reusable(spec, "c", GPU, made.bookings) == found
+    assert reusable(spec, "c", GPU, made) == found
+
+
+def test_8_an_init_container_reuses_what_earlier_ones_had() -> None:
+    spec, made = pod(APP, init=[INIT, container("j")]), state(held={("uid", "i"): ["a"]})
+    assert reusable(spec, "i", GPU, made) == set(), "but not its own"
+    assert reusable(spec, "j", GPU, made) == {"a"}
 
 
 def test_8_taken_first_and_only_healthy_ones() -> None:
@@ -128,12 +134,13 @@ def test_8_taken_first_and_only_healthy_ones() -> None:
 
 def test_9_too_few() -> None:
     made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
-    made.reserve(GPU, ["b"])
+    asking = Holder("asking", "c", GPU)
+    made.reserved[asking] = Reservation(Wish(asking, 1), frozenset("b"))
     answer = asked(made, 2)
     assert answer == No(
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
     )
-    made.let_go(GPU, ["b"])
+    del made.reserved[asking]
     assert isinstance(asked(made, 1), Choice)
 
 
@@ -178,6 +185,7 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
 )
 def test_what_a_plugin_is_asked(number: int, asks: Any) -> None:
     assert asked(state(*NUMA), number, mask=0b10).ask == asks
+    assert Choice(1, frozenset("a"), aligned=frozenset("b")).ask is None, "it has all already"
 
 
 def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
@@ -224,6 +232,14 @@ def hints(made: DeviceState, number: int, name: str | None = "c", spec: Pod | No
 
 def test_hints() -> None:
     assert hints(state(*devices("a")), 1) is None, "no topology, no preference"
+    assert hints(DeviceState(), 1) is None, "not known"
+    near = state(Device("a", nodes=(0,)))
+    assert hints(near, 1) == [(1, True)], "a node without any is not among them"
+    assert hints(near, 0) == [(1, True)]
+    far = state(Device("a", nodes=(7,)))
+    assert hints(far, 1) == []
+    assert hints(far, 0) == [(1, True), (2, True), (3, False)]
+    assert hints(state(*NUMA, held={("uid", "c"): ["gone"]}), 1) == []
     assert hints(state(*NUMA), 1) == [(1, True), (2, True), (3, False)]
     assert hints(state(*NUMA), 2) == [(2, True), (3, False)]
     assert hints(state(*NUMA), 3) == [(3, True)]
@@ -234,5 +250,7 @@ def test_hints() -> None:
     assert hints(own, 2) == [(2, True), (3, False)]
     assert hints(own, 2, None) == [(2, True), (3, False)]
     assert hints(own, 1) == []
+    nowhere = state(*NUMA, *devices("x"), held={("uid", "i"): ["x"]})
+    assert hints(nowhere, 1, spec=pod(APP, init=[INIT])) == [(1, True), (2, True), (3, False)]
     left = state(*NUMA, held={("uid", "i"): ["a0"]})
     assert hints(left, 1, spec=pod(APP, init=[INIT])) == [(1, True), (3, False)]

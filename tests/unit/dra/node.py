@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -29,12 +29,20 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class DriverInProcess:
-    """Answers the calls of agents; ``wait`` is awaited before each."""
+    """Answers the calls of agents; ``wait`` is awaited before each.
+
+    Attributes:
+        reports: what it says of its devices next: a message, or None for the end of the stream.
+        tells_health: whether it can.
+    """
 
     def __init__(self, name: str, **options: Any) -> None:
         self.services = Services(name, **options)
         self.wait: Callable[[str], Any] | None = None
         self.up = True
+        self.reports: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.tells_health = True
+        self.watched = 0
 
     def info(self, endpoint: str = "/e", *versions: str) -> PluginInfo:
         """As it registers."""
@@ -71,6 +79,16 @@ class _Calls:
 
     async def follow(self, changed: Callable[[bool], None]) -> None:
         changed(self._driver.up)
+
+    async def stream(
+        self, method: str, request: Message, answer: type[Answer]
+    ) -> AsyncIterator[Answer]:
+        call = f"{method} of DRA driver {self._driver.services.name}"
+        self._driver.watched += 1
+        if not self._driver.tells_health:
+            raise PluginCallFailed(Code.UNIMPLEMENTED, call, "unknown service")
+        while (report := await self._driver.reports.get()) is not None:
+            yield answer.FromString(report.SerializeToString())
 
     async def close(self) -> None:
         pass
@@ -110,7 +128,7 @@ class Node:
         self.woken: list[str] = []
         self.start()
 
-    def start(self, *, runtime_has_cdi: bool = True) -> None:
+    def start(self) -> None:
         """A fresh agent; drivers are not registered with it yet."""
         self.metrics = Metrics()
         dra = self.metrics.dra
@@ -126,7 +144,6 @@ class Node:
             ClaimState(self.path, show),
             dra,
             wake=self.woken.append,
-            runtime_has_cdi=runtime_has_cdi,
         )
 
     async def register(self) -> None:

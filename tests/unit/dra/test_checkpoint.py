@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def test_no_claims_are_written_as_the_kubelet_does() -> None:
 
 def test_what_is_written_is_read() -> None:
     assert read(written(reversed(CLAIMS))) == CLAIMS
+
+
+def test_letters_are_written_as_they_are() -> None:
+    """The sum is of the text's bytes, in which Go leaves letters of all alphabets alone."""
+    text = written([replace(CLAIMS[0], name="ä")])
+    assert '\\"ClaimName\\":\\"ä\\"' in text
+    assert [claim.name for claim in read(text)] == ["ä"]
 
 
 def test_names_and_order_of_the_fields() -> None:

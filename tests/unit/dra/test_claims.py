@@ -11,7 +11,9 @@ from kubeletpy.dra.claims import (
     ClaimProblem,
     ClaimUse,
     allocated,
+    asked_for,
     container_uses,
+    extended_requests,
     uses,
     uses_claims,
 )
@@ -75,6 +77,14 @@ def test_containers_with_devices() -> None:
     assert container_uses(pod(extendedResourceClaimStatus=EXTENDED), bare)
 
 
+def test_what_a_container_asks_for() -> None:
+    asking: Any = {"name": "main", "resources": {"claims": [{"name": "g", "request": "r"}, {}]}}
+    mappings = [{"containerName": name, "requestName": f"for-{name}"} for name in ("main", "side")]
+    given = pod(TEMPLATE, extendedResourceClaimStatus={**EXTENDED, "requestMappings": mappings})
+    assert asked_for(given, asking) == [("g", "r"), ("", ""), ("", "for-main")]
+    assert extended_requests(given, "side") == ("for-side",)
+
+
 OWNER = {"uid": "uid-web", "controller": True}
 RESULTS = [
     {"driver": "a.example.com", "request": "r0"},
@@ -102,6 +112,11 @@ def test_a_claim_that_may_be_prepared() -> None:
     [
         (ClaimUse("g", "c", owned=True), claim(owners=[]), "does not control it"),
         (ClaimUse("g", "c", owned=True), claim(owners=[{"uid": "uid-web"}]), "does not control"),
+        (
+            ClaimUse("g", "c", owned=True),
+            claim(owners=[{"uid": "uid-db", "controller": True}]),
+            "^ResourceClaim default/c was not made for this pod: the pod does not control it$",
+        ),
         (ClaimUse("g", "c"), claim(reservedFor=[{"uid": "x"}]), "is not reserved for this pod"),
         (ClaimUse("g", "c"), claim(reservedFor=None), "is not reserved for this pod"),
         (ClaimUse("g", "c"), claim(allocation=None), "is not allocated"),

@@ -11,7 +11,6 @@ import pytest
 from kubeletpy.dra.checkpoint import read
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.manager import LOOK_S
-from kubeletpy.dra.model import has_cdi
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
@@ -233,6 +232,71 @@ async def test_claims_of_pods_that_are_gone_are_given_back(tmp_path: Path) -> No
 
 
 @on_virtual_time
+async def test_which_claims_a_container_has(tmp_path: Path) -> None:
+    node = await a_node(tmp_path, A, B)
+    node.api.allocate("c", ["uid-p"], A, B)
+    node.api.allocate("unused", ["uid-p"], A)
+    pod = user("p", "c", "unused")
+    container = pod.containers[0]
+    container["resources"] = {"claims": [{"name": "c", "request": "r0"}, {"name": "c"}]}
+    assert node.manager.container_claims(pod, container) == ()
+    await node.manager.prepare(pod)
+    (found,) = node.manager.container_claims(pod, container)
+    assert (found.namespace, found.name) == ("default", "c")
+    assert {
+        driver: [each.name for each in devices] for driver, devices in found.devices.items()
+    } == {
+        A: ["d0"],
+        B: ["d0"],
+    }
+    container["resources"] = {}
+    assert node.manager.container_claims(pod, container) == ()
+
+
+@on_virtual_time
+async def test_a_pod_that_came_since_the_last_look_keeps_its_claims(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    running = asyncio.create_task(node.manager.run())
+    node.manager.pods_known({"uid-old"})
+    node.api.allocate("c", ["uid-p"], A)
+    await node.manager.prepare(user("p", "c"))
+    await node.drivers.register(node.by_name[A].info("/e2"))  # it comes again, as after an update
+    await asyncio.sleep(3 * LOOK_S)
+    assert on_disk(node) == {"c": {"uid-p"}}
+    node.manager.pods_known(set())
+    await asyncio.sleep(1)
+    assert on_disk(node) == {}
+    running.cancel()
+
+
+@on_virtual_time
+async def test_what_a_pod_waits_for_and_what_it_has(tmp_path: Path) -> None:
+    node = await a_node(tmp_path, A, B)
+    node.api.allocate("c", ["uid-p"], A, B)
+    pod = user("p", "c")
+
+    async def hang(method: str) -> None:
+        await asyncio.sleep(10)
+
+    node.by_name[B].wait = hang
+    preparing = asyncio.create_task(node.problem(pod))
+    await asyncio.sleep(5)
+    (wait,) = node.manager.waits("uid-p")
+    assert (wait.claims, wait.driver, wait.call) == ("default/c", B, "NodePrepareResources")
+    assert (wait.since, wait.until) == (0, 45)
+    assert node.manager.waits("uid-q") == []
+    assert node.manager.held_by(pod) == []
+    await preparing
+    assert node.manager.waits("uid-p") == []
+    (held,) = node.manager.held_by(pod)
+    assert (held.resource, held.what) == ("claim c", f"{A}/pool/d0, {B}/pool/d0")
+    ending = asyncio.create_task(node.manager.unprepare("uid-p"))
+    await asyncio.sleep(1)
+    assert [each.call for each in node.manager.waits("uid-p")] == ["NodeUnprepareResources"]
+    await ending
+
+
+@on_virtual_time
 async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"])
@@ -265,29 +329,3 @@ async def test_figures(tmp_path: Path) -> None:
         "grpc_status_code": "OK",
     }
     assert value("dra_grpc_operations_duration_seconds_count", call) == 1
-
-
-@on_virtual_time
-async def test_a_runtime_that_would_leave_devices_out(tmp_path: Path) -> None:
-    node = Node(tmp_path, DriverInProcess(A))
-    node.start(runtime_has_cdi=False)
-    await node.register()
-    node.api.allocate("c", ["uid-p"], A)
-    await node.manager.prepare(user("p", "c"))
-    with pytest.raises(ContainerConfigError, match="knows no CDI devices"):
-        await given(node, user("p", "c"))
-
-
-@pytest.mark.parametrize(
-    ("runtime", "version", "has"),
-    [
-        ("containerd", "1.6.20~ds1", False),
-        ("containerd", "v1.7.0", True),
-        ("containerd", "2.1.4", True),
-        ("cri-o", "1.27.1", False),
-        ("other", "0.1", True),
-        ("containerd", "unknown", True),
-    ],
-)
-def test_runtimes_with_cdi(runtime: str, version: str, has: bool) -> None:
-    assert has_cdi(runtime, version) is has

@@ -88,9 +88,14 @@ def test_more_than_ten_similar_are_combined() -> None:
     assert isinstance(twelfth, Count)
     assert twelfth.patch["message"] == COMBINED + "message 11"
     assert twelfth.patch["count"] == 2
-    assert isinstance(see(correlator, "message 3", 12), Count)
+    known = see(correlator, "message 3", 12)
+    assert isinstance(known, Count)
+    assert known.patch["message"] == "message 3"
     assert isinstance(see(correlator, "message 12", 12, reason="Other"), Create)
-    after = see(correlator, "message 99", 12 + 601)
+    still = see(correlator, "message 98", 12 + 600)
+    assert isinstance(still, Create)
+    assert still.obj["message"] == COMBINED + "message 98"
+    after = see(correlator, "message 99", 12 + 600 + 601)
     assert isinstance(after, Create)
     assert after.obj["message"] == "message 99"
 
@@ -101,6 +106,7 @@ def test_a_flood_about_one_object_is_cut_off() -> None:
     assert sum(not isinstance(each, Drop) for each in written) == 25
     assert isinstance(see(correlator, "y", 2, fieldPath="other"), Drop)
     assert isinstance(see(correlator, "x", 2, name="other"), Create)
+    assert isinstance(see(correlator, "x", 2, uid="other"), Create)
     again = see(correlator, "x", 302)
     assert isinstance(again, Count)
     assert again.patch["count"] == 101
@@ -115,14 +121,29 @@ def test_an_event_that_was_cut_off_from_the_start_is_created_later() -> None:
     assert isinstance(see(correlator, "new", 400, reason="New"), Create)
 
 
-def test_names_are_unique_even_at_one_instant() -> None:
+@pytest.mark.parametrize("step", [0.0, -1.0])
+def test_a_clock_that_stands_or_goes_back_earns_and_costs_nothing(step: float) -> None:
     correlator = Correlator("kubelet", "m")
-    names = set()
-    for index in range(5):
-        decision = see(correlator, f"{index}", 0)
-        assert isinstance(decision, Create)
-        names.add(decision.obj["metadata"]["name"])
-    assert len(names) == 5
+    written = [see(correlator, "x", index * step) for index in range(400)]
+    assert sum(not isinstance(each, Drop) for each in written) == 25
+
+
+@pytest.mark.parametrize(("at", "first"), [(0.0, int(NOW * 1e9)), (-NOW, 1)])
+def test_names_are_unique_even_at_one_instant(at: float, first: int) -> None:
+    correlator = Correlator("kubelet", "m")
+    decisions = [see(correlator, f"{index}", at) for index in range(5)]
+    names = [each.obj["metadata"]["name"] for each in decisions if isinstance(each, Create)]
+    assert names == [f"p.{first + index:x}" for index in range(5)]
+
+
+def test_annotations_are_the_new_events() -> None:
+    correlator = Correlator("kubelet", "m")
+    seen = Observation(POD, "Normal", "R", "hello", {"a": "b"})
+    created, counted = correlator.correlate(seen, NOW), correlator.correlate(seen, NOW)
+    assert isinstance(created, Create)
+    assert created.obj["metadata"]["annotations"] == {"a": "b"}
+    assert isinstance(counted, Count)
+    assert set(counted.patch) == {"count", "lastTimestamp", "message"}
 
 
 def test_a_node_has_its_events_in_the_default_namespace() -> None:
@@ -139,6 +160,8 @@ def test_memory_is_bounded() -> None:
         see(correlator, "x", index, name=f"p{index}")
     for memory in (correlator._known, correlator._similar, correlator._buckets):
         assert len(memory._items) == REMEMBERED
+    newest = see(correlator, "x", 2 * REMEMBERED, name=f"p{2 * REMEMBERED - 1}")
+    assert isinstance(newest, Count)
 
 
 @pytest.mark.parametrize(

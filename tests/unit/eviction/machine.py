@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.eviction.node_pressure import NodePressureKeeper
+from kubeletpy.eviction.keeper import EvictionKeeper
+from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
 from kubeletpy.eviction.ranking import Reclaim, rank
 from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
@@ -100,22 +101,30 @@ class Machine:
     layers: Callable[[], int] = lambda: 0
     """Bytes of disk that ended pods have left."""
     where: Layout | None = Layout.ONE
+    clears: list[tuple[float, bool]] = field(default_factory=list)
+    reported: bool = True
+    """The API knows how pods ended."""
+    freed_later: bool = False
+    """What is said of a reclaim."""
+    limits: LimitWatch | None = None
 
     def __post_init__(self) -> None:
         self.woken = asyncio.Event()
         self.keeper = self.new_keeper()
 
-    def new_keeper(self) -> NodePressureKeeper:
+    def new_keeper(self) -> EvictionKeeper:
         """As after a restart of the agent."""
-        self.keeper = NodePressureKeeper(
+        self.keeper = EvictionKeeper(
             self.rules,
             self,
             self,
+            self.limits,
+            pod=lambda uid: next((e.pod for e in self.running() if e.pod.uid == uid), None),
             pods=lambda: [each.pod for each in self.running()],
             kill=self.kill,
             is_over=lambda uid: all(each.pod.uid != uid for each in self.running()),
             reclaim=self.reclaim,
-            cleared=self.cleared,
+            clear=self.clear,
             changed=lambda: self.told.append((self.now(), self.keeper.conditions)),
             recorder=self,
             clock=_Clock(),
@@ -155,7 +164,7 @@ class Machine:
     def arm(self, margins: Mapping[Signal, int]) -> None:
         pass
 
-    async def noticed(self, within: float) -> None:
+    async def noticed(self, within: float | None) -> None:
         try:
             async with asyncio.timeout(within):
                 await self.woken.wait()
@@ -203,14 +212,16 @@ class Machine:
             killed.stopped_at = now + ends
         await asyncio.sleep(max(0.0, killed.stopped_at - now))
 
-    async def cleared(self, uid: str) -> bool:
-        return self.now() >= self.layers_go_at
+    async def clear(self, uid: str, *, unreported: bool) -> bool:
+        self.clears.append((self.now(), unreported))
+        return self.now() >= self.layers_go_at and (unreported or self.reported)
 
-    async def reclaim(self, what: Reclaim) -> None:
+    async def reclaim(self, what: Reclaim) -> bool:
         await asyncio.sleep(2)
         self.reclaims.append((self.now(), what))
         if what is Reclaim.IMAGES:
             self.garbage = 0
+        return self.freed_later
 
     def event(
         self,

@@ -33,7 +33,7 @@ class Looks:
             Signal[name]: Observation(amount, 10 * GI, self.now)
             for name, amount in available.items()
         }
-        decision = decide(seen, self.rules, self.state, self.now)
+        decision = decide(seen, self.rules, self.state, self.now, at_once=0)
         self.state = decision.state
         return decision
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy.eviction.decide import State, decide, hold_ends, is_well, restored
+from kubeletpy.eviction.local_storage import Offender, Share, Verdict
 from kubeletpy.eviction.signals import (
     Condition,
     Doubt,
@@ -59,6 +61,7 @@ def test_memory_comes_before_disk() -> None:
     looks = Looks(HARD)
     decision = looks.sure(MEMORY=0, NODEFS=0)
     assert [c.threshold.signal for c in decision.all] == [Signal.MEMORY, Signal.NODEFS]
+    assert decision.act is decision.all[0]
     assert decision.state.conditions == (Condition.MEMORY, Condition.DISK)
 
 
@@ -107,6 +110,21 @@ def test_a_condition_is_held_for_the_transition_period() -> None:
     assert hold_ends(looks.state, HARD, looks.now) is None
 
 
+@pytest.mark.parametrize(
+    ("pressed", "left"),
+    [
+        ({}, None),
+        ({Condition.MEMORY: 990.0, Condition.DISK: 995.0}, 290.0),
+        ({Condition.MEMORY: 700.5}, 0.5),
+        ({Condition.MEMORY: 700.0}, 0.0),
+        ({Condition.MEMORY: 600.0, Condition.DISK: 995.0}, 0.0),
+    ],
+)
+def test_when_a_condition_ends(pressed: dict[Condition, float], left: float | None) -> None:
+    """With a transition period of 300 s."""
+    assert hold_ends(State(pressed=pressed), HARD, 1000.0) == left
+
+
 def test_what_is_not_seen_is_not_crossed() -> None:
     looks = Looks(HARD)
     looks.sure(MEMORY=0)
@@ -118,7 +136,7 @@ def test_the_same_number_again_is_not_acted_on() -> None:
     looks = Looks(HARD)
     looks.sure(MEMORY=0)
     seen = {Signal.MEMORY: Observation(0, 10 * GI, looks.now)}
-    assert decide(seen, HARD, looks.state, looks.now + 1).act is None
+    assert decide(seen, HARD, looks.state, looks.now + 1, at_once=0).act is None
 
 
 def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
@@ -133,6 +151,7 @@ def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
     assert not is_well(seen(GI + 1, 2 * GI), HARD, Signal.NODEFS)
     assert not is_well(seen(2 * GI, GI - 1), HARD, Signal.NODEFS)
     assert not is_well({Signal.MEMORY: well[Signal.MEMORY]}, HARD, Signal.NODEFS)
+    assert is_well({Signal.NODEFS: well[Signal.NODEFS]}, HARD, Signal.NODEFS)
 
 
 def test_numbers_that_can_not_be_are_not_believed() -> None:
@@ -207,3 +226,27 @@ def test_what_is_known_already_is_not_restored() -> None:
     looks = Looks(rules(evictionHard={"memory.available": "1Gi"}))
     known = looks.sure(MEMORY=GI - 1).state
     assert restored(known, [Condition.MEMORY], looks.now + 50) == known
+
+
+def offender(uid: str) -> Offender:
+    return Offender(uid, Verdict("emptydirfs.limit", "too much", Share("emptyDir v", 2, 1)))
+
+
+def test_pods_over_a_limit_of_their_own_go_first_and_only_the_disk_waits() -> None:
+    seen = {
+        Signal.MEMORY: Observation(0, 16 * GI, 1),
+        Signal.NODEFS: Observation(0, 100 * GI, 1),
+    }
+    sure = decide(seen, HARD, State(), 1, at_once=0).state
+    seen = {signal: Observation(0, each.capacity, 2) for signal, each in seen.items()}
+    over = [offender("a"), offender("b"), offender("c")]
+    alone = decide(seen, HARD, sure, 2, at_once=0)
+    assert [c.threshold.signal for c in alone.all] == [Signal.MEMORY, Signal.NODEFS]
+    assert (alone.over, alone.held) == ((), ())
+    for at_once, going in ((2, ["a", "b"]), (4, ["a", "b", "c"]), (0, []), (-1, [])):
+        decision = decide(seen, HARD, sure, 2, over=over, at_once=at_once)
+        assert [each.uid for each in decision.over] == going
+        assert decision.act is not None
+        assert [c.threshold.signal for c in decision.all] == [Signal.MEMORY]
+        assert [c.threshold.signal for c in decision.held] == [Signal.NODEFS]
+        assert decision.state == alone.state

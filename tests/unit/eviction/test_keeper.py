@@ -1,262 +1,484 @@
-"""When local storage is looked at, and who is ended, on virtual time."""
+"""A machine that pods eat, on virtual time: who goes, when, and what the node tells meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import random
 from typing import Any
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.eviction.keeper import AT_ONCE, LocalStorageKeeper
-from kubeletpy.eviction.next_look import PERIOD_S
-from kubeletpy.pods.pod import Pod
+from kubeletpy.eviction.ranking import Reclaim
+from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.stats.disk_plan import PodStorage
-from tests.unit.podworkers.builders import make_pod
+from tests.unit.eviction.machine import MEMORY, Eater, Machine, eater
+from tests.unit.eviction.rules import GI, MI, rules
+from tests.unit.podworkers.builders import make_static
 from tests.virtual_time import on_virtual_time
 
-FULL = PodStorage({"v": 2 << 20})
+HARD = rules(
+    evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi", "pid.available": "1000"},
+    enforceNodeAllocatable=[],
+)
+SOFT = rules(
+    evictionHard={"memory.available": "512Mi"},
+    evictionSoft={"memory.available": "2Gi"},
+    evictionSoftGracePeriod={"memory.available": "30s"},
+    evictionMaxPodGracePeriod=60,
+    enforceNodeAllocatable=[],
+)
 
 
-def limited(name: str) -> Pod:
-    return make_pod(name, volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}])
+@pytest.mark.parametrize("a_second", [10 * MI, 256 * MI, GI, 2 * GI])
+@on_virtual_time
+async def test_the_eater_goes_within_a_second_of_the_crossing(a_second: int) -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI), eater("eater", memory_a_second=a_second)])
+    crossed = (MEMORY - 2 * GI) / a_second
+    await machine.runs(crossed + 60)
+    (only,) = machine.evictions
+    assert only.name == "eater"
+    assert 0 <= only.at - crossed < 1
+    assert only.options.grace_override == 1
+    assert only.options.evict
+    assert machine.truth()[Signal.MEMORY].available == MEMORY - GI
+    reasons = [reason for reason, _, _ in machine.events]
+    assert reasons == ["EvictionThresholdMet", "Evicted"]
+    assert machine.events[0][1] == "Attempting to reclaim memory"
+    assert machine.events[1][2] == {
+        "offending_containers": "",
+        "offending_containers_usage": "",
+        "starved_resource": "memory",
+    }
 
 
-class Node:
-    """Pods, a meter that says what a test wants, and kills that take ``kill_s``."""
+@on_virtual_time
+async def test_a_quiet_node_is_looked_at_every_ten_seconds() -> None:
+    machine = Machine(rules(), [eater("calm", memory=GI)])
+    await machine.runs(601)
+    assert len(machine.looks) <= 62
 
-    def __init__(self, *pods: Pod) -> None:
-        self.pods = {pod.uid: pod for pod in pods}
-        self.uses: dict[str, PodStorage] = {}
-        self.looks: list[tuple[float, dict[str, bool]]] = []
-        self.measuring_s = 0.0
-        self.killed: list[tuple[float, str, KillOptions]] = []
-        self.kill_s = 0.0
-        self.over: set[str] = set()
-        self.events: list[tuple[str, str, str]] = []
-        self.evicted: Counter[str] = Counter()
-        self.closed = False
-        self.failing: dict[str, int] = {}
-        """How many times ending a pod fails, by name."""
-        self.blind_looks = 0
-        self.keeper = LocalStorageKeeper(
-            self,
-            pod=self.pods.get,
-            is_over=self.over.__contains__,
-            kill=self.kill,
-            recorder=self,
-            evicted=lambda signal: self.evicted.update((signal,)),
-        )
 
-    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
-        self.looks.append((asyncio.get_running_loop().time(), dict(wanted)))
-        await asyncio.sleep(self.measuring_s)
-        if self.blind_looks:
-            self.blind_looks -= 1
-            raise OSError("the disk does not answer")
-        return {uid: self.uses[uid] for uid in wanted if uid in self.uses}
+@on_virtual_time
+async def test_the_condition_is_told_and_held() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
+    await machine.runs(310)
+    (raised, one), (ended, none) = machine.told
+    assert (one, none) == (("MemoryPressure",), ())
+    assert raised < 1
+    assert 300 <= ended - raised < 303
 
-    async def close(self) -> None:
-        self.closed = True
 
-    async def kill(self, pod: Pod, options: KillOptions) -> None:
-        self.killed.append((asyncio.get_running_loop().time(), pod.name, options))
-        if self.failing.get(pod.name):
-            self.failing[pod.name] -= 1
-            raise RuntimeError("the worker is not what it was")
-        async with asyncio.timeout(10):
-            await asyncio.sleep(self.kill_s)
-        self.over.add(pod.uid)
+@on_virtual_time
+async def test_disk_is_cleared_up_before_any_pod_goes() -> None:
+    machine = Machine(HARD, [eater("writer", disk=80 * GI)], garbage=15 * GI)
+    await machine.runs(60)
+    assert machine.evicted == []
+    assert [what for _, what in machine.reclaims] == [Reclaim.CONTAINERS, Reclaim.IMAGES]
+    assert machine.told[0][1] == ("DiskPressure",)
+    (done,) = machine.keeper.done
+    assert done.helped
+    assert done.pod is None
 
-    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.events.append((involved["name"], f"{kind} {reason}", message))
 
-    def changed(self) -> None:
-        self.keeper.pods_changed([uid for uid in self.pods if uid not in self.over])
+@on_virtual_time
+async def test_a_pod_goes_when_clearing_up_does_not_help() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=85 * GI), eater("other", disk=5 * GI + 1)], garbage=GI
+    )
+    await machine.runs(60)
+    assert machine.evicted == ["writer"]
+    assert len(machine.reclaims) == 2
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.keeper.run())
-        self.changed()
+
+@on_virtual_time
+async def test_memory_is_not_kept_waiting_by_a_reclaim_of_disk() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=91 * GI), eater("eater", memory_a_second=GI)], garbage=GI
+    )
+    slow = asyncio.Event()
+
+    async def reclaim(what: Reclaim) -> bool:
+        return await slow.wait()
+
+    machine.reclaim = reclaim  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(40)
+    assert machine.evicted == ["eater"]
+
+
+@on_virtual_time
+async def test_the_keeper_ends_after_its_reclaim_has() -> None:
+    machine = Machine(HARD, [eater("writer", disk=91 * GI)], garbage=GI)
+    saved: list[float] = []
+
+    async def reclaim(what: Reclaim) -> bool:
         try:
-            yield
+            await asyncio.sleep(3600)
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert self.closed
+            await asyncio.sleep(2)
+            saved.append(machine.now())
+        return False
+
+    machine.reclaim = reclaim  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(10)
+    assert saved == [machine.now()]
 
 
 @on_virtual_time
-async def test_no_timer_without_limits() -> None:
-    node = Node(make_pod("plain"))
-    async with node.running():
-        await asyncio.sleep(1)
-        timers = [t for t in asyncio.get_running_loop()._scheduled if not t.cancelled()]  # type: ignore[attr-defined]
-        assert timers == []
-        await asyncio.sleep(3600)
-    assert node.looks == []
+async def test_nothing_is_done_about_disks_of_which_the_layout_is_not_known() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
+    await machine.runs(60)
+    assert (machine.evicted, machine.reclaims) == ([], [])
+    assert machine.told[0][1] == ("DiskPressure",)
 
 
 @on_virtual_time
-async def test_a_limit_that_is_exceeded_between_two_looks() -> None:
-    node = Node(limited("a"), limited("b"), make_pod("plain"))
-    async with node.running():
-        await asyncio.sleep(PERIOD_S * 2.5)
-        assert [at for at, _ in node.looks] == [10, 20]
-        assert node.looks[0][1] == {"uid-a": False, "uid-b": False}
-        assert node.killed == []
-        node.uses["uid-a"] = FULL
-        await asyncio.sleep(PERIOD_S)
-        ((at, name, options),) = node.killed
-        assert (at, name) == (30, "a")
-        assert (options.grace_override, options.evict) == (1, True)
-        assert options.status_override is not None
-        message = 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
-        status = options.status_override({"phase": "Running"})
-        assert status == {"phase": "Failed", "reason": "Evicted", "message": message}
-        assert node.events == [("a", "Warning Evicted", message)]
-        assert node.evicted == {"emptydirfs.limit": 1}
-        await asyncio.sleep(60)
-        assert len(node.killed) == len(node.events) == 1
-        assert node.looks[-1][1] == {"uid-b": False}
+async def test_with_images_apart_nothing_is_cleared_up_for_the_node() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=Layout.APART)
+    await machine.runs(30)
+    assert machine.evicted == ["writer"]
+    assert machine.reclaims == []
 
 
 @on_virtual_time
-async def test_the_timer_ends_with_the_last_pod_that_has_a_limit() -> None:
-    node = Node(limited("a"))
-    async with node.running():
-        await asyncio.sleep(15)
-        del node.pods["uid-a"]
-        node.changed()
-        await asyncio.sleep(600)
-        assert len(node.looks) == 1
-        node.pods["uid-b"] = limited("b")
-        node.changed()
-        await asyncio.sleep(15)
-        assert node.looks[1:] == [(625, {"uid-b": False})]
+async def test_process_numbers() -> None:
+    machine = Machine(HARD, [eater("calm", tasks=50), eater("forker", tasks_a_second=900)])
+    await machine.runs(60)
+    assert machine.evicted == ["forker"]
+    assert machine.told[0][1] == ("PIDPressure",)
 
 
 @on_virtual_time
-async def test_a_pod_that_is_gone_when_it_has_been_measured() -> None:
-    node = Node(limited("gone"), limited("over"))
-    node.uses = {"uid-gone": FULL, "uid-over": FULL}
-    node.measuring_s = 2
-    async with node.running():
-        await asyncio.sleep(11)
-        assert len(node.looks) == 1
-        del node.pods["uid-gone"]
-        node.over.add("uid-over")
-        node.changed()
-        await asyncio.sleep(60)
-    assert node.killed == []
-    assert node.events == []
+async def test_never_a_static_or_critical_pod() -> None:
+    critical = eater("critical", priority=2_000_000_000, memory=15 * GI)
+    static = Eater(make_static("static"), memory=GI)
+    machine = Machine(HARD, [critical, static])
+    await machine.runs(120)
+    assert machine.evicted == []
 
 
 @on_virtual_time
-async def test_what_is_not_known_is_looked_at_again() -> None:
-    node = Node(limited("a"))
-    async with node.running():
-        await asyncio.sleep(35)
-        assert len(node.looks) == 3
-        assert node.killed == []
-        node.uses["uid-a"] = FULL
-        await asyncio.sleep(PERIOD_S)
-        assert len(node.killed) == 1
+async def test_no_second_pod_while_the_first_one_ends() -> None:
+    first = eater("first", memory=10 * GI, ends_after=1.0)
+    machine = Machine(HARD, [first, eater("second", memory=5 * GI + 1)])
+    await machine.runs(120)
+    assert machine.evicted == ["first"]
 
 
 @on_virtual_time
-async def test_a_pod_that_does_not_end_is_reported_once_and_holds_up_nobody() -> None:
-    node = Node(limited("a"), limited("b"))
-    node.uses["uid-a"] = FULL
-    node.kill_s = 3600
-    async with node.running():
-        await asyncio.sleep(12)
-        node.uses["uid-b"] = FULL
-        await asyncio.sleep(60)
-    assert [(at, name) for at, name, _ in node.killed] == [(10, "a"), (20, "b")]
-    assert len(node.events) == 2
+async def test_one_that_does_not_end_is_given_up_and_the_next_goes() -> None:
+    stuck = eater("stuck", memory=10 * GI, ends_after=1e6)
+    machine = Machine(HARD, [stuck, eater("second", memory=6 * GI)])
+    await machine.runs(120)
+    assert machine.evicted == ["stuck", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30
 
 
 @on_virtual_time
-async def test_many_pods_are_ended_a_few_at_a_time() -> None:
-    node = Node(*(limited(f"p{n}") for n in range(2 * AT_ONCE + 1)))
-    node.uses = dict.fromkeys(node.pods, FULL)
-    node.kill_s = 3
-    async with node.running():
-        await asyncio.sleep(60)
-    assert Counter(at for at, _, _ in node.killed) == {10: AT_ONCE, 13: AT_ONCE, 16: 1}
+async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
+    machine = Machine(SOFT, [eater("eater", memory=15 * GI, ends_after=20)])
+    await machine.runs(100)
+    (only,) = machine.evictions
+    assert only.options.grace_override == 30, "the pod's own, below evictionMaxPodGracePeriod"
+    assert 30 <= only.at < 33
+    assert machine.told[0][0] < 1, "the condition is told at once"
 
 
 @on_virtual_time
-async def test_a_pod_that_waits_for_its_turn_may_be_gone_when_it_comes() -> None:
-    node = Node(*(limited(f"p{n}") for n in range(AT_ONCE + 1)))
-    node.uses = dict.fromkeys(node.pods, FULL)
-    node.kill_s = 3
-    last = list(node.pods)[-1]
-    async with node.running():
-        await asyncio.sleep(11)
-        del node.pods[last]
-        node.changed()
-        await asyncio.sleep(60)
-    assert len(node.killed) == len(node.events) == AT_ONCE
+async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
+    growing = eater("eater", memory=14 * GI + 100 * MI, ends_after=30)
+    growing.memory_a_second = 40 * MI
+    machine = Machine(SOFT, [growing])
+    await machine.runs(100)
+    assert [each.options.grace_override for each in machine.evictions] == [30, 1]
+    assert growing.stopped_at is not None
+    assert growing.stopped_at - machine.evictions[1].at == pytest.approx(1.0)
 
 
 @on_virtual_time
-async def test_an_end_that_fails_is_tried_again_and_stops_nobody(
-    caplog: pytest.LogCaptureFixture,
+async def test_numbers_that_jump_or_can_not_be_evict_nobody() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    chance = random.Random(7)
+
+    def lie(seen: Observations) -> Observations:
+        now = asyncio.get_running_loop().time()
+        kind = chance.choice(["jump", "negative", "gone", "old", "whole", "true"])
+        if kind == "jump" and lie_before[-1] != "jump":
+            lie_before.append(kind)
+            return {s: Observation(0, each.capacity, now) for s, each in seen.items()}
+        lie_before.append(kind)
+        return {
+            "negative": {s: Observation(-5, each.capacity, now) for s, each in seen.items()},
+            "gone": {},
+            "old": {s: Observation(0, each.capacity, now - 100) for s, each in seen.items()},
+            "whole": {s: Observation(0, 0, now) for s, each in seen.items()},
+        }.get(kind, seen)
+
+    lie_before = [""]
+    machine.lie = lie
+    await machine.runs(3600)
+    assert machine.evicted == []
+    assert machine.told == []
+    assert len(lie_before) > 300
+
+
+@on_virtual_time
+async def test_a_round_that_fails_is_not_the_last() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY)])
+    failures = [OSError("proc"), OSError("proc")]
+
+    async def kill(pod: object, options: KillOptions) -> None:
+        if failures:
+            raise failures.pop()
+        await Machine.kill(machine, machine.eaters[0].pod, options)
+
+    machine.kill = kill  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(60)
+    assert machine.evicted == ["eater"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@on_virtual_time
+async def test_any_machine(seed: int) -> None:
+    """Pods of all kinds eat, the agent is killed now and then: what must always hold."""
+    chance = random.Random(seed)
+    eaters = [_drawn(chance, number) for number in range(chance.randint(1, 12))]
+    machine = Machine(HARD, eaters, garbage=chance.randint(0, 40) * GI)
+    for _ in range(chance.randint(1, 4)):
+        await machine.runs(chance.uniform(0.01, 60))
+        machine.new_keeper()
+    await machine.runs(900)
+    for one in machine.evictions:
+        crossed = [
+            t.signal
+            for t in HARD.thresholds
+            if one.seen[t.signal].available < t.amount.of(one.seen[t.signal].capacity)
+        ]
+        assert crossed, "never above the thresholds"
+        firsts = set()
+        for signal in crossed:
+            left = [key for key in one.order[signal] if not _critical(machine, key)]
+            firsts.add(left[0])
+        assert f"default/{one.name}" in firsts, "never the wrong one first"
+    truth = machine.truth()
+    blameless = all(_critical(machine, each.pod.key) for each in machine.running())
+    for threshold in HARD.thresholds:
+        seen = truth[threshold.signal]
+        assert blameless or seen.available >= threshold.amount.of(seen.capacity), "it gets well"
+    changes = [told for _, told in machine.told]
+    assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
+
+
+def _critical(machine: Machine, key: str) -> bool:
+    (pod,) = (each.pod for each in machine.eaters if each.pod.key == key)
+    return (pod.spec.get("priority") or 0) >= 2_000_000_000
+
+
+def _drawn(chance: random.Random, number: int) -> Eater:
+    rates = {
+        "memory_a_second": chance.choice([0, 0, 1, 20, 300]) * MI,
+        "disk_a_second": chance.choice([0, 0, 10, 200]) * MI,
+        "tasks_a_second": chance.choice([0, 0, 0, 5, 400]),
+    }
+    critical = chance.random() < 0.1
+    return eater(
+        f"p{number}",
+        priority=2_000_000_000 if critical else chance.choice([0, 0, 5]),
+        request=chance.choice([0, GI]),
+        memory=chance.randint(0, 3 * GI),
+        ends_after=chance.choice([0.0, 0.5, 1.0]),
+        **({} if critical else rates),
+    )
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+def shown(*conditions: str) -> Any:
+    return {
+        "metadata": {"name": "n1"},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "PIDPressure", "status": "False"},
+                *({"type": each, "status": "True"} for each in conditions),
+            ]
+        },
+    }
+
+
+@on_virtual_time
+async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown("DiskPressure"))
+    assert machine.keeper.conditions == ("DiskPressure",)
+    await machine.runs(310)
+    ((ended, none),) = machine.told
+    assert none == ()
+    assert 300 <= ended < 302
+
+
+@on_virtual_time
+async def test_only_what_the_last_agent_left_is_restored() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown())
+    machine.keeper.node_shown(shown("MemoryPressure"))
+    assert machine.keeper.conditions == ()
+
+
+@on_virtual_time
+async def test_the_next_is_not_judged_by_what_the_last_one_left() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=20.0
+    )
+    eater_of_layers = machine.eaters[0]
+    machine.layers = lambda: 50 * GI if eater_of_layers.killed_at and machine.now() < 20 else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_what_a_pod_leaves_for_good_is_not_waited_for() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=1e9
+    )
+    machine.layers = lambda: 50 * GI if machine.eaters[0].killed_at is not None else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("every", "first"), [(10.0, "fills"), (1000.0, "calm")])
+async def test_old_sizes_of_layers_blame_nobody_for_a_while(every: float, first: str) -> None:
+    """A runtime that does not count any more must not keep the node full for ever."""
+    fills = eater("fills", disk_a_second=10 * GI, counted_every=every, started=4.0)
+    machine = Machine(HARD, [eater("calm", disk=GI, counted_every=every), fills])
+    await machine.runs(60)
+    assert machine.evicted[0] == first
+    crossed = 4.0 + 89 / 10
+    waited = machine.evictions[0].at - crossed
+    assert 5 < waited < 11 if first == "fills" else 12 <= waited < 16
+
+
+@on_virtual_time
+async def test_who_has_more_than_was_written_since_goes_at_once() -> None:
+    heavy = eater("heavy", disk=60 * GI, counted_every=1000.0)
+    fills = eater("fills", disk_a_second=4 * GI, counted_every=1000.0)
+    machine = Machine(HARD, [heavy, fills])
+    await machine.runs(13)
+    assert machine.evicted == ["heavy"]
+
+
+# -- what comes free late ------------------------------------------------------------------------
+
+
+def leaves(machine: Machine, seconds: float) -> None:
+    """The first pod's layer stays on the disk for so long after the pod."""
+    first = machine.eaters[0]
+
+    def left() -> int:
+        stopped = first.stopped_at
+        held = stopped is not None and stopped <= machine.now() < stopped + seconds
+        return first.on_disk(stopped or 0) if held else 0
+
+    machine.layers = left
+
+
+@pytest.mark.parametrize("where", [Layout.ONE, Layout.SPLIT])
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 2.0, 9.0])
+@on_virtual_time
+async def test_a_layer_that_goes_after_its_container(seconds: float, where: Layout) -> None:
+    machine = Machine(
+        HARD,
+        [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)],
+        where=where,
+    )
+    leaves(machine, seconds)
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_a_layer_that_never_goes_is_not_waited_for_long() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)]
+    )
+    leaves(machine, 1e6)
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    between = machine.evictions[1].at - machine.evictions[0].at
+    assert 15 <= between < 16, "its second of grace, ten of patience, two reclaims"
+
+
+@on_virtual_time
+async def test_a_layer_that_would_not_do_is_not_waited_for() -> None:
+    """What it gives back is not enough: who else is to go need not wait for it."""
+    machine = Machine(
+        HARD,
+        [
+            eater("first", disk=3 * GI, counted_every=1.0),
+            eater("second", disk=94 * GI, priority=5),
+        ],
+    )
+    leaves(machine, 1e6)
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    between = machine.evictions[1].at - machine.evictions[0].at
+    assert between < 1 + 4 + 1, "its second of grace, two reclaims, and hardly more"
+
+
+@pytest.mark.parametrize(
+    ("freed_later", "begins", "evicted"),
+    [
+        (True, 19, []),
+        (False, 19, ["writer"]),
+        (False, 0, []),  # an earlier agent may have evicted somebody: nobody goes at the start
+    ],
+)
+@on_virtual_time
+async def test_garbage_that_comes_free_late(
+    freed_later: bool, begins: float, evicted: list[str]
 ) -> None:
-    node = Node(limited("a"), limited("b"))
-    node.uses = dict.fromkeys(node.pods, FULL)
-    node.failing = {"a": 2}
-    async with node.running():
-        await asyncio.sleep(12)
-        assert node.over == {"uid-b"}
-        await asyncio.sleep(60)
-        assert node.over == {"uid-a", "uid-b"}
-    assert [(at, name) for at, name, _ in node.killed if name == "a"] == [
-        (10, "a"),
-        (20, "a"),
-        (30, "a"),
-    ]
-    assert caplog.text.count("pod could not be evicted; it is tried again") == 2
-    assert "exception was never retrieved" not in caplog.text
+    machine = Machine(
+        HARD,
+        [eater("writer", disk=85 * GI, counted_every=1.0), eater("other", disk=GI)],
+        freed_later=freed_later,
+    )
+    machine.layers = lambda: 10 * GI if begins <= machine.now() <= begins + 6 else 0
+    await machine.runs(60)
+    assert machine.evicted == evicted
 
 
 @on_virtual_time
-async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    node = Node(limited("a"))
-    node.uses["uid-a"] = FULL
-    node.blind_looks = 2
-    async with node.running():
-        await asyncio.sleep(60)
-    assert [at for at, _, _ in node.killed] == [30]
-    assert caplog.text.count("local storage could not be looked at") == 2
+async def test_the_api_is_not_waited_for_while_the_disk_is_full() -> None:
+    """Nobody else goes, because what the first one has left goes unreported in the end."""
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], reported=False
+    )
+    first = machine.eaters[0]
+    machine.layers = lambda: (
+        50 * GI if first.killed_at is not None and not any(u for _, u in machine.clears) else 0
+    )
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+    assert first.stopped_at is not None
+    waited = next(at for at, unreported in machine.clears if unreported) - first.stopped_at
+    assert 5 <= waited < 6.5
 
 
 @on_virtual_time
-async def test_a_uid_that_comes_back_is_watched_again() -> None:
-    node = Node(limited("a"))
-    node.uses["uid-a"] = FULL
-    async with node.running():
-        await asyncio.sleep(12)
-        node.changed()
-        node.over.clear()
-        node.changed()
-        await asyncio.sleep(12)
-    assert len(node.killed) == 2
-
-
-@on_virtual_time
-async def test_layers_are_asked_for_where_they_count() -> None:
-    resources: Any = {"limits": {"ephemeral-storage": "1Mi"}}
-    pod = make_pod("a", containers=[{"name": "main", "image": "i", "resources": resources}])
-    node = Node(pod)
-    node.uses["uid-a"] = PodStorage({}, {"main": 2 << 20}, 0)
-    async with node.running():
-        await asyncio.sleep(12)
-    assert node.looks[0][1] == {"uid-a": True}
-    assert node.evicted == {"ephemeralcontainerfs.limit": 1}
+async def test_the_disk_waits_for_who_goes_for_memory() -> None:
+    both = eater(
+        "both", memory=8 * GI, memory_a_second=GI, disk=9 * GI, disk_a_second=GI, started=12
+    )
+    both.ends_after = 70
+    machine = Machine(HARD, [eater("large", disk=68 * GI), both])
+    await machine.runs(60)
+    first, second = machine.evictions
+    assert (first.name, second.name) == ("both", "large")
+    assert (19 < first.at < 20) and first.at + 30 <= second.at, "it may be enough for the disk too"
+    (crossed,) = [at for at, told in machine.told if told == ("MemoryPressure", "DiskPressure")]
+    assert crossed < 30

@@ -11,16 +11,23 @@ from kubeletpy.eviction.local_storage import (
     CONTAINER_SIGNAL,
     POD_SIGNAL,
     VOLUME_SIGNAL,
+    Limit,
+    LimitPlace,
+    Limits,
+    Share,
     Verdict,
     evicted_status,
     judge,
     limits_of,
+    nearest,
+    next_to_go,
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.stats.disk_plan import PodStorage
 from tests.unit.podworkers.builders import make_pod, make_static
 
 KI, MI = 1024, 1 << 20
+MEBIBYTE = Limit(Decimal(MI), "1Mi")
 
 
 def container(name: str = "main", limit: str | None = None, **more: Any) -> dict[str, Any]:
@@ -42,7 +49,9 @@ def test_a_volume_over_its_size() -> None:
     pod = make_pod(volumes=[volume("cache", sizeLimit="4Mi"), volume("free")])
     assert judged(pod, PodStorage({"cache": 4 * MI, "free": 1 << 40}, {}, 1 << 41)) is None
     assert judged(pod, PodStorage({"cache": 4 * MI + 1})) == Verdict(
-        VOLUME_SIGNAL, 'Usage of EmptyDir volume "cache" exceeds the limit "4Mi". '
+        VOLUME_SIGNAL,
+        'Usage of EmptyDir volume "cache" exceeds the limit "4Mi". ',
+        Share("emptyDir cache", 4 * MI + 1, 4 * MI),
     )
 
 
@@ -57,7 +66,9 @@ def test_a_container_over_its_limit() -> None:
     pod = make_pod(containers=[container("a", "1Mi"), container("b", "4Mi"), container("c")])
     assert judged(pod, PodStorage({}, {"a": MI, "b": 4 * MI, "c": 1 << 40}, 5 * MI)) is None
     assert judged(pod, PodStorage({}, {"a": MI + 1}, MI + 1)) == Verdict(
-        CONTAINER_SIGNAL, 'Container a exceeded its local ephemeral storage limit "1Mi". '
+        CONTAINER_SIGNAL,
+        'Container a exceeded its local ephemeral storage limit "1Mi". ',
+        Share("container a", MI + 1, MI),
     )
 
 
@@ -67,6 +78,7 @@ def test_a_pod_over_the_sum_of_its_containers() -> None:
     assert judged(pod, PodStorage({}, {}, 4 * MI + 1)) == Verdict(
         POD_SIGNAL,
         "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ",
+        Share("all of the pod", 4 * MI + 1, 4 * MI),
     )
 
 
@@ -85,6 +97,9 @@ def test_volumes_go_before_the_pod_and_the_pod_before_containers() -> None:
     ("limits", "text"),
     [
         (("1Gi",), "1Gi"),
+        (("1024Mi",), "1024Mi"),
+        (("0", "1024Mi"), "1024Mi"),
+        (("0", "0Ki"), "0"),
         (("512Mi", "512Mi"), "1Gi"),
         (("1536Mi", "512Mi"), "2Gi"),
         (("1Gi", "1Mi"), "1025Mi"),
@@ -176,6 +191,26 @@ def test_huge_pages_are_limited_like_a_disk() -> None:
     assert set(found.volumes) == {"v"}
 
 
+def test_what_can_be_read_limits() -> None:
+    found = limits_of(make_pod(containers=[container("a", "1Mi"), container("b", "much")]))
+    assert found == Limits({}, {"a": MEBIBYTE}, None)
+    found = limits_of(make_pod(volumes=[volume("v", sizeLimit="1")]))
+    assert found == Limits({"v": Limit(Decimal(1), "1")})
+
+
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [
+        (Limits({"v": MEBIBYTE}), False),
+        (Limits({}, {"a": MEBIBYTE}), True),
+        (Limits({}, {}, MEBIBYTE), True),
+    ],
+)
+def test_which_limits_layers_count_for(limits: Limits, count: bool) -> None:
+    assert limits.of_layers is count
+    assert nearest(limits, PodStorage()).used == 0
+
+
 def test_layers_are_asked_for_only_where_they_count() -> None:
     only_volumes = limits_of(make_pod(volumes=[volume("v", sizeLimit="1Mi")]))
     assert only_volumes is not None
@@ -188,7 +223,7 @@ def test_layers_are_asked_for_only_where_they_count() -> None:
 def test_the_status_of_an_evicted_pod() -> None:
     ready: Any = {"type": "Ready", "status": "False"}
     old: Any = {"phase": "Running", "conditions": [ready], "hostIP": "10.0.0.1"}
-    new = evicted_status(old, Verdict(VOLUME_SIGNAL, "too much. "))
+    new = evicted_status(old, Verdict(VOLUME_SIGNAL, "too much. ", Share("emptyDir v", 2, 1)))
     assert new == {
         "phase": "Failed",
         "reason": "Evicted",
@@ -197,3 +232,31 @@ def test_the_status_of_an_evicted_pod() -> None:
         "hostIP": "10.0.0.1",
     }
     assert old["phase"] == "Running", "what arrived is never changed"
+
+
+@pytest.mark.parametrize(
+    ("use", "share"),
+    [
+        (PodStorage({"v": 3 * MI}, {"a": MI}, 4 * MI), Share("emptyDir v", 3 * MI, 4 * MI)),
+        (PodStorage({"v": MI}, {"a": 3 * MI}, 4 * MI), Share("container a", 3 * MI, 4 * MI)),
+        (PodStorage({"v": MI}, {"a": MI}, 7 * MI), Share("all of the pod", 7 * MI, 8 * MI)),
+        (PodStorage(), Share("emptyDir v", 0, 4 * MI)),
+    ],
+)
+def test_the_limit_that_is_the_nearest(use: PodStorage, share: Share) -> None:
+    pod = make_pod(
+        containers=[container("a", "4Mi"), container("b", "4Mi")],
+        volumes=[volume("v", sizeLimit="4Mi"), volume("free")],
+    )
+    limits = limits_of(pod)
+    assert limits is not None
+    assert nearest(limits, use) == share
+
+
+def test_who_may_go_next() -> None:
+    def place(uid: str, used: int, limit: int) -> LimitPlace:
+        return LimitPlace("ns", uid, uid, Share("emptyDir v", used, limit))
+
+    places = [place("d", 9, 100), place("b", 5, 10), place("a", 50, 100), place("z", 1, 0)]
+    assert [each.uid for each in next_to_go(places)] == ["z", "a", "b", "d"]
+    assert len(next_to_go([place(str(n), n, 100) for n in range(9)])) == 5

@@ -15,6 +15,7 @@ from kubeletpy.eviction.notices import MemoryNotices
 from kubeletpy.eviction.signals import Layout, Signal
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.stats import proc_text
 from kubeletpy.stats.disks import space
 
 MEMINFO = """MemTotal:       1000 kB
@@ -73,6 +74,13 @@ def test_kernel_memory_and_inactive_files_do_not_count_as_used() -> None:
     assert node_memory({**sizes, "Inactive(file)": 200}) == (480, 1000)
     assert node_memory({}) is None
     assert node_memory({"MemTotal": 5}) is None
+
+
+def test_thresholds_of_memory_are_of_what_the_summary_shows() -> None:
+    shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0).memory_available
+    found = node_memory(proc_text.sizes(MEMINFO))
+    assert found is not None
+    assert found[0] == shown
 
 
 def test_a_look(proc: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.eviction.next_look import LEAST_S, PERIOD_S, next_look
-from kubeletpy.eviction.signals import Observation, Signal
+from kubeletpy.eviction.next_look import CONFIRM_S, next_look
+from kubeletpy.eviction.signals import Observation, Observations, Signal
+from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from tests.unit.eviction.rules import GI, MI, rules
 
 RULES = rules(evictionHard={"memory.available": "100Mi"}, enforceNodeAllocatable=[])
@@ -18,34 +19,86 @@ def seen(available: int, at: float = 10.0) -> dict[Signal, Observation]:
 @pytest.mark.parametrize(
     ("available", "seconds"),
     [
-        (60 * GI, PERIOD_S),
+        (60 * GI, 10.0),
         (2 * GI + 100 * MI, 2.0),
         (612 * MI, 0.5),
-        (101 * MI, LEAST_S),
-        (100 * MI, LEAST_S),
-        (99 * MI, PERIOD_S),
+        (101 * MI, 0.1),
+        (100 * MI, 0.1),
+        (100 * MI - 1, 10.0),
+        (99 * MI, 10.0),
     ],
 )
 def test_the_nearer_the_sooner(available: int, seconds: float) -> None:
     assert next_look(seen(available), {}, RULES) == seconds
 
 
-def test_what_goes_faster_is_looked_at_sooner() -> None:
-    before, now = seen(60 * GI, 9.0), seen(50 * GI, 10.0)
-    assert next_look(now, before, RULES) == pytest.approx((50 * GI - 100 * MI) / (20 * GI))
+def test_a_crossed_threshold_is_confirmed_at_once() -> None:
+    assert CONFIRM_S == 0.05
+
+
+A_SECOND = {
+    Signal.MEMORY: GI,
+    Signal.ALLOCATABLE_MEMORY: GI,
+    Signal.NODEFS: 512 * MI,
+    Signal.NODEFS_INODES: 100_000,
+    Signal.IMAGEFS: 512 * MI,
+    Signal.IMAGEFS_INODES: 100_000,
+    Signal.CONTAINERFS: 512 * MI,
+    Signal.CONTAINERFS_INODES: 100_000,
+    Signal.PIDS: 10_000,
+}
+
+
+@pytest.mark.parametrize("signal", Signal)
+def test_what_may_go_in_a_second(signal: Signal) -> None:
+    one = Rules((Threshold(signal, Amount(7)),))
+    found = {signal: Observation(7 + 3 * A_SECOND[signal], 64 * GI, 10.0)}
+    assert next_look(found, {}, one) == 3.0
+
+
+def test_the_nearest_of_all_counts() -> None:
+    two = Rules((Threshold(Signal.NODEFS, Amount(0)), Threshold(Signal.PIDS, Amount(0))))
+    found = {
+        Signal.NODEFS: Observation(GI, 64 * GI, 10.0),
+        Signal.PIDS: Observation(50_000, 64 * GI, 10.0),
+    }
+    assert next_look(found, {}, two) == 2.0
+    found[Signal.NODEFS] = Observation(3 * GI, 64 * GI, 10.0)
+    assert next_look(found, {}, two) == 5.0
+    del found[Signal.PIDS]
+    assert next_look(found, {}, two) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"),
+    [
+        ({}, 5.0),
+        (seen(6 * GI + 100 * MI, 9.0), 2.5),
+        (seen(15 * GI + 100 * MI, 5.0), 1.25),
+        (seen(5 * GI + 100 * MI + MI, 9.0), 5.0),
+        (seen(0, 9.0), 5.0),
+        # seen at the same time, or in another order: that says nothing
+        (seen(6 * GI + 100 * MI, 10.0), 5.0),
+        (seen(0, 11.0), 5.0),
+        (seen(60 * GI, 11.0), 5.0),
+    ],
+)
+def test_what_goes_faster_is_looked_at_sooner(before: Observations, seconds: float) -> None:
+    assert next_look(seen(5 * GI + 100 * MI), before, RULES) == pytest.approx(seconds)
 
 
 def test_what_is_not_seen_is_looked_at_by_the_clock() -> None:
-    assert next_look({}, {}, RULES) == PERIOD_S
+    assert next_look({}, {}, RULES) == 10.0
 
 
-def test_a_soft_threshold_that_is_crossed_waits_for_its_grace() -> None:
+@pytest.mark.parametrize(("grace", "seconds"), [("3s", 3.0), ("30s", 10.0), ("0s", 10.0)])
+def test_a_soft_threshold_that_is_crossed_waits_for_its_grace(grace: str, seconds: float) -> None:
     soft = rules(
         evictionHard={},
         evictionSoft={"memory.available": "1Gi"},
-        evictionSoftGracePeriod={"memory.available": "3s"},
+        evictionSoftGracePeriod={"memory.available": grace},
     )
-    assert next_look(seen(0), {}, soft) == 3.0
+    assert next_look(seen(0), {}, soft) == seconds
 
 
 @pytest.mark.parametrize("a_second", [64 * MI, 512 * MI, GI, 3 * GI])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.eviction.pod_use import candidate
+from kubeletpy.eviction.pod_use import DiskUse, Use, candidate
 from kubeletpy.pods.pod import Pod
 from kubeletpy.stats.usage import (
     Group,
@@ -109,6 +109,8 @@ def test_disk() -> None:
     assert use.disk.volumes == (100, 1)
     # what is named in messages: the spec's containers, where both numbers are known
     assert [(c.name, c.storage) for c in use.containers] == [("a", 37), ("b", None)]
+    assert not use.disk.pending
+    assert used(found, replace(disk, pending=True)).disk.pending
     without = used(found)
     assert (without.disk.logs, without.disk.volumes) == ((0, 0), (0, 0))
 
@@ -126,3 +128,24 @@ def test_storage_of_a_container(logs: Any, layer: Any, storage: int | None) -> N
     disk = PodDisk(logs={} if logs is None else {"a": logs})
     (found,) = used(reading(container("a", GroupStats(working_set=5), layer)), disk).containers
     assert (found.storage, found.memory) == (storage, 5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "at"),
+    [
+        ([], None),
+        ([TreeUse(7, 1, 1)], 7),
+        ([TreeUse(7, 1, 1), TreeUse(5, 1, 1), TreeUse(6, 1, 1)], 5),
+        ([TreeUse(7, 1, 1), TreeUse(8, None, None, uncounted=True)], 0),
+        ([TreeUse(8, None, None, uncounted=True)], 0),
+    ],
+)
+def test_layers_are_as_old_as_the_oldest(layers: list[TreeUse], at: int | None) -> None:
+    found = used(reading(*(container(str(i), None, layer) for i, layer in enumerate(layers)),
+                         container("x", None)))  # fmt: skip
+    assert found.disk.layers_at == at
+
+
+def test_what_is_not_said_is_nothing() -> None:
+    nothing = DiskUse((0, 0), (0, 0), (0, 0), None, pending=False)
+    assert Use() == Use(memory=0, tasks=0, disk=nothing, containers=())

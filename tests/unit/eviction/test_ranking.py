@@ -67,6 +67,29 @@ def test_memory(signal: Signal) -> None:
 
 def test_of_equals_the_uid_decides() -> None:
     assert order(Signal.MEMORY, pod("b", memory=5), pod("a", memory=5)) == ["a", "b"]
+    # a request that is not made counts as 0
+    for asks, other in (("a", "b"), ("b", "a")):
+        assert order(Signal.MEMORY, requested(asks, 6, 1), pod(other, memory=5)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        # what is left of the request decides, and of equals the uid
+        ((requested("a", 0, 0), requested("b", 1, 1)), ["a", "b"]),
+        ((requested("a", 0, 5), requested("b", 1, 5)), ["b", "a"]),
+        ((requested("a", 0, 5), requested("b", 1, 6)), ["a", "b"]),
+        ((requested("a", 0, 6), requested("b", 1, 6), requested("c", 2, 7)), ["b", "c", "a"]),
+        ((requested("a", 1, 1), requested("b", 2, 1)), ["b", "a"]),
+    ],
+)
+def test_within_their_requests(pods: tuple[Candidate, ...], expected: list[str]) -> None:
+    assert order(Signal.MEMORY, *pods) == expected
+
+
+@pytest.mark.parametrize(("used", "expected"), [((0, 1), ["b", "a"]), ((1, 1), ["a", "b"])])
+def test_one_task_more(used: tuple[int, int], expected: list[str]) -> None:
+    assert order(Signal.PIDS, pod("a", tasks=used[0]), pod("b", tasks=used[1])) == expected
 
 
 def test_tasks_are_by_priority_and_number_alone() -> None:
@@ -209,6 +232,9 @@ def layer(used: int, at: int | None = 0, inodes: int = 0) -> DiskUse:
         (pod("b", disk=layer(4, at=None)), 100, False),
         (pod("b", disk=layer(4), priority=1), 100, False),
         (pod("b", disk=layer(4), critical=True), 100, False),
+        (pod("b", blind=True, critical=True), 100, False),
+        (pod("b", disk=layer(4, at=10 * 10**9)), 100, False),
+        (pod("b", disk=layer(4, at=10 * 10**9 - 5)), 100, True),
         (pod("b", disk=layer(4), priority=-1, ephemeral_storage=5), 1, False),
         (pod("b", disk=layer(4), priority=-1, ephemeral_storage=5), 2, True),
     ],
@@ -227,7 +253,67 @@ def test_who_may_have_written_since_layers_were_counted(
         assert chosen.pod.uid == "a"
         found = is_premature(chosen, pods, signal, layout, grown=grown, crossed=10.0)
         assert found is premature
+        assert not is_premature(chosen, [], signal, layout, grown=grown, crossed=10.0)
     chosen = first_to_go(rank(pods, Signal.NODEFS, Layout.APART))
     assert chosen is not None
     # no layers on that file system
     assert not is_premature(chosen, pods, Signal.NODEFS, Layout.APART, grown=grown, crossed=10.0)
+
+
+@pytest.mark.parametrize("where", ["logs", "volumes"])
+@pytest.mark.parametrize(("grown", "premature"), [(-5, False), (0, False), (6, False), (7, True)])
+def test_who_may_have_written_what_is_not_measured_yet(
+    where: str, grown: int, premature: bool
+) -> None:
+    def of(amount: int, *, pending: bool = False) -> DiskUse:
+        both = (amount, amount)
+        if where == "logs":
+            return DiskUse(logs=both, pending=pending)
+        return DiskUse(volumes=both, pending=pending)
+
+    measured, pending = pod("a", disk=of(10)), pod("b", disk=of(4, pending=True))
+    both = [measured, pending]
+    for signal, layout, counts in (
+        (Signal.NODEFS, Layout.ONE, True),
+        (Signal.IMAGEFS_INODES, Layout.ONE, True),
+        (Signal.NODEFS, Layout.APART, True),
+        (Signal.NODEFS_INODES, Layout.APART, True),
+        (Signal.CONTAINERFS, Layout.SPLIT, True),
+        (Signal.CONTAINERFS, Layout.APART, False),
+        (Signal.IMAGEFS, Layout.APART, False),
+        (Signal.IMAGEFS, Layout.SPLIT, False),
+        (Signal.MEMORY, Layout.ONE, False),
+        (Signal.PIDS, Layout.ONE, False),
+    ):
+        chosen = first_to_go(rank(both, signal, layout))
+        assert chosen is not None
+        assert chosen.pod.uid == "a"
+        found = is_premature(chosen, both, signal, layout, grown=grown, crossed=10.0)
+        assert found is (premature and counts), (signal, layout)
+        chosen = first_to_go(rank([pending, pod("c")], signal, layout))
+        assert chosen is not None
+        alone = is_premature(chosen, [pending], signal, layout, grown=grown, crossed=10.0)
+        assert not alone, "whoever is first anyway"
+
+
+@pytest.mark.parametrize(
+    ("signal", "grown", "premature"),
+    [
+        (Signal.NODEFS, 4, False),
+        (Signal.NODEFS, 6, True),
+        (Signal.NODEFS_INODES, 48, False),
+        (Signal.NODEFS_INODES, 50, True),
+        (Signal.IMAGEFS_INODES, 48, False),
+        (Signal.MEMORY, 10**6, False),
+        (Signal.PIDS, 10**6, False),
+    ],
+)
+def test_bytes_and_inodes_are_counted_apart(signal: Signal, grown: int, premature: bool) -> None:
+    first = pod("a", disk=DiskUse(layers=(1005, 50), layers_at=0))
+    other = pod("b", disk=DiskUse(layers=(1000, 1), layers_at=0))
+    (chosen, _) = rank([first, other], Signal.NODEFS, Layout.ONE)
+    assert chosen.pod is first
+    assert (
+        is_premature(chosen, [first, other], signal, Layout.ONE, grown=grown, crossed=9.0)
+        is premature
+    )

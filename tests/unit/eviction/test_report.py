@@ -6,8 +6,23 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from kubeletpy.eviction.report import Help, Outcome, Remedy
-from kubeletpy.eviction.signals import Condition, Signal
+from kubeletpy.eviction.decide import Crossing, State
+from kubeletpy.eviction.pod_use import Candidate
+from kubeletpy.eviction.ranking import Ranked, Reclaim
+from kubeletpy.eviction.report import (
+    Deed,
+    Done,
+    Held,
+    Help,
+    Level,
+    Outcome,
+    Place,
+    PressureReport,
+    Remedy,
+    report,
+)
+from kubeletpy.eviction.signals import Condition, Observation, Signal
+from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from kubeletpy.explain import render_pressure
 from tests.unit.eviction.machine import DISK, MEMORY, Machine, eater
 from tests.unit.eviction.rules import GI, rules
@@ -123,3 +138,92 @@ async def test_why_nothing_is_done_is_logged_once(caplog: Any) -> None:
     await machine.runs(100)
     told = [each for each in caplog.messages if "only critical pods run" in each]
     assert len(told) == 1
+
+
+HARD = Threshold(Signal.MEMORY, Amount(1000), reclaim=Amount(50))
+SOFT = Threshold(Signal.MEMORY, Amount(share=0.25), 30.0, at="evictionSoft")
+FILES = Threshold(Signal.NODEFS_INODES, Amount(500))
+SPACE = Threshold(Signal.NODEFS, Amount(100))
+TASKS = Threshold(Signal.PIDS, Amount(10))
+IMAGES = Threshold(Signal.IMAGEFS, Amount(10))
+UNDER = Rules((HARD, SOFT, FILES, SPACE, TASKS, IMAGES), transition=300.0)
+SEEN = {
+    Signal.MEMORY: Observation(700, 8000, 90.0),
+    Signal.NODEFS_INODES: Observation(510, 9000, 90.0),
+    Signal.NODEFS: Observation(99, 9000, 90.0),
+    Signal.PIDS: Observation(7, 90, 90.0),
+}
+
+
+def under(*crossed: Threshold, **more: Any) -> PressureReport:
+    """At 100 s by the event loop, 1100 by the wall; all crossed since 80 s."""
+    state = State(first_seen=dict.fromkeys(crossed, 80.0), last=SEEN, **more)
+    return report(UNDER, state, {}, (), now=100.0, wall=1100.0)
+
+
+def test_levels_of_what_was_seen() -> None:
+    found = under(HARD, IMAGES)
+    assert found.levels == (
+        Level(Signal.MEMORY, "evictionHard.memory.available", 1000, 0.0, 700, 8000, 1080.0),
+        Level(Signal.MEMORY, "evictionSoft.memory.available", 2000, 30.0, 700, 8000, None),
+        Level(Signal.NODEFS_INODES, "evictionHard.nodefs.inodesFree", 500, 0.0, 510, 9000, None),
+        Level(Signal.NODEFS, "evictionHard.nodefs.available", 100, 0.0, 99, 9000, None),
+        Level(Signal.PIDS, "evictionHard.pid.available", 10, 0.0, 7, 90, None),
+    )
+    assert found.helps == (Help(Remedy.FREE_MEMORY, Signal.MEMORY, 350),)
+
+
+def test_what_would_help() -> None:
+    """Of two thresholds of a signal the one that misses more; the reclaimed minimum counts."""
+    assert under(HARD, SOFT, FILES, SPACE, TASKS).helps == (
+        Help(Remedy.FREE_MEMORY, Signal.MEMORY, 1300),
+        Help(Remedy.REMOVE_FILES, Signal.NODEFS_INODES, 0),
+        Help(Remedy.FREE_SPACE, Signal.NODEFS, 1),
+        Help(Remedy.END_PROCESSES, Signal.PIDS, 3),
+    )
+    assert under().helps == ()
+    pressed = {"pressed": {Condition.MEMORY: 90.0}, "since": {Condition.MEMORY: 70.0}}
+    assert under(**pressed).helps == (Help(Remedy.WAIT, None, 0),)
+
+
+def test_until_when_conditions_are_held() -> None:
+    """A condition that is seen has no end yet; another ends a transition period after it was."""
+    both = dict.fromkeys((Condition.MEMORY, Condition.DISK), 90.0)
+    found = under(SPACE, pressed=both, since=dict.fromkeys(both, 70.0))
+    assert set(found.conditions) == {
+        Held(Condition.MEMORY, 1070.0, 1390.0),
+        Held(Condition.DISK, 1070.0, None),
+    }
+
+
+def test_what_was_done() -> None:
+    first, second = (
+        Ranked(Candidate(uid, f"ns/{uid}", 3, False, {}), 40, 30) for uid in ("a", "b")
+    )
+    stays = Ranked(Candidate("c", "ns/c", 4, True, {}), None, 0)
+    crossing = Crossing(HARD, Observation(600, 8000, 85.0), 80.0)
+    cleared = (Reclaim.IMAGES,)
+    done = (
+        Done(1085.0, crossing, reclaimed=cleared),
+        Done(1086.0, crossing, (first, stays), reclaimed=cleared, helped=True),
+        Done(1087.0, crossing, (first, stays, second), first),
+        Done(1088.0, crossing, (first, stays), first),
+    )
+    a, b = (Place("ns", uid, uid, 3, False, 40, 30, True) for uid in ("a", "b"))
+    c = Place("ns", "c", "c", 4, True, None, 0, False)
+    numbers = {
+        "signal": Signal.MEMORY,
+        "threshold": 1000,
+        "available": 600,
+        "capacity": 8000,
+        "grace": 0.0,
+        "since": 1080.0,
+    }
+    nobody: dict[str, Any] = {"pod": None, "next": None, "reclaimed": cleared, **numbers}
+    evicted: dict[str, Any] = {"pod": a, "reclaimed": (), "outcome": Outcome.EVICTED, **numbers}
+    assert report(UNDER, State(), {}, done, now=100.0, wall=1100.0).deeds == (
+        Deed(at=1085.0, outcome=Outcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
+        Deed(at=1086.0, outcome=Outcome.RECLAIMED, ranking=(a, c), **nobody),
+        Deed(at=1087.0, ranking=(a, c, b), next=b, **evicted),
+        Deed(at=1088.0, ranking=(a, c), next=None, **evicted),
+    )

@@ -30,13 +30,13 @@ def test_an_amount(text: str, capacity: int, units: int) -> None:
 
 def test_the_defaults_of_a_file() -> None:
     made = rules()
-    assert [(t.signal.value, t.hard) for t in made.thresholds] == [
-        ("memory.available", True),
-        ("allocatableMemory.available", True),
-        ("nodefs.available", True),
-        ("nodefs.inodesFree", True),
-        ("imagefs.available", True),
-        ("imagefs.inodesFree", True),
+    assert [(t.signal.value, t.hard, t.grace) for t in made.thresholds] == [
+        ("memory.available", True, 0.0),
+        ("allocatableMemory.available", True, 0.0),
+        ("nodefs.available", True, 0.0),
+        ("nodefs.inodesFree", True, 0.0),
+        ("imagefs.available", True, 0.0),
+        ("imagefs.inodesFree", True, 0.0),
     ]
     assert (made.transition, made.max_grace) == (300.0, 0)
 
@@ -89,6 +89,15 @@ def test_a_soft_threshold_has_its_grace_and_without_one_it_is_hard() -> None:
     assert (memory.grace, memory.hard, memory.at) == (90.0, False, "evictionSoft")
     assert pids.hard
     assert (found.max_grace, found.transition) == (20, 300.0)
+
+
+def test_how_long_a_condition_is_held() -> None:
+    assert rules(evictionPressureTransitionPeriod="1m").transition == 60.0
+
+
+@pytest.mark.parametrize(("grace", "hard"), [(0.0, True), (0.5, False), (1.0, False)])
+def test_a_grace_makes_a_threshold_soft(grace: float, hard: bool) -> None:
+    assert Threshold(Signal.MEMORY, Amount(1), grace).hard is hard
 
 
 def test_writable_layers_have_the_threshold_of_the_file_system_that_they_are_on() -> None:

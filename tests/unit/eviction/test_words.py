@@ -82,6 +82,24 @@ def test_a_request_of_the_whole_pod_is_named_too() -> None:
     found = event_annotations(pod, crossing(Signal.MEMORY))
     assert (found["offending_pod"], found["offending_pod_usage"]) == ("web", "2Mi")
     assert "offending_pod" not in event_annotations(pod, crossing(Signal.NODEFS))
+    assert "Pod web was using" not in message(pod, [crossing(Signal.NODEFS)])
+    stopped = candidate(make_pod(resources={"requests": {"memory": "1Mi"}}), None, None)
+    assert message(stopped, [crossing(Signal.MEMORY)]).endswith("available: 90Mi. ")
+
+
+def test_the_first_of_several_crossings_is_named() -> None:
+    pod = candidate(web(), reading(container("main", 11)), None)
+    text = message(pod, [crossing(Signal.MEMORY, 5), crossing(Signal.NODEFS, 6)])
+    assert text.startswith("The node was low on resource: memory. Threshold quantity: 5, ")
+
+
+@pytest.mark.parametrize(
+    ("used", "named"), [(10 * MI - 1, ""), (10 * MI, ""), (10 * MI + 1, "main")]
+)
+def test_as_much_as_requested_is_not_too_much(used: int, named: str) -> None:
+    pod = candidate(web(memory="10Mi"), reading(container("main", used)), None)
+    found = event_annotations(pod, crossing(Signal.MEMORY))
+    assert found["offending_containers"] == named
 
 
 def test_disk_is_layer_and_logs_where_both_are_known() -> None:

@@ -69,7 +69,7 @@ def test_a_node() -> None:
         "  evictionHard.memory.available: 3Mi left of 9Mi, acted on below 2Mi, crossed since 4s\n"
         "  evictionSoft.memory.available: 3Mi left of 9Mi, acted on below 2Mi for 1m30s\n"
         "\n"
-        "Numbers that are not believed\n"
+        "Implausible numbers, ignored\n"
         "  pid.available: no such file\n"
         "\n"
         "What was done, newest first\n"
@@ -127,4 +127,27 @@ def test_an_eviction() -> None:
         "Evicted because the node ran short\n"
         "  5s ago: pid.available was 50Mi, below 100Mi\n"
         "  7 tasks, priority 3"
+    )
+
+
+def test_a_limit_of_its_own() -> None:
+    def limited(name: str, of: str, used: int) -> dict[str, Any]:
+        share = {"of": of, "used": used, "limit": 4 * MI}
+        return {"namespace": "default", "name": name, "share": share}
+
+    found = {
+        "at": NOW - 5,
+        "pod": limited("web", "emptyDir cache", 5 * MI),
+        "ranking": [limited("api", "container main", 3 * MI)],
+    }
+    assert render_pressure.by_limit(found, NOW) == (
+        "Evicted because it exceeded a limit of its local storage\n"
+        "  5s ago: emptyDir cache used 5Mi of 4Mi\n"
+        "  the nearest to a limit then, which would be next:\n"
+        "    1. default/api: container main used 3Mi of 4Mi"
+    )
+    alone = {**found, "pod": limited("web", "all of the pod", 1 << 64), "ranking": []}
+    assert render_pressure.by_limit(alone, NOW) == (
+        "Evicted because it exceeded a limit of its local storage\n"
+        "  5s ago: all of the pod used more than can be counted of 4Mi"
     )

@@ -8,6 +8,7 @@ import json
 import socket
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.cli import agent_socket, explain, timeline
-from kubeletpy.explain.server import MAX_CONNECTIONS, ExplainServer
+from kubeletpy.config import Notice
+from kubeletpy.events.kept import KeptEvent
+from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
 from tests.unit.explain.facts import facts
@@ -69,8 +72,37 @@ async def test_a_pod_all_pods_and_a_timeline(server: Any, capsys: Any, tmp_path:
     assert await run(timeline, at, "web", "--svg", str(drawing)) == 0
     assert "RunPodSandbox" in capsys.readouterr().out
     assert drawing.read_text().startswith("<svg")
+    assert await run(timeline, at, "web", "-o", "svg") == 0
+    assert capsys.readouterr().out.startswith("<svg")
+    assert await run(timeline, at, "web", "-o", "html") == 0
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
     assert await run(timeline, at, "web", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["name"] == "web"
+    assert await asyncio.to_thread(agent_socket.ask, server.path, "usage") == {"pods": []}
+
+
+async def test_usage_and_events(tmp_path: Path) -> None:
+    """For `kubeletpy view`; also of a pod that is gone but whose trace is there."""
+
+    async def used() -> dict[str, Any]:
+        return {"at": 1.0, "pods": []}
+
+    def events(uid: str) -> list[KeptEvent]:
+        return [KeptEvent(2.0, "Normal", "Pulled", f"for {uid}", "", 1, 2.0)]
+
+    traces = Traces()
+    traces.enter("uid-gone", "default", "gone")
+    path = tmp_path / "explain.sock"
+    made = ExplainServer(path, OnePod(), traces, usage=used, events=events)  # type: ignore[arg-type]
+    await made.start()
+    try:
+        assert await asyncio.to_thread(agent_socket.ask, path, "usage") == {"at": 1.0, "pods": []}
+        for name, uid in (("web", "uid-web"), ("gone", "uid-gone"), ("other", "")):
+            asked = path, "pods", "default", name, "events"
+            (event,) = await asyncio.to_thread(agent_socket.ask, *asked)
+            assert (event["message"], event["count"], event["at"]) == (f"for {uid}", 1, 2.0)
+    finally:
+        await made.close()
 
 
 async def test_a_watch_shows_changes_and_outlasts_the_agent(
@@ -86,16 +118,16 @@ async def test_a_watch_shows_changes_and_outlasts_the_agent(
         KeyboardInterrupt(),
     ]
 
-    def show() -> str:
+    def show() -> explain.Answer:
         answer = answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
-        return f"{answer}\n"
+        return explain.Answer(f"{answer} for {len(answers)} s\n", answer)
 
     monkeypatch.setattr(explain, "WATCH_S", 0)
     assert explain.watch(show) == 0
     assert capsys.readouterr().out.split("\n") == [
-        *("running", "", "nobody answers", "", "stopped", "", "")
+        *("running for 5 s", "", "nobody answers", "", "stopped for 1 s", "", "")
     ]
     answers[:] = [agent_socket.NoAgent("nobody answers")]
     with pytest.raises(agent_socket.NoAgent):
@@ -121,7 +153,100 @@ async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -
     assert await run(explain, f"--socket={tmp_path / 'none'}") == 1
     assert "no agent runs here" in capsys.readouterr().err
     with pytest.raises(agent_socket.NoAgent, match="say --socket DIR"):
-        agent_socket.find(None, [tmp_path / "none"])
+        agent_socket.find(None, [tmp_path / "none"], tmp_path / "table")
+
+
+@pytest.mark.parametrize(
+    ("there", "listening", "found"),
+    [
+        (["a"], ["a"], "a"),
+        (["a", "b"], ["b"], "b"),
+        ([], ["elsewhere"], "elsewhere"),
+        (["a"], ["elsewhere"], "elsewhere"),
+        (["a"], ["elsewhere", "b", "a"], "a"),
+        (["a"], [], "a"),
+        ([], ["elsewhere", "there"], "several agents run here: say --socket {}/elsewhere/"),
+    ],
+)
+def test_the_agent_that_lives_is_found(
+    tmp_path: Path, there: list[str], listening: list[str], found: str
+) -> None:
+    """By the kernel's table of sockets; others' and those of a name alone do not count."""
+
+    def at(name: str) -> Path:
+        return tmp_path / name / "explain.sock"
+
+    for name in there:
+        at(name).parent.mkdir()
+        at(name).touch()
+    rows = ["Num RefCount Protocol Flags Type St Inode Path", "ffff: 02 00 00010000 0001 01 1"]
+    rows += [f"ffff: 02 00 00010000 0001 01 2 {at(name)}" for name in listening]
+    rows += [f"ffff: 03 00 00000000 0001 03 3 {at('client')}"]
+    rows += ["ffff: 02 00 00010000 0001 01 4 @explain.sock", "ffff: 02 00 00010000 0001 01 5 /x"]
+    (tmp_path / "table").write_text("\n".join(rows) + "\n")
+    candidates = [at("a"), at("b")]
+    if len(found) < 20:
+        assert agent_socket.find(None, candidates, tmp_path / "table") == at(found)
+        return
+    with pytest.raises(agent_socket.NoAgent, match=found.format(tmp_path)):
+        agent_socket.find(None, candidates, tmp_path / "table")
+
+
+async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: Any) -> None:
+    """How it was before it went; where the API has it and why; that nobody can tell."""
+    last: dict[str, Any] = {"went": (facts(), 90.0)}
+    ready = {"type": "Ready", "status": "True"}
+    unscheduled = {"type": "PodScheduled", "reason": "Unschedulable", "message": "1 cpu"}
+
+    async def elsewhere(namespace: str, name: str) -> Any:
+        if name == "refused":
+            raise LookupError("the API does not answer: timeout")
+        return {
+            "waits": {"status": {"conditions": [unscheduled]}},
+            "other": {
+                "spec": {"nodeName": "n2"},
+                "status": {"conditions": [ready]},
+            },
+        }.get(name)
+
+    made = ExplainServer(
+        tmp_path / "explain.sock",
+        OnePod(),  # type: ignore[arg-type]
+        Traces(),
+        troubles=lambda: ["the runtime is \x1bdown"],
+        gone=lambda namespace, name: last.get(name),
+        elsewhere=elsewhere,
+        node_name="n1",
+    )
+    await made.start()
+    at = f"--socket={tmp_path / 'explain.sock'}"
+    try:
+        for name, words in {
+            "waits": "no pod default/waits on this node: not scheduled: Unschedulable: 1 cpu",
+            "other": "no pod default/other on this node; it is on node n2: running and ready",
+            "refused": "no pod default/refused on this node (the API does not answer: timeout)",
+            "never": "no pod default/never on this node",
+        }.items():
+            assert await run(explain, at, name) == 1
+            assert capsys.readouterr().err == (
+                f"kubeletpy explain: {words}\nnode n1: the runtime is down\n"
+            )
+        assert await run(explain, at, "went") == 1
+        shown = capsys.readouterr().out
+        assert shown.startswith("no pod default/went on this node any more: it ended 1m30s ago")
+        assert "; this is how it was:\n\ndefault/web: running and ready, for 20s\n" in shown
+        assert await run(explain, at, "went", "-o", "json") == 1
+        assert json.loads(capsys.readouterr().out)["last"]["cause"] == "running"
+        assert await run(explain, at) == 0
+        assert capsys.readouterr().out == (
+            "node n1: the runtime is down\ndefault/web  running and ready, for 20s\n"
+        )
+        assert await run(explain, at, "-n", "shop") == 0
+        assert capsys.readouterr().out.endswith("no pods on this node\n")
+        assert await run(explain, at, "-n", "default", "-o", "json") == 0
+        assert [each["cause"] for each in json.loads(capsys.readouterr().out)] == ["running"]
+    finally:
+        await made.close()
 
 
 async def test_only_the_owner_may_ask(server: Any) -> None:
@@ -131,7 +256,15 @@ async def test_only_the_owner_may_ask(server: Any) -> None:
 async def test_idle_clients_do_not_keep_others_out_for_long(
     server: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr("kubeletpy.explain.server.MAX_LIFE_S", 0.2)
+    loop, ends = asyncio.get_running_loop(), []
+    call_later = loop.call_later
+
+    def end_later(delay: float, callback: Any, *arguments: Any, **more: Any) -> Any:
+        if delay == MAX_LIFE_S:
+            ends.append(callback)
+        return call_later(delay, callback, *arguments, **more)
+
+    monkeypatch.setattr(loop, "call_later", end_later)
     idle = []
     for _ in range(MAX_CONNECTIONS):
         reader, writer = await asyncio.open_unix_connection(str(server.path))
@@ -143,6 +276,9 @@ async def test_idle_clients_do_not_keep_others_out_for_long(
     with contextlib.suppress(ConnectionResetError):
         assert await reader.read() == b""
     writer.close()
+    assert len(ends) == MAX_CONNECTIONS
+    for end in ends:  # their time is up
+        end()
     for reader, writer in idle:
         assert await reader.read() == b""
         writer.close()
@@ -222,7 +358,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "next": None,
     }
     other = {**deed, "pod": None, "outcome": "reclaimed"}
-    pressure = {
+    pressure: dict[str, Any] = {
         "at": 1.0,
         "conditions": [],
         "levels": [],
@@ -231,20 +367,61 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "helps": [],
     }
     path = tmp_path / "explain.sock"
-    made = ExplainServer(path, OnePod(), Traces(), lambda: pressure)  # type: ignore[arg-type]
+    notices = [Notice("contentType", '"x"', "requests to the API are in JSON")]
+    pods: Any = OnePod()
+    used = {
+        "protocols": {"HTTP/2": 2},
+        "streams": 13,
+        "watches": 12,
+        "since": 1.7e9,
+        "lost": 3,
+        "lost_at": 1.7e9 + 100,
+        "lost_why": "no answer to a PING",
+    }
+    share = {"of": "emptyDir v", "used": 2048, "limit": 1024}
+    limited = {"at": 0.0, "pod": {**place, "share": share}, "ranking": []}
+    made = ExplainServer(
+        path,
+        pods,
+        Traces(),
+        lambda: pressure,
+        notices,
+        by_limit={"uid-web": limited}.get,
+        troubles=lambda: ["x: y"],
+        connections=lambda: used,
+    )
     await made.start()
     at = f"--socket={path}"
     try:
         assert await run(explain, at, "--node") == 0
         text = capsys.readouterr().out
+        assert text.endswith(
+            'Set without effect\n  contentType="x": requests to the API are in JSON\n'
+        )
         assert text.startswith("The node is under no pressure.")
+        assert "\nDoes not work\n  x: y\n" in text
+        assert (
+            "\nAPI server\n  connections: 2 over HTTP/2 since 2023-11-14T22:13:20Z; 12 watches, "
+            "1 requests; 3 lost, the last at 2023-11-14T22:15:00Z (no answer to a PING)\n"
+        ) in text
         assert "  pid.available: it is old" in text
         assert await run(explain, at, "--node", "-o", "json") == 0
-        assert json.loads(capsys.readouterr().out) == pressure
+        assert json.loads(capsys.readouterr().out) == {
+            "name": "",
+            "pressure": pressure,
+            "without_effect": [asdict(each) for each in notices],
+            "troubles": ["x: y"],
+            "api": used,
+        }
         assert await run(explain, at, "web") == 0
         assert "Evicted because the node ran short\n" in capsys.readouterr().out
         assert await run(explain, at, "web", "-o", "json") == 0
         assert json.loads(capsys.readouterr().out)["eviction"] == deed
+        pressure["deeds"] = []
+        assert await run(explain, at, "web") == 0
+        text = capsys.readouterr().out
+        assert "Evicted because it exceeded a limit of its local storage\n" in text
+        assert "emptyDir v used 2Ki of 1Ki\n" in text
         with pytest.raises(SystemExit):
             await run(explain, at, "--node", "web")
     finally:

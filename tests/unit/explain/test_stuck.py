@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +14,14 @@ import pytest
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.stuck import AGAIN_S, StuckPods, held_up_by
+from kubeletpy.explain.stuck import AGAIN_S, LOOK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD
 from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import on_virtual_time
 
 LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30}
 RELEASING: dict[str, Any] = {**LATE, "terminated_at": NOW - 11}
@@ -89,3 +94,31 @@ def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
     stuck.look()
     assert [text.split(": ")[1] for text in told[1:]] == ["API write pod status", "API"]
     assert len(told) == 3
+
+
+@on_virtual_time
+async def test_it_goes_on_when_the_machine_has_no_descriptors(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+
+    class Events:
+        def event(self, _to: api.ObjectReference, _type: str, _reason: str, message: str) -> None:
+            told.append(message)
+
+    tries = 0
+
+    def read(_: str) -> PodFacts:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return facts(DELETED, worker=DONE)
+
+    stuck = StuckPods(lambda: ["uid"], read, Events())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3 * LOOK_S + 1):
+            await stuck.run()
+    assert tries == 3
+    assert told == ["Still terminating after 41s: API: it has been asked to remove the pod"]
+    assert [record.message for record in caplog.records] == ["terminating pods not looked at"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kubeletpy.api.times import format_time
+from kubeletpy.dra.model import ClaimWait
+from kubeletpy.explain import phrases
 from kubeletpy.explain.gather import explain
-from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.hints import hint
+from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
@@ -77,7 +81,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
                 ]
             }
         },
-        "running and ready, for 20s; but the resize it asks for is deferred for 1m30s: "
+        "running and ready, for 20s; but its resize is deferred for 1m30s: "
         "Node didn't have enough resource: cpu",
         False,
     ),
@@ -95,14 +99,14 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
             ),
             "start_errors": {"main": CRASH},
         },
-        "not running: container main keeps ending (last exit code 3, 3 restarts); it restarts "
+        "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
         "in 14s",
         False,
     ),
     (
         "killed for its memory",
         {"status": crashing("OOMKilled", 137), "start_errors": {"main": CRASH}},
-        "not running: container main keeps ending (last exit code 137 OOMKilled, 3 restarts); "
+        "not running: container main keeps exiting (last exit code 137 OOMKilled, 3 restarts); "
         "it restarts in 14s",
         False,
     ),
@@ -141,15 +145,14 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
                 ProbeReport("other", ProbeKind.LIVENESS, BAD, Finding(BAD, "no answer")),
             ),
         },
-        "not running: container main keeps ending (last exit code 3, 3 restarts); it restarts "
+        "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
         "in 14s",
         False,
     ),
     (
         "no image",
         {"status": not_ready(waiting("ImagePullBackOff")), "start_errors": {"main": PULL}},
-        "not running: container main can't start: ImagePullBackOff: Back-off pulling image "
-        '"x": no such host; next try in 7s',
+        "not running: container main can't start: ImagePullBackOff: no such host; next try in 7s",
         False,
     ),
     (
@@ -192,13 +195,13 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     (
         "sandbox hangs",
         {"status": not_ready(), "trace": doing(Call.RUN_POD_SANDBOX, "attempt 0", 90)},
-        "not running: the runtime is making the sandbox for 1m30s",
+        "not running: the runtime is creating the sandbox for 1m30s",
         False,
     ),
     (
         "some call hangs",
         {"status": not_ready(), "trace": doing(Call.CREATE_CONTAINER, "main", 9)},
-        "not running: CreateContainer main takes for 9s",
+        "not running: CreateContainer main has been running for 9s",
         False,
     ),
     (
@@ -261,7 +264,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
                 phase="Failed", reason="OutOfcpu", message="Pod was rejected: too few cpus"
             ),
         },
-        "refused by this node: OutOfcpu: Pod was rejected: too few cpus",
+        "refused by this node: OutOfcpu: too few cpus; that is final",
         False,
     ),
     (
@@ -328,7 +331,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     (
         "API refuses",
         {"pod": DELETED, "worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
-        "stopped and released, but still in the API: the API does not take its status for 1m: "
+        "stopped and released, but still in the API: its status has not reached the API for 1m: "
         "forbidden (tried 9 times)",
         False,
     ),
@@ -437,3 +440,103 @@ def test_the_call_and_the_object_that_a_volume_waits_for(
     assert [(wait.subject, wait.call, wait.since) for wait in waits] == [
         ("v", found.wait.call, NOW - 60.0)
     ]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_call_to_a_driver_that_a_pod_waits_for(ends: bool) -> None:
+    call = "NodeUnprepareResources" if ends else "NodePrepareResources"
+    found = ClaimWait("shop/gpu", "gpu.example.com", call, 40.0, 85.0)
+    more: dict[str, Any] = (
+        {"worker": ENDED} if ends else {"status": not_ready(waiting("ContainerCreating"))}
+    )
+    known = facts(claims=(found,), wall_offset=NOW - 100.0, **more)
+    said, healthy = verdict(known)
+    assert said.endswith(
+        f"resource claim shop/gpu: {call} of DRA driver gpu.example.com is under way for 1m, "
+        "given up now"
+    )
+    assert not healthy
+    (wait,) = [wait for wait in explain(known).waits if wait.kind is WaitKind.CLAIM]
+    assert (wait.call, wait.since, wait.until) == (call, NOW - 60.0, NOW - 15.0)
+
+
+def test_how_often_a_write_was_tried() -> None:
+    assert phrases.api_write("forbidden", 1) == "forbidden (tried once)"
+    assert phrases.api_write("forbidden", 2) == "forbidden (tried 2 times)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "timed"),
+    [
+        (WaitKind.CRASH_BACKOFF, "container x keeps exiting", "; it restarts in 5s"),
+        (WaitKind.IMAGE, "container x can't start: why", "; next try in 5s"),
+        (WaitKind.IMAGE_PULL, "image x is being pulled", " for 1m"),
+        (WaitKind.SANDBOX, "the runtime is creating the sandbox", " for 1m"),
+        (WaitKind.HOOK, "container x: why", " for 1m, given up in 5s"),
+        (WaitKind.CLAIM, "resource claim x: why", " for 1m, given up in 5s"),
+        (WaitKind.START_PLACE, "other pods start before it", " for 1m"),
+        (WaitKind.STOP_PLACE, "other pods stop before it", " for 1m"),
+        (WaitKind.RELEASE, "why", " for 1m"),
+        (WaitKind.RUNTIME_CALL, "why x has been running", " for 1m"),
+        (WaitKind.INIT_CONTAINER, "init container x why", " for 1m"),
+        (WaitKind.FINALIZER, "finalizer x keeps it", " for 1m"),
+    ],
+)
+def test_a_wait_is_told_with_the_times_that_are_known(
+    kind: WaitKind, plain: str, timed: str
+) -> None:
+    wait = Wait(kind, "x", "why", call="NodePrepareResources")
+    assert phrases.sentence(facts(), wait) == plain
+    known = replace(wait, since=NOW - 60, until=NOW + 5)
+    assert phrases.sentence(facts(), known) == plain + timed
+
+
+@pytest.mark.parametrize(
+    ("wait", "sentence"),
+    [
+        (Wait(WaitKind.GRACE_PERIOD, "x", ""), "container x has not ended being asked to"),
+        (
+            Wait(WaitKind.GRACE_PERIOD, "x", "", NOW - 60, NOW + 5),
+            "container x has not ended 1m after being asked to; it is killed in 5s",
+        ),
+        (Wait(WaitKind.PROBE, "x", "its probe fails"), "its probe fails (container x)"),
+        (
+            Wait(WaitKind.PROBE, "x", "its probe fails", NOW - 60),
+            "its probe fails (container x, 1m after its start)",
+        ),
+        (Wait(WaitKind.READINESS_GATE, "x", "not set", NOW - 60), "readiness gate x: not set"),
+        (Wait(WaitKind.RUNTIME, "", "down"), "the container runtime can't be used: down"),
+        (
+            Wait(WaitKind.API_WRITE, "", "refused", NOW - 60),
+            "its status has not reached the API for 1m: refused",
+        ),
+        (Wait(WaitKind.API_WRITE, "", "refused"), "its status has not reached the API: refused"),
+        (Wait(WaitKind.RESIZE, "deferred", ""), "its resize is deferred"),
+        (
+            Wait(WaitKind.RESIZE, "deferred", "no cpu", NOW - 60),
+            "its resize is deferred for 1m: no cpu",
+        ),
+        (Wait(WaitKind.VOLUME, "x", "why"), "volume x: why"),
+        (Wait(WaitKind.VOLUME, "", "why", NOW - 60, NOW + 5), "why; next try in 5s"),
+        (Wait(WaitKind.CLAIM, "", "why", NOW - 60), "why"),
+        (
+            Wait(WaitKind.RELEASE, "", "why", NOW - 60, call=Call.REMOVE_CGROUP),
+            "its cgroup is being removed for 1m",
+        ),
+    ],
+)
+def test_how_a_wait_is_told(wait: Wait, sentence: str) -> None:
+    assert phrases.sentence(facts(), wait) == sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("OutOfcpu", "ask for less cpu, or use a node that has more"),
+        ("OutOfpods", "the node has as many pods as it may have: use another node"),
+        ("UnexpectedAdmissionError", "make a new pod once that is mended"),
+        ("", "make a new pod once that is mended"),
+    ],
+)
+def test_what_helps_a_pod_that_was_refused(reason: str, advice: str) -> None:
+    assert hint(facts(status={"phase": "Failed", "reason": reason}), "refused", "") == advice

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
+from kubeletpy.dra.model import ClaimWait
 from kubeletpy.explain import render
 from kubeletpy.explain.containers import exits, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.explain.waits import waits
 from kubeletpy.pods.pod import Pod
@@ -24,11 +26,15 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
-from kubeletpy.trace.names import Step
+from kubeletpy.trace.names import Call, Step
+from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import (
     NOW,
     STARTED,
+    doing,
     exited,
     facts,
     failed,
@@ -73,6 +79,29 @@ GATED = Pod(
     }
 )
 HELD = Pod({**DELETED.object, "metadata": {**DELETED.metadata, "finalizers": ["x/a", "x/b"]}})
+
+
+STARTUPS = make_pod(
+    initContainers=[
+        {"name": "one", "image": "i", "startupProbe": {}},
+        {"name": "side", "image": "i", "restartPolicy": "Always", "startupProbe": {}},
+        {"name": "two", "image": "i"},
+    ],
+    containers=[{"name": "main", "image": "i", "startupProbe": {}}],
+)
+STARTED_UP = ProbeResults(startup={"side": ProbeOutcome.SUCCESS})
+NOT_STARTED_UP = "its startup probe has not succeeded yet"
+HANGS = VolumeWait("v", Waits(Cause.BUSY, "pvc a", "pvc a is being mounted"))
+PREPARES = ClaimWait("shop/gpu", "gpu.example.com", "NodePrepareResources", 95.0, 195.0)
+PREPARING = "NodePrepareResources of DRA driver gpu.example.com is under way"
+
+
+def startups(*statuses: dict[str, Any], phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    return {
+        "pod": STARTUPS,
+        "status": not_ready(waiting("x"), phase=phase, initContainerStatuses=list(statuses)),
+        **more,
+    }
 
 
 def inits(*statuses: dict[str, Any]) -> dict[str, Any]:
@@ -124,28 +153,28 @@ ROWS: list[Row] = [
         "a resize put off",
         condition(PENDING, DEFERRED, "no cpu"),
         [(K.RESIZE, "deferred", "no cpu", 20.0, None)],
-        "running and ready, for 20s; but the resize it asks for is deferred for 20s: no cpu",
+        "running and ready, for 20s; but its resize is deferred for 20s: no cpu",
         False,
     ),
     (
         "a resize that can't be",
         condition(PENDING, INFEASIBLE, ""),
         [(K.RESIZE, "infeasible", "", 20.0, None)],
-        "running and ready, for 20s; but the resize it asks for is infeasible for 20s",
+        "running and ready, for 20s; but its resize is infeasible for 20s",
         False,
     ),
     (
         "a resize under way",
         condition(IN_PROGRESS),
         [(K.RESIZE, "in progress", "", 20.0, None)],
-        "running and ready, for 20s; but the resize it asks for is in progress for 20s",
+        "running and ready, for 20s; but its resize is in progress for 20s",
         False,
     ),
     (
         "a resize that fails",
         condition(IN_PROGRESS, ERROR, "no"),
         [(K.RESIZE, "failing", "no", 20.0, None)],
-        "running and ready, for 20s; but the resize it asks for is failing for 20s: no",
+        "running and ready, for 20s; but its resize is failing for 20s: no",
         False,
     ),
     ("another condition", condition("PodScheduled"), [], "running and ready, for 20s", True),
@@ -160,7 +189,7 @@ ROWS: list[Row] = [
         "backoff",
         errors("CrashLoopBackOff", retry_at=NOW + 5),
         [(K.CRASH_BACKOFF, "main", "CrashLoopBackOff: why", None, 5.0)],
-        "not running: container main keeps ending; it restarts in 5s",
+        "not running: container main keeps exiting; it restarts in 5s",
         False,
     ),
     (
@@ -250,6 +279,78 @@ ROWS: list[Row] = [
         False,
     ),
     (
+        "a sidecar that starts up",
+        startups(exited(0, "one"), running("side"), waiting("x", "two")),
+        [(K.PROBE, "side", NOT_STARTED_UP, 20.0, None)],
+        f"initializing: {NOT_STARTED_UP} (container side, 20s after its start)",
+        False,
+    ),
+    (
+        "a sidecar that has started up",
+        startups(exited(0, "one"), running("side"), running("two"), probes=STARTED_UP),
+        [
+            (
+                K.INIT_CONTAINER,
+                "two",
+                "(3 of 3) has to succeed first and has been running",
+                20.0,
+                None,
+            )
+        ],
+        "initializing: init container two (3 of 3) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "a sidecar that has not begun",
+        startups(exited(0, "one"), waiting("x", "side"), waiting("x", "two")),
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "a sidecar that starts up again while the pod runs",
+        startups(exited(0, "one"), running("side"), exited(0, "two"), phase="Running"),
+        [],
+        "running, not ready: waiting for a container",
+        False,
+    ),
+    (
+        "startup probes of init containers do not count",
+        startups(running("one"), waiting("x", "side"), waiting("x", "two")),
+        [
+            (
+                K.INIT_CONTAINER,
+                "one",
+                "(1 of 3) has to succeed first and has been running",
+                20.0,
+                None,
+            )
+        ],
+        "initializing: init container one (1 of 3) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "probes of what does not run, or is ready",
+        probed(
+            status=not_ready(
+                exited(1, "a"), running("b"), running("c", ready=False), phase="Running"
+            ),
+            pod=make_pod(containers=PROBED.spec["containers"]),
+        ),
+        [],
+        "running, not ready: waiting for c",
+        False,
+    ),
+    (
+        "nobody has it any more, but it runs",
+        {"pod": None, "status": not_ready(running(), phase="Running")},
+        [],
+        "running, not ready: waiting for a container",
+        False,
+    ),
+    (
         "probes that fail",
         probed(
             probes=ProbeResults(
@@ -270,6 +371,54 @@ ROWS: list[Row] = [
         {"status": not_ready(), "last_sync": failed(None, "no")},
         [(K.RETRY, "", "no", 3.0, 42.0)],
         "not running: no; next try in 42s",
+        False,
+    ),
+    (
+        "an error that goes on",
+        {"status": not_ready(), "last_sync": failed(None, "no"), "wrong_since": NOW - 90},
+        [(K.RETRY, "", "no", 90.0, 42.0)],
+        "not running: no; next try in 42s",
+        False,
+    ),
+    (
+        "the step of the volumes, by volume",
+        {"status": not_ready(), "last_sync": failed(Step.VOLUMES, "no"), "volumes": (HANGS,)},
+        [(K.VOLUME, "v", "pvc a is being mounted", None, None)],
+        "not running: volume v: pvc a is being mounted",
+        False,
+    ),
+    (
+        "another step, and a volume",
+        {"status": not_ready(), "last_sync": failed(Step.CGROUP, "no"), "volumes": (HANGS,)},
+        [
+            (K.VOLUME, "v", "pvc a is being mounted", None, None),
+            (K.CGROUP, "", "no", 3.0, 42.0),
+        ],
+        "not running: volume v: pvc a is being mounted",
+        False,
+    ),
+    (
+        "the step of the claims, by call",
+        {"status": not_ready(), "trace": doing(Step.CLAIMS), "claims": (PREPARES,)},
+        [(K.CLAIM, "shop/gpu", PREPARING, 5.0, 95.0)],
+        f"not running: resource claim shop/gpu: {PREPARING} for 5s, given up in 1m35s",
+        False,
+    ),
+    (
+        "the step of the claims, before any call",
+        {"status": not_ready(), "trace": doing(Step.CLAIMS)},
+        [(K.RUNTIME_CALL, "", Step.CLAIMS, 5.0, None)],
+        f"not running: {Step.CLAIMS.value} has been running for 5s",
+        False,
+    ),
+    (
+        "a call to the runtime, and one to a driver",
+        {"status": not_ready(), "trace": doing(Call.CREATE_CONTAINER), "claims": (PREPARES,)},
+        [
+            (K.CLAIM, "shop/gpu", PREPARING, 5.0, 95.0),
+            (K.RUNTIME_CALL, "", Call.CREATE_CONTAINER, 5.0, None),
+        ],
+        f"not running: resource claim shop/gpu: {PREPARING} for 5s, given up in 1m35s",
         False,
     ),
     (
@@ -357,7 +506,7 @@ ROWS: list[Row] = [
         "finalizers, and the API does not answer",
         {"pod": HELD, "worker": DONE, "write_problem": WriteProblem(NOW - 5, "refused", 2)},
         [(K.API_WRITE, "pod status", "refused (tried 2 times)", 5.0, None)],
-        "stopped and released, but still in the API: the API does not take its status for 5s: "
+        "stopped and released, but still in the API: its status has not reached the API for 5s: "
         "refused (tried 2 times)",
         False,
     ),
@@ -383,8 +532,9 @@ ROWS: list[Row] = [
             "write_problem": WriteProblem(NOW - 5, "refused", 2),
         },
         [(K.API_WRITE, "pod status", "refused (tried 2 times)", 5.0, None)],
-        "it has ended: Succeeded",
-        True,
+        "it has ended: Succeeded; but its status has not reached the API for 5s: "
+        "refused (tried 2 times)",
+        False,
     ),
     (
         "succeeded in a sync",
@@ -439,7 +589,7 @@ ROWS: list[Row] = [
         "refused",
         {"record": None, "status": not_ready(phase="Failed", reason="R", message="m")},
         [],
-        "refused by this node: R: m",
+        "refused by this node: R: m; that is final",
         False,
     ),
     (
@@ -475,6 +625,50 @@ ROWS: list[Row] = [
         {"worker": {"terminating_at": NOW - 10, "grace": 0}},
         [],
         "terminating for 10s, with a grace period of 1s",
+        False,
+    ),
+    (
+        "asked to end in the future",
+        {"worker": {"terminating_at": NOW + 5}},
+        [],
+        "terminating for 0s, with a grace period of 1s",
+        False,
+    ),
+    (
+        "deleted, and the runtime is away",
+        {"pod": DELETED, "runtime_error": "down"},
+        [(K.RUNTIME, "", "down", None, None)],
+        "deleted, but its end has not begun: the container runtime can't be used: down",
+        False,
+    ),
+    (
+        "ended, gone from the API, and its last status was refused",
+        {
+            "pod": None,
+            "worker": DONE,
+            "status": not_ready(phase="Succeeded"),
+            "write_problem": WriteProblem(NOW - 60, "no", 2),
+        },
+        [(K.API_WRITE, "pod status", "no (tried 2 times)", 60.0, None)],
+        "it has ended: Succeeded; but its status has not reached the API for 1m: no "
+        "(tried 2 times)",
+        False,
+    ),
+    (
+        "ended, and the runtime is away",
+        {
+            "status": not_ready(
+                {
+                    "name": "main",
+                    "state": {"terminated": {"exitCode": 2, "message": "no\x07 disk"}},
+                },
+                phase="Failed",
+            ),
+            "log_ends": {"main": "of the log"},
+            "runtime_error": "down",
+        },
+        [(K.RUNTIME, "", "down", None, None)],
+        'it has ended: Failed, container main exited with 2: "no disk"',
         False,
     ),
     (
@@ -548,6 +742,23 @@ ROWS: list[Row] = [
         True,
     ),
     (
+        "ready for as long as its containers, whatever its sidecars",
+        {
+            "pod": INITS,
+            "status": {
+                "initContainerStatuses": [
+                    {
+                        **running("side"),
+                        "state": {"running": {"startedAt": "2023-11-14T22:14:55Z"}},
+                    }
+                ]
+            },
+        },
+        [],
+        "running and ready, for 20s",
+        True,
+    ),
+    (
         "ready, and nothing runs",
         {"status": {"containerStatuses": []}},
         [],
@@ -595,7 +806,7 @@ ROWS: list[Row] = [
         "backoff without an end",
         {**errors("CrashLoopBackOff"), "next_sync_at": None},
         [(K.CRASH_BACKOFF, "main", "CrashLoopBackOff: why", None, None)],
-        "not running: container main keeps ending",
+        "not running: container main keeps exiting",
         False,
     ),
     (
@@ -726,3 +937,24 @@ def test_runs_without_times_come_last_and_regular_containers_before_ephemeral_on
         '  main  run 1  exit code 0  19675d ago  no file "s3cret"\n'
         '  main  run 1  exit code 0              no file "s3cret"\n'
     )
+
+
+BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("container", "kind", "words"),
+    [
+        ("main", ProbeKind.READINESS, "not yet"),
+        ("main", ProbeKind.LIVENESS, ""),
+        ("main", ProbeKind.STARTUP, ""),
+        ("other", ProbeKind.READINESS, ""),
+    ],
+)
+def test_what_a_probe_said_last(container: str, kind: ProbeKind, words: str) -> None:
+    reports = (
+        ProbeReport("main", ProbeKind.STARTUP, None),
+        ProbeReport("main", ProbeKind.LIVENESS, GOOD, Finding(GOOD, "all is well")),
+        ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
+    )
+    assert last_words(facts(probe_reports=reports), container, kind) == words

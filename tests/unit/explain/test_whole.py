@@ -15,6 +15,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.model import Action, PodLine, WorkerState, WorkerView
 from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.granted import Held
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
@@ -62,7 +63,7 @@ def exit_record(name: str, attempt: int, code: int, began: float, ended: float) 
 
 
 def starting() -> PodFacts:
-    """The sidecar runs, one container is not ready, one keeps ending, one is being pulled."""
+    """The sidecar runs, one container is not ready, one keeps exiting, one is being pulled."""
     pod = make_pod(
         initContainers=[
             {"name": "schema", "image": "db:1"},
@@ -124,7 +125,7 @@ def starting() -> PodFacts:
 
 
 def ending() -> PodFacts:
-    """A static pod that was told to end 7 s ago; the API does not take its status."""
+    """A static pod that was told to end 7 s ago; the API does not accept its status."""
     return facts(
         make_static(),
         worker={"terminating_at": NOW - 7, "grace": 30},
@@ -145,9 +146,82 @@ def unknown() -> PodFacts:
     )  # fmt: skip
 
 
+def away() -> PodFacts:
+    """A Ready pod that holds parts of the machine, since the day before yesterday; the runtime is
+    away and has left out times."""
+    records = (exit_record("main", 0, 1, NOW - 60, 0), exit_record("main", 1, 1, 0, 0))
+    return facts(
+        status={
+            "containerStatuses": [
+                {"name": "main", "state": {"running": {}}, "ready": True, "restartCount": 1}
+            ]
+        },
+        held=(
+            Held("main", "cpu", "1-2", (0, 1)),
+            Held("main", "vendor.example/gpu", "gpu0"),
+        ),
+        runtime=PodRuntimeStatus("uid-web", "web", "default", containers=records),
+        runtime_error="no such socket",
+        trace=doing(Call.CREATE_CONTAINER, "main", 5.0),
+        wrong_since=NOW - 2 * 86400,
+    )
+
+
+def refused() -> PodFacts:
+    """Before any of its containers was there."""
+    status = not_ready(phase="Failed", reason="NodePorts", startTime="2023-11-14T22:14:00Z")
+    return replace(facts(status=status), record=None, next_sync_at=None)
+
+
+AWAY = """\
+default/web: running and ready; but the container runtime can't be used: no such socket
+
+  Since      2023-11-12 22:15:00 (2d ago)
+  To do      see whether the container runtime runs, and its log (systemctl status containerd)
+  Worker     syncing for 30s
+  Next look  in 42s, or when something happens
+  Status     Running, Ready
+  Address    10.0.0.1
+  UID        uid-web
+
+Waits for
+  runtime                     no such socket
+  runtime call  main  for 5s  CreateContainer
+
+Is doing
+  CreateContainer  main  for 5s
+
+Containers
+  main  container  running  ready  1 restart  img
+
+Has of the machine
+  main  cpu                 1-2   NUMA node 0, 1
+  main  vendor.example/gpu  gpu0
+
+Ended runs
+  main  run 1  exit code 1 Error
+  main  run 2  exit code 1 Error
+"""
+
+REFUSED = """\
+default/web: refused by this node: NodePorts; that is final
+
+  Since      22:14:00 (1m ago)
+  To do      use another hostPort, or end the pod that has it
+  Final      this pod is not tried again: what owns it, or you, make another
+  Worker     none
+  Status     Failed, not Ready
+  Address    10.0.0.1
+  UID        uid-web
+
+Containers
+  main  container  waiting  not ready  0 restarts  img
+"""
+
 STARTING = """\
 default/web: running, not ready: image tools:5 is being pulled for 5s
 
+  Since      22:14:55 (5s ago)
   Worker     syncing for 30s, a sync runs
   Next look  in 42s, or when something happens
   Status     Running, not Ready
@@ -196,6 +270,7 @@ ENDING = """\
 default/static: terminating for 7s: container main has not ended 6.5s after being asked to; \
 it is killed in 24s
 
+  Since      22:14:53 (7s ago)
   Worker     terminating for 7s, grace period 30s
   Status     Running, not Ready
   UID        uid-static (static pod)
@@ -215,6 +290,7 @@ Containers
 UNKNOWN = """\
 default/static: not started: the container runtime can't be used: no such socket
 
+  To do      see whether the container runtime runs, and its log (systemctl status containerd)
   Worker     none
   Status     Pending, not Ready
   Address    10.0.0.1
@@ -233,8 +309,14 @@ Containers
 
 @pytest.mark.parametrize(
     ("found", "shown"),
-    [(starting(), STARTING), (ending(), ENDING), (unknown(), UNKNOWN)],
-    ids=["starting", "ending", "unknown"],
+    [
+        (starting(), STARTING),
+        (ending(), ENDING),
+        (unknown(), UNKNOWN),
+        (away(), AWAY),
+        (refused(), REFUSED),
+    ],
+    ids=["starting", "ending", "unknown", "away", "refused"],
 )
 def test_the_whole_text(found: PodFacts, shown: str) -> None:
     assert text(found) == shown
@@ -259,16 +341,16 @@ def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
 def test_all_pods_in_columns() -> None:
     lines = [json.loads(json.dumps(asdict(line(each)))) for each in (facts(), unknown())]
     assert render.pods(lines) == (
-        "default/web     running and ready, for 20s\n"
         "default/static  not started: the container runtime can't be used: no such socket\n"
+        "default/web     running and ready, for 20s\n"
     )
     assert render.pods(lines, colours=True) == (
-        "default/web     running and ready, for 20s\n"
         "default/static  \x1b[31mnot started: the container runtime can't be used: no such socket"
         "\x1b[0m\n"
+        "default/web     running and ready, for 20s\n"
     )
-    lines[1]["verdict"] = 301 * "x"
-    assert render.pods(lines).endswith(f"  {299 * 'x'}…\n")
+    lines[1]["verdict"] = 2001 * "x"
+    assert f"  {1999 * 'x'}…\n" in render.pods(lines)
 
 
 def test_the_newest_of_each_list_are_shown() -> None:
@@ -332,6 +414,8 @@ def test_the_whole_explanation() -> None:
         last_sync_at=None,
         last_error="",
     )
+    tried = explain(replace(unknown(), last_sync=failed(Step.CGROUP, "busy"))).worker
+    assert (tried.last_sync_at, tried.last_error) == (NOW - 3, "busy")
     assert line(ending()) == PodLine(
         namespace="default",
         name="static",
@@ -340,6 +424,8 @@ def test_the_whole_explanation() -> None:
         healthy=False,
         verdict="terminating for 7s: container main has not ended 6.5s after being asked to; it is "
         "killed in 24s",
+        cause="grace-period",
+        first_seen=NOW - 7,
     )
 
 

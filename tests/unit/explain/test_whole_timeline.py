@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from kubeletpy.explain import render_timeline
 from kubeletpy.explain.model import Exit
-from kubeletpy.explain.timeline import Bar, Timeline, timeline
-from kubeletpy.trace.model import Chapter, PodTrace, Span
+from kubeletpy.explain.timeline import Bar, Chapter, Timeline, timeline
+from kubeletpy.trace.model import Chapter as Part
+from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Step
 
 OFFSET = 1000.0
@@ -21,7 +21,7 @@ IMAGE = "registry.example/team/a-long-image-name:1.2.3"
 def whole() -> Timeline:
     """A pod seen at 9.5 s, taken up at 10 s, Ready at 12 s, that ends since 13 s; it is 15 s."""
     trace = PodTrace(
-        "uid", "default", "web", 10.0, Chapter.END, ready_at=12.0, ended_at=15.0, dropped=2
+        "uid", "default", "web", 10.0, Part.END, ready_at=12.0, ended_at=15.0, dropped=2
     )
     trace.start = [
         Span(Step.VOLUMES, "", 10.0, 10.02),
@@ -87,87 +87,6 @@ default/web  end: 2000 ms from the first stop to the pod being done with
 """
 """What is left for names is 20 columns, for bars 14."""
 
-DRAWN = """\
-svg 1140 360 0 0 1140 360 sans-serif 12
-rect 1140 360 white
-text 8 22 bold | default/web start: 2500 ms from first sight to the Ready status being written \
-(2 more spans were not kept)
-line 330.0 36 330.0 180 #ddd
-text 330.0 193 #777 middle | 0.0 ms
-line 505.0 36 505.0 180 #ddd
-text 505.0 193 #777 middle | 625 ms
-line 680.0 36 680.0 180 #ddd
-text 680.0 193 #777 middle | 1250 ms
-line 855.0 36 855.0 180 #ddd
-text 855.0 193 #777 middle | 1875 ms
-line 1030.0 36 1030.0 180 #ddd
-text 1030.0 193 #777 middle | 2500 ms
-text 8 49 | wait for its worker
-rect 330.0 39 140.0 12 #9d9da1
-title | wait for its worker: 500 ms
-text 474.0 49 | 500 ms
-text 8 67 | volumes
-rect 470.0 57 5.6 12 #9d9da1
-title | volumes: 20 ms
-text 479.6 67 | 20 ms
-text 8 85 | wait for a place to start in
-rect 475.6 75 84.0 12 #9d9da1
-title | wait for a place to start in: 300 ms
-text 563.6 85 | 300 ms
-text 22 103 | look image up in the place
-rect 503.6 93 56.0 12 #9d9da1
-title | look image up in the place: 200 ms
-text 563.6 103 | 200 ms
-text 8 121 | RunPodSandbox attempt 0
-rect 559.6 111 196.0 12 #4c78a8
-title | RunPodSandbox attempt 0: 700 ms
-text 759.6 121 | 700 ms
-text 8 139 | pull image registry.example/team/a-long-image…
-rect 582.0 129 280.0 12 #d62728
-title | pull image registry.example/team/a-long-image-name:1.2.3: 1000 ms 401 <no>
-text 866.0 139 | 1000 ms
-text 8 157 | init container runs schema
-rect 778.0 147 56.0 12 #9d9da1
-title | init container runs schema: 200 ms
-text 838.0 157 | 200 ms
-text 8 175 | write status Running
-rect 1002.0 165 1.0 12 #b279a2
-title | write status Running: 0.0 ms
-text 1007.0 175 | 0.0 ms
-text 8 220 bold | default/web end: 2000 ms from the first stop to the pod being done with
-line 330.0 234 330.0 324 #ddd
-text 330.0 337 #777 middle | 0.0 ms
-line 505.0 234 505.0 324 #ddd
-text 505.0 337 #777 middle | 500 ms
-line 680.0 234 680.0 324 #ddd
-text 680.0 337 #777 middle | 1000 ms
-line 855.0 234 855.0 324 #ddd
-text 855.0 337 #777 middle | 1500 ms
-line 1030.0 234 1030.0 324 #ddd
-text 1030.0 337 #777 middle | 2000 ms
-text 8 247 | kill
-rect 330.0 237 612.5 12 #9d9da1
-title | kill: 1750 ms
-text 946.5 247 | 1750 ms
-text 22 265 | preStop hook main
-rect 330.0 255 87.5 12 #eeca3b
-title | preStop hook main: 250 ms
-text 421.5 265 | 250 ms
-text 22 283 | StopContainer main
-rect 417.5 273 437.5 12 #e45756
-title | StopContainer main: 1250 ms
-text 859.0 283 | 1250 ms
-text 22 301 | StopPodSandbox
-rect 855.0 291 87.5 12 #4c78a8
-title | StopPodSandbox: 250 ms
-text 946.5 301 | 250 ms
-text 8 319 | remove cgroup
-rect 942.5 309 87.5 12 #9d9da1
-title | remove cgroup: 250 ms…
-text 1034.0 319 | 250 ms…
-"""
-"""Each element: its attributes in order, its text. 700 pixels are 2500 ms, then 2000 ms."""
-
 
 def test_text() -> None:
     assert render_timeline.text(whole()) == WIDE
@@ -184,15 +103,6 @@ def test_the_smallest_of_terminals_and_the_last_moment() -> None:
             "  RunPodSandbox attem…    +0.0 ms   1000 ms │█████     │",
             "  write status Runnin…   +2000 ms    0.0 ms │         █│",
         ]
-
-
-def test_svg() -> None:
-    found = []
-    for element in ElementTree.fromstring(render_timeline.svg(whole())).iter():
-        text = (element.text or "").strip()
-        tag = element.tag.rpartition("}")[2]
-        found.append(" ".join([tag, *element.attrib.values(), *([f"| {text}"] if text else [])]))
-    assert "\n".join(found) + "\n" == DRAWN
 
 
 def test_a_pod_that_was_found_running_has_no_bars() -> None:
@@ -221,8 +131,9 @@ SANDBOX = Span(Call.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
 def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> None:
     trace = PodTrace("uid", "default", "web", 4000.0, start=[SANDBOX])
     found = timeline(trace, 0.0, seen_at, 4002.0).start
-    first = [bar.end for bar in found.spans if bar.name is Call.WAIT_FOR_WORKER]
-    assert first == ([] if waited is None else [pytest.approx(waited)])
+    first = [bar for bar in found.spans if bar.name is Call.WAIT_FOR_WORKER]
+    assert [bar.end for bar in first] == ([] if waited is None else [pytest.approx(waited)])
+    assert {bar.depth for bar in first} <= {0}
     assert found.began == pytest.approx(
         4000.0 - (waited or 0.0) if seen_at != 3999.9996 else seen_at
     )
@@ -241,8 +152,19 @@ def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> No
 )
 def test_runs_of_init_containers(began: float | None, ended: float | None, drawn: bool) -> None:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0, start=[SANDBOX])
-    bars = timeline(trace, 0.0, None, 13.0, [Exit("i", 0, 0, "", "", began, ended)]).start.spans
+    times = [None if at is None else OFFSET + at for at in (began, ended)]
+    run = Exit("i", 0, 0, "", "", *times)
+    bars = timeline(trace, OFFSET, None, 13.0, [run]).start.spans
     assert (Call.INIT_RUNS in [bar.name for bar in bars]) is drawn
+
+
+def test_all_runs_of_init_containers_belong_to_a_start_that_goes_on() -> None:
+    trace = PodTrace("uid", "default", "web", 10.0, start=[SANDBOX_OF_WEB])
+    run = Exit("i", 0, 0, "", "", OFFSET + 11.5, OFFSET + 12.5)
+    assert [bar.detail for bar in timeline(trace, OFFSET, None, 13.0, [run]).start.spans] == [
+        "attempt 0",
+        "i",
+    ]
 
 
 def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
@@ -254,10 +176,13 @@ def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
     assert timeline(start, 0.0, None, 15.0).end is None
     ready = PodTrace("uid", "default", "web", 10.0, open=goes_on, ready_at=12.0)
     assert timeline(ready, 0.0, None, 15.0).start.spans == ()
-    ended = PodTrace("uid", "default", "web", 10.0, end=[Span(Step.KILL, "", 12.0, 13.0)])
-    found = timeline(ended, 0.0, None, 15.0).end
-    assert found is not None
-    assert (found.began, found.total, found.note) == (12.0, None, "")
+    ended = PodTrace(
+        "uid", "default", "web", 10.0, end=[Span(Step.KILL, "", 12.0, 13.0)], open=goes_on
+    )
+    found = timeline(ended, OFFSET, None, 15.0)
+    assert found.start.spans == ()
+    assert found.end is not None
+    assert (found.end.began, found.end.total, found.end.note) == (OFFSET + 12.0, None, "")
 
 
 @pytest.mark.parametrize(
@@ -277,3 +202,12 @@ def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: in
     trace = PodTrace("uid", "default", "web", 0.0, start=spans)
     _, *bars = timeline(trace, 0.0, None, 4.0).start.spans
     assert [bar.depth for bar in bars] == [depth]
+
+
+@pytest.mark.parametrize(
+    ("total", "end", "seconds"),
+    [(None, None, 0.001), (0.0, 0.0005, 0.001), (0.5, 0.25, 0.5), (None, 2.0, 2.0)],
+)
+def test_what_the_width_stands_for(total: float | None, end: float | None, seconds: float) -> None:
+    bars = () if end is None else (Bar(Call.PULL_IMAGE, "", 0.0, end, 0),)
+    assert render_timeline.scale(Chapter(Part.START, 0.0, total, bars)) == seconds

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from kubeletpy.guards.chains import CANARY, FIREWALL, HINT, Answer, answer, wanted
-from kubeletpy.guards.iptables import Ended, IPTablesChains
+from kubeletpy.guards.iptables import Ended, IPTablesChains, run_command
+from kubeletpy.host.program import ProgramFailed
 from tests.virtual_time import on_virtual_time
 
 
@@ -33,7 +34,7 @@ class Tables:
     async def run(self, words: Sequence[str]) -> Ended:
         self.commands.append(list(words))
         if self.missing:
-            raise FileNotFoundError(2, "No such file or directory")
+            raise ProgramFailed("could not be started: No such file or directory")
         if self.failing:
             return Ended(self.failing, "Permission denied (you must be root)")
         program, wait, seconds, flag, table, how, chain, *rule = words
@@ -160,5 +161,15 @@ async def test_what_fails_is_said_once_and_tried_again(caplog: pytest.LogCapture
     task.cancel()
     await asyncio.wait([task])
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "iptables chains for other components could not be made; tried again"
+        "iptables chains for other components could not be created; trying again"
     ]
+
+
+async def test_how_a_command_ended() -> None:
+    assert await run_command(["true"]) == Ended(0, "")
+    words = ["sh", "-c", 'printf "no\\n  such chain\\n" >&2; exit 1']
+    assert await run_command(words) == Ended(1, "no such chain")
+    with pytest.raises(ProgramFailed, match="could not be started: No such file"):
+        await run_command(["/none/iptables"])
+    with pytest.raises(ProgramFailed, match="signal 9"):
+        await run_command(["sh", "-c", "kill -9 $$"])

@@ -91,3 +91,33 @@ def test_a_process_is_not_believed() -> None:
 )
 def test_the_event(process: str, pid: int, text: str) -> None:
     assert system_oom(Kill(1, process, pid)) == text
+
+
+REAL = (
+    b"4,356,233686008,-;python3.11 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, "
+    b"oom_score_adj=1000\n",
+    b"6,390,233731898,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,"
+    b"mems_allowed=0,oom_memcg=/pod,task_memcg=/pod,task=python3.11,pid=88,uid=0\n",
+    b"3,391,233733161,-;Memory cgroup out of memory: Killed process 88 (python3.11) "
+    b"total-vm:46652kB, anon-rss:35772kB, file-rss:4kB, shmem-rss:5056kB, UID:0 pgtables:132kB "
+    b"oom_score_adj:1000\n",
+    b"11,392,235065185,-;python3 invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0\n",
+    b"11,393,235082022,-;Out of memory: Killed process 4242 (forged) total-vm:1kB\n",
+    b"4,394,246986137,-;python3.11 invoked oom-killer: gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE|"
+    b"__GFP_COMP|__GFP_ZERO), order=0, oom_score_adj=1000\n",
+    b"6,443,246996727,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,"
+    b"mems_allowed=0,global_oom,task_memcg=/,task=python3.11,pid=89,uid=0\n",
+    b"3,444,246996896,-;Out of memory: Killed process 89 (python3.11) total-vm:444348kB, "
+    b"anon-rss:432308kB, file-rss:4kB, shmem-rss:5052kB, UID:0 pgtables:904kB "
+    b"oom_score_adj:1000\n",
+)
+"""Of a virtual machine of 600 MB (Linux 6.1, cgroup v2): a kill in a cgroup, one that root forged,
+and one for which the machine had no memory left."""
+
+
+def test_what_a_kernel_has_written() -> None:
+    told = Kills()
+    records = [record for data in REAL if (record := parse(data)) is not None]
+    assert len(records) == len(REAL)
+    found = [kill for record in records if (kill := told.add(record)) is not None]
+    assert found == [Kill(444, "python3.11", 89)]

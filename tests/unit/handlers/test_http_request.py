@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy.handlers.http_request import BadRequest, redirected, request_for
-from kubeletpy.handlers.outcome import HandlerError
-from kubeletpy.handlers.ports import resolve_port
+from kubeletpy.handlers.outcome import HandlerError, go_seconds
+from kubeletpy.handlers.ports import host_port, is_address, resolve_port
 
 PORTS: Any = [{"name": "web", "containerPort": 8080}, {"name": "90", "containerPort": 91}]
 
@@ -23,16 +24,68 @@ def lines(action: dict[str, Any], ip: str = "10.0.0.9") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("port", "number"), [(80, 80), ("web", 8080), ("90", 91), ("8443", 8443), (65535, 65535)]
+    ("port", "number"), [(1, 1), ("web", 8080), ("90", 91), ("8443", 8443), (65535, 65535)]
 )
 def test_ports(port: object, number: int) -> None:
     assert resolve_port(port, PORTS) == number
 
 
-@pytest.mark.parametrize("port", [0, -1, 65536, "nope", "", None, True, "99999", "-1", 3.5, [80]])
+@pytest.mark.parametrize(
+    "port", [0, -1, 65536, "nope", "", None, True, "99999", "000080", "-1", 3.5, [80]]
+)
 def test_no_such_port(port: object) -> None:
     with pytest.raises(HandlerError):
         resolve_port(port, PORTS)
+
+
+@pytest.mark.parametrize(
+    ("port", "message"),
+    [
+        ("nope", "port nope not found"),
+        ("n" * 64, f"port {'n' * 63} not found"),
+        ("123456", "port 123456 not found"),
+        ("8²", "port 8² not found"),
+        ("99999", "invalid port number: 99999"),
+        (True, "invalid port number: True"),
+        (-1, "invalid port number: -1"),
+        (10**30, "invalid port number: 10000000000000000000"),
+    ],
+)
+def test_what_is_said_of_a_port_that_there_is_not(port: object, message: str) -> None:
+    with pytest.raises(HandlerError, match=f"^{message}$"):
+        resolve_port(port, PORTS)
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "with_port"),
+    [
+        ("10.0.0.1", True, "10.0.0.1:80"),
+        ("fd00::1", True, "[fd00::1]:80"),
+        ("fe80::1%eth0", True, "[fe80::1%eth0]:80"),
+        ("example.com", False, "example.com:80"),
+        ("", False, ":80"),
+    ],
+)
+def test_hosts(host: str, address: bool, with_port: str) -> None:
+    assert (is_address(host), host_port(host, 80)) == (address, with_port)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (1.9, "1s"),
+        (59, "59s"),
+        (60, "1m0s"),
+        (90, "1m30s"),
+        (3599, "59m59s"),
+        (3600, "1h0m0s"),
+        (3661, "1h1m1s"),
+        (90_000, "25h0m0s"),
+    ],
+)
+def test_durations_as_go_writes_them(seconds: float, text: str) -> None:
+    assert go_seconds(seconds) == text
 
 
 def test_a_plain_request() -> None:
@@ -79,6 +132,7 @@ def test_headers_are_added_and_ours_stay_ours() -> None:
         {"name": "Connection", "value": "keep-alive"},
         {"name": "user-agent", "value": "me"},
         {"name": "Accept", "value": ""},
+        {"name": "X-Empty", "value": ""},
     ]
     assert lines({"port": 80, "httpHeaders": headers}) == [
         "GET / HTTP/1.1",
@@ -86,6 +140,7 @@ def test_headers_are_added_and_ours_stay_ours() -> None:
         "X-One: 1",
         "X-One: 2",
         "user-agent: me",
+        "X-Empty: ",
         "Connection: close",
     ]
 
@@ -140,7 +195,40 @@ def test_redirects_stay_on_the_host(location: str, url: str | None) -> None:
         assert following.host_header == ("" if "//" in location else "shop.example")
 
 
-@pytest.mark.parametrize("location", ["http://10.0.0.9:x/", "ftp://10.0.0.9/"])
-def test_redirects_to_nonsense(location: str) -> None:
-    with pytest.raises(BadRequest):
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("http://10.0.0.9:x/", "failed to parse Location header 'http://10.0.0.9:x/'"),
+        (
+            "http://10.0.0.9:x/" + "a" * 183,
+            f"failed to parse Location header 'http://10.0.0.9:x/{'a' * 182}'",
+        ),
+        ("ftp://10.0.0.9/", 'unsupported protocol scheme "ftp"'),
+        ("f" * 64 + "://10.0.0.9/", f'unsupported protocol scheme "{"f" * 63}"'),
+    ],
+)
+def test_redirects_to_nonsense(location: str, problem: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{re.escape(problem)}$"):
         redirected(request_for({"port": 80}, (), "10.0.0.9", "probe"), location)
+
+
+def test_the_name_of_a_header_that_is_refused_is_shown_in_part() -> None:
+    with pytest.raises(BadRequest, match=f"^invalid header field name '{' ' * 63}'$"):
+        lines({"port": 80, "httpHeaders": [{"name": " " * 64, "value": ""}]})
+
+
+@pytest.mark.parametrize(
+    ("location", "tls", "port"),
+    [
+        ("http://10.0.0.9/x", False, 80),
+        ("https://10.0.0.9/x", True, 443),
+        ("http://10.0.0.9:443/x", False, 443),
+        ("https://10.0.0.9:80/x", True, 80),
+        ("//10.0.0.9/x", False, 80),
+        ("/x", False, 8080),
+    ],
+)
+def test_the_port_of_a_redirect(location: str, tls: bool, port: int) -> None:
+    following = redirected(request_for({"port": 8080}, (), "10.0.0.9", "probe"), location)
+    assert following is not None
+    assert (following.tls, following.port) == (tls, port)

@@ -40,6 +40,12 @@ GOOD = {
         b"abc0123456789",
         True,
     ),
+    "chunks and bare newlines": (
+        b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n3\nabc\n0\n",
+        200,
+        b"abc",
+        True,
+    ),
     "long": (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 500, 200, b"x" * KEEP, True),
     "long chunk": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n" + b"x" * 500,
@@ -93,6 +99,31 @@ def test_responses_in_any_pieces(name: str, sizes: list[int]) -> None:
     assert reader.done
 
 
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_responses_in_single_bytes(name: str) -> None:
+    data, status, body, done = GOOD[name]
+    reader = fed(data, [1] * len(data))
+    assert (reader.status, bytes(reader.body), reader.done) == (status, body, done)
+
+
+def test_a_bad_status_line_in_single_bytes() -> None:
+    data = b"HTTP/1.1 20 OK\r\n\r\n"
+    with pytest.raises(MalformedResponse, match=r"^malformed HTTP response b'HTTP/1\.1 20 OK'$"):
+        fed(data, [1] * len(data))
+
+
+def test_headers_have_names_and_the_first_of_a_name_counts() -> None:
+    reader = fed(b"HTTP/1.1 204 X\r\nServer:  a: b \r\nno header\r\nSERVER: c\r\n\xc4: d\n\n", [])
+    assert reader.headers == {"server": "a: b", "ä": "d"}
+
+
+def test_an_end_that_is_the_end_of_the_body() -> None:
+    reader = fed(b"HTTP/1.1 200 OK\r\n\r\nall of it", [])
+    assert not reader.done
+    reader.end()
+    assert (reader.done, bytes(reader.body)) == (True, b"all of it")
+
+
 @pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
 def test_what_is_no_response(data: bytes) -> None:
     with pytest.raises(MalformedResponse):
@@ -105,7 +136,8 @@ def test_an_end_too_early(name: str) -> None:
         reader = ResponseReader(KEEP)
         reader.feed(GOOD[name][0][:cut])
         if not reader.done:
-            with pytest.raises(MalformedResponse):
+            problem = "unexpected EOF" if reader.status else "EOF"
+            with pytest.raises(MalformedResponse, match=f"^{problem}$"):
                 reader.end()
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
-from kubeletpy.host.patient_threads import PatientThreads
+import pytest
+
+from kubeletpy.host.patient_threads import PatientThreads, SteadyThreads
 from tests.virtual_time import on_virtual_time
 
 
@@ -23,3 +26,44 @@ def test_virtual_time_stands_still_for_a_call() -> None:
         assert await _slow_look(PatientThreads()) - begun < 60.0
 
     run()
+
+
+def test_no_thread_can_be_made() -> None:
+    threads = PatientThreads(1)
+    made: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        with pytest.raises(OSError, match="no thread can be made"):
+            threads.submit(made.append, 1)
+    threads.submit(made.append, 2).result(10)
+    assert made == [2], "what was refused is not done later"
+
+
+def test_what_can_have_no_thread_of_its_own_waits_for_another() -> None:
+    threads, go_on = PatientThreads(2), threading.Event()
+    first = threads.submit(go_on.wait, 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        second = threads.submit(int, "7")
+    go_on.set()
+    assert (first.result(10), second.result(10)) == (True, 7)
+
+
+def test_the_threads_of_the_loop_do_what_they_took() -> None:
+    threads, go_on = SteadyThreads(), threading.Event()
+    first = threads.submit(go_on.wait, 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        second = threads.submit(int, "7")
+    assert not second.done()
+    go_on.set()
+    assert (first.result(10), second.result(10)) == (True, 7)
+    threads.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        with pytest.raises(RuntimeError):
+            SteadyThreads()
+
+
+def _refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

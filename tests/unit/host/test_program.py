@@ -109,3 +109,9 @@ async def test_cancelled_ends_it_too(tmp_path: Path) -> None:
     await asyncio.wait([task])
     assert task.cancelled()
     await wait_gone(pid)
+
+
+async def test_what_a_program_complains_of(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailed) as caught:
+        await run(tmp_path, "echo no to-ken here >&2; exit 2", hidden="to-ken")
+    assert (caught.value.exit_status, caught.value.complaint) == (2, "no [redacted] here")

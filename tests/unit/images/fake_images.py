@@ -21,6 +21,10 @@ class FakeImages:
     pull_seconds: float = 0.0
     inspect_error: CRIError | None = None
     pull_error: CRIError | None = None
+    pull_errors: list[CRIError] = field(default_factory=list)
+    """Of the next pulls, one each."""
+    error_after_pull: CRIError | None = None
+    """The image comes, and the answer is this."""
     remove_error: CRIError | None = None
     pulls: list[tuple[str, str]] = field(default_factory=list)
     pulling: int = 0
@@ -59,13 +63,18 @@ class FakeImages:
             self.pulling -= 1
         if self.pull_error is not None:
             raise self.pull_error
+        if self.pull_errors:
+            raise self.pull_errors.pop(0)
         needed = self.registry.get(image.image)
         if needed is None:
             raise CRIError("PullImage", f"{image.image}: not found")
         if needed and (auth is None or auth.password != needed):
             given = auth.password if auth is not None else ""
             raise Unauthenticated("PullImage", f"denied {given}")
-        return self.add(image.image).id
+        made = self.add(image.image)
+        if self.error_after_pull is not None:
+            raise self.error_after_pull
+        return made.id
 
     async def remove_image(self, image: cri.ImageSpec) -> None:
         if self.remove_error is not None:

@@ -19,7 +19,7 @@ from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.records.store import RecordStore
 from kubeletpy.images.records.verify import Verification, VerificationPolicy
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.unit.images.records.test_ledger import Counts as RecordCounts
@@ -249,6 +249,62 @@ def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
         again = node.agent()
         assert (await failure(again, uid="u4")).code == "ErrImagePull"
         await ensure(again, RIGHT, uid="u5")
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CRIError("PullImage", "failed to write metadata"),
+        Internal("PullImage", "snapshotter is busy"),
+        NotFound("PullImage", "a blob of another image"),
+    ],
+)
+def test_an_error_after_the_image_has_come_frees_it_for_nobody(node: Node, error: CRIError) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        node.images.error_after_pull = error
+        assert (await failure(agent, RIGHT)).code == "ErrImagePull"
+        node.images.error_after_pull = None
+        for one in (agent, node.agent()):
+            assert (await failure(one, uid="u2")).code == "ErrImagePull"
+        await ensure(agent, RIGHT, uid="u3")
+
+    scenario()
+
+
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
+def test_a_pull_that_fails_and_changes_nothing_leaves_preloaded_images_free(
+    node: Node, policy: str
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        if policy == "Always":
+            node.images.add(IMAGE)
+        node.images.pull_error = CRIError("PullImage", "the registry is down")
+        assert (await failure(agent, RIGHT, policy=policy)).code == "ErrImagePull"
+        node.images.pull_error = None
+        node.images.pulls.clear()
+        node.images.add(IMAGE)
+        await ensure(agent, uid="u2")
+        assert node.pulled() == []
+
+    scenario()
+
+
+def test_what_is_unknown_about_one_pull_is_not_ended_by_the_next(node: Node) -> None:
+    """Of two credentials one met a lost runtime, the other a refusal: the first pull may go on."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        node.images.pull_errors = [Unavailable("PullImage", "socket closed")]
+        assert (await failure(agent, RIGHT, WRONG)).code == "ErrImagePull"
+        node.images.add(IMAGE)
+        assert (await failure(agent, uid="u2")).code == "ErrImagePull"
 
     scenario()
 

@@ -23,6 +23,8 @@ from kubeletpy.images.pull_secrets import (
     parse_docker_config,
 )
 
+KINDS = "kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg"
+
 
 def entry(name: str) -> dict[str, object]:
     return {"username": name, "password": "p"}
@@ -50,6 +52,8 @@ def entry(name: str) -> dict[str, object]:
         ("reg.example.com/team/", "reg.example.com/team/app", True),
         ("reg.example.com/team/", "reg.example.com/teams/app", False),
         ("127.0.0.1:5000", "127.0.0.1:5000/busybox", True),
+        ("index.docker.io", "reg.example.com/a", False),
+        ("index.docker.io:5000", "docker.io/library/busybox", False),
         ("", "reg.example.com/a", False),
     ],
 )
@@ -64,6 +68,17 @@ def test_globs_made_to_cost_time_are_left_out() -> None:
     assert not keyring.lookup("reg.example.com/a"), "the glob that is one too many"
     assert keyring.lookup("999.example.com/a"), "plain names are not counted with them"
     assert not Keyring([{"*" * 256: entry("u")}]).lookup("reg/a")
+
+
+def test_as_many_globs_and_registries_as_there_may_be() -> None:
+    globs = {f"*.{number}.example": entry("u") for number in range(MAX_GLOBS)}
+    keyring = Keyring([{**globs, "*.io": entry("late")}])
+    assert keyring.lookup(f"a.{MAX_GLOBS - 1}.example/x")
+    assert not keyring.lookup("reg.io/x")
+    plain = {f"{number}.example": entry("u") for number in range(MAX_KEYS + 1)}
+    keyring = Keyring([plain])
+    assert keyring.lookup(f"{MAX_KEYS - 1}.example/x")
+    assert not keyring.lookup(f"{MAX_KEYS}.example/x")
 
 
 @pytest.mark.parametrize("field", ["username", "password", "identitytoken"])
@@ -110,7 +125,20 @@ def test_forms_of_an_entry() -> None:
     assert one({"auth": auth}) == [Credential("me", "se:cret")]
     assert one({"auth": auth.rstrip("="), "username": "other"}) == [Credential("me", "se:cret")]
     assert one({"identitytoken": "t"}) == [Credential("", "", "t")]
-    for nonsense in (None, 3, {}, {"auth": "%%"}, {"auth": "bm9jb2xvbg=="}, {"username": 5}):
+    assert one({"username": "u"}) == [Credential("u")]
+    assert one({"password": "p"}) == [Credential("", "p")]
+    assert one({"auth": "", "username": "u"}) == one({"auth": 5, "username": "u"})
+    assert one({"auth": "", "username": "u"}) == [Credential("u")]
+    garbage = f"{auth[:4]}%%%%{auth[4:]}"
+    for nonsense in (
+        None,
+        3,
+        {},
+        {"auth": garbage},
+        {"auth": "%%"},
+        {"auth": "bm9jb2xvbg=="},
+        {"username": 5},
+    ):
         assert one(nonsense) == []
 
 
@@ -119,7 +147,10 @@ def test_whole_document_is_accepted() -> None:
 
 
 def test_nothing_secret_is_shown() -> None:
-    assert "hunter2" not in repr(Credential("me", "hunter2", "tok-hunter2"))
+    login = Credential("me", "hunter2", "tok-hunter2")
+    assert "hunter2" not in repr(login)
+    assert login.secrets == ("hunter2", "tok-hunter2")
+    assert Credential("me", "hunter2").secrets == ("hunter2",)
 
 
 def test_secret_formats() -> None:
@@ -137,23 +168,34 @@ def test_secret_formats() -> None:
 
 
 @pytest.mark.parametrize(
-    "secret",
+    ("kind", "data", "problem"),
     [
-        {},
-        {"type": "Opaque", "data": {}},
-        {"type": "kubernetes.io/dockercfg"},
-        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": 5}},
-        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "%%%"}},
-        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "aHVudGVyMg=="}},
-        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "WzFd"}},
-        {
-            "type": "kubernetes.io/dockerconfigjson",
-            "data": {".dockerconfigjson": base64.b64encode(b'{"auths": ["hunter2"]}').decode()},
-        },
+        (None, None, f"type is None, not {KINDS}"),
+        ("Opaque", {".dockercfg": "e30="}, f"type is 'Opaque', not {KINDS}"),
+        ("kubernetes.io/dockercfg", None, "data has no .dockercfg"),
+        ("kubernetes.io/dockercfg", [".dockercfg"], "data has no .dockercfg"),
+        ("kubernetes.io/dockercfg", {".dockercfg": 5}, "data has no .dockercfg"),
+        ("kubernetes.io/dockercfg", {".dockercfg": "%%%"}, ".dockercfg is not base64"),
+        ("kubernetes.io/dockercfg", {".dockercfg": "%%%%e30="}, ".dockercfg is not base64"),
+        ("kubernetes.io/dockercfg", {".dockercfg": "aHVudGVyMg=="}, ".dockercfg is not JSON"),
+        ("kubernetes.io/dockercfg", {".dockercfg": "WzFd"}, ".dockercfg is not a JSON object"),
+        ("kubernetes.io/dockerconfigjson", {}, "data has no .dockerconfigjson"),
+        (
+            "kubernetes.io/dockerconfigjson",
+            {".dockerconfigjson": base64.b64encode(b'{"auths": ["hunter2"]}').decode()},
+            ".dockerconfigjson: auths is not a JSON object",
+        ),
     ],
 )
-def test_malformed_secret_is_named_but_not_quoted(secret: dict[str, object]) -> None:
+def test_malformed_secret_is_named_but_not_quoted(kind: object, data: object, problem: str) -> None:
     with pytest.raises(MalformedPullSecret) as caught:
-        decode_pull_secret(secret)
-    assert "hunter2" not in str(caught.value)
+        decode_pull_secret({"type": kind, "data": data})
+    assert str(caught.value) == problem
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_how_long_a_document_may_be() -> None:
+    longest = "{}".ljust(1 << 20)
+    assert parse_docker_config(longest) == {}
+    with pytest.raises(MalformedPullSecret, match=r"^docker config is longer than 1048576 bytes$"):
+        parse_docker_config(f"{longest} ")

@@ -25,6 +25,7 @@ from kubeletpy.images.gc_selection import (
 from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.unit.trace.recording import Recording
 from tests.virtual_time import LoopClock, on_virtual_time
 
 
@@ -90,6 +91,7 @@ class Node:
     root: Path | None = None
 
     info: dict[str, str] = field(default_factory=dict)
+    tracer: Recording = field(default_factory=Recording)
 
     async def status(self, verbose: bool = False) -> cri.StatusResponse:
         assert verbose
@@ -110,6 +112,7 @@ class Node:
             statvfs=statvfs,
             ages=ImageAges(self.root) if self.root is not None else None,
             volumes=lambda: self.volumes,
+            tracer=self.tracer,
         )
 
 
@@ -123,6 +126,7 @@ async def test_frees_down_to_the_low_threshold() -> None:
     await collector.detect()
     await asyncio.sleep(121)
     assert await collector.collect() == 120
+    assert [each.name for each in node.tracer.spans] == ["Images/GarbageCollect"]
     assert node.images.removed == ["sha256:a", "sha256:b"]
     assert node.counts.collected == ["space", "space"]
     assert node.events.seen == []

@@ -72,6 +72,10 @@ def test_images_of_volumes_are_used(reference: str, listed: str) -> None:
     assert used_image_ids((), [image, other], [reference]) == {"1"}
 
 
+def test_what_has_no_id_is_not_in_use() -> None:
+    assert used_image_ids([cri.Container(image_id="a")], [cri.Image()]) == frozenset()
+
+
 @pytest.mark.parametrize(
     ("info", "found"),
     [
@@ -82,7 +86,8 @@ def test_images_of_volumes_are_used(reference: str, listed: str) -> None:
         ({"config": "[]"}, set()),
         ({"config": "not json"}, set()),
         ({"config": "[" * 100_000}, set()),
-        ({"config": '{"sandboxImage": "a"}' + " " * (1 << 20)}, set()),
+        ({"config": '{"sandboxImage": "a"}'.ljust(1 << 20)}, {"a"}),
+        ({"config": '{"sandboxImage": "a"}'.ljust((1 << 20) + 1)}, set()),
     ],
 )
 def test_the_image_of_sandboxes(info: dict[str, str], found: set[str]) -> None:

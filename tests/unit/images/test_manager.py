@@ -10,7 +10,6 @@ import pytest
 
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage, PullSettings
-from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.unit.images.fake_images import Counts, Events, FakeImages
@@ -59,23 +58,6 @@ async def failure(*args: Any, **kwargs: Any) -> ImageError:
     with pytest.raises(ImageError) as caught:
         await ensure(*args, **kwargs)
     return caught.value
-
-
-@pytest.mark.parametrize(
-    ("policy", "present", "accessible", "expected"),
-    [
-        ("Always", True, True, ImageAction.PULL),
-        ("Always", False, True, ImageAction.PULL),
-        ("IfNotPresent", False, True, ImageAction.PULL),
-        ("IfNotPresent", True, True, ImageAction.USE),
-        ("IfNotPresent", True, False, ImageAction.PULL),
-        ("Never", False, True, ImageAction.REFUSE),
-        ("Never", True, True, ImageAction.USE),
-        ("Never", True, False, ImageAction.REFUSE),
-    ],
-)
-def test_policy(policy: str, present: bool, accessible: bool, expected: ImageAction) -> None:
-    assert decide(policy, present=present, accessible=accessible) is expected
 
 
 @on_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -63,11 +64,71 @@ def test_parse(image: str, expected: Reference) -> None:
         "é",
         "a" * 5000,
         "a__b.c/d",
+        None,
+        [],
     ],
 )
-def test_no_image_name(image: str) -> None:
+def test_no_image_name(image: Any) -> None:
     with pytest.raises(InvalidReference):
         parse_reference(image)
+
+
+LOWER = "repository name ({}) must be lowercase"
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("", ""),
+        ("a b", ""),
+        ("a:", ""),
+        ("a:" + "t" * 129, ""),
+        ("h.x/A b", ""),
+        ("h.x/Ab", f": {LOWER.format('Ab')}"),
+        ("h.x/a@md5:" + "0" * 32, "unsupported digest algorithm"),
+        ("h.x/a@md5:" + "0" * 31, ""),
+        ("h.x/a@sha256:" + "0" * 63, "invalid checksum digest length"),
+        ("h.x/a@sha384:" + "0" * 95, "invalid checksum digest length"),
+        ("h.x/a@sha512:" + "0" * 129, "invalid checksum digest length"),
+        ("h.x/a@sha256:" + "A" * 64, "invalid checksum digest format"),
+        ("0" * 64, f"invalid repository name ({'0' * 64}), cannot specify 64-byte hexadecimal"),
+        ("h.x/" + "a" * 252, "repository name must not be more than 255 characters"),
+        ("h.x/" + "a/" * 510, ""),
+    ],
+)
+def test_why_it_is_no_image_name(image: str, why: str) -> None:
+    with pytest.raises(InvalidReference) as caught:
+        parse_reference(image)
+    whole = why if why and not why.startswith(":") else f"invalid reference format{why}"
+    assert str(caught.value).startswith(whole)
+    assert why or str(caught.value) == whole
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "h.x/" + "a" * 251,
+        "a:" + "t" * 128,
+        "h.x/" + "a" * 251 + ":" + "t" * 128 + "@sha512:" + "0" * 128,
+        "0" * 63,
+        "h.x/a@sha384:" + "0" * 96,
+    ],
+)
+def test_the_longest_names(image: str) -> None:
+    assert parse_reference(image).path
+
+
+@pytest.mark.parametrize(("length", "why"), [(1024, "repository name"), (1025, "reference format")])
+def test_what_is_longer_than_any_reference_is_not_read(length: int, why: str) -> None:
+    with pytest.raises(InvalidReference, match=why):
+        parse_reference("a" * length)
+
+
+def test_a_long_name_is_shown_in_part() -> None:
+    for length, shown in ((255, "-" * 255), (256, "-" * 255 + "…")):
+        with pytest.raises(InvalidReference) as caught:
+            with_default_tag("-" * length)
+        assert f'"{shown}"' in str(caught.value)
 
 
 def test_hostile_names_take_no_time() -> None:
@@ -107,6 +168,8 @@ def test_error_names_the_image() -> None:
         ("x:latest", "Always"),
         ("x:1", "IfNotPresent"),
         (f"x@{DIGEST}", "IfNotPresent"),
+        (f"x:1@{DIGEST}", "IfNotPresent"),
+        (f"x:latest@{DIGEST}", "Always"),
         ("X!", "IfNotPresent"),
     ],
 )

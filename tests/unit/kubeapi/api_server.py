@@ -12,6 +12,12 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.http2.certificates import Certificates
+from tests.http2.front import in_front_of
+
+FRONT: Certificates | None = None
+"""If set, servers without TLS are asked through one that speaks HTTP/2 and shows this."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -29,6 +35,7 @@ class ApiServer:
     """Answers each request with the next of ``answers`` (the last one again and again)."""
 
     url: str = ""
+    trust: ssl.SSLContext | None = None
     answers: list[Handler] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
 
@@ -54,7 +61,13 @@ async def serving(*answers: Handler, tls: ssl.SSLContext | None = None) -> Async
     host, port = runner.addresses[0][:2]
     server.url = f"{'https' if tls else 'http'}://{host}:{port}"
     try:
-        yield server
+        if FRONT is not None and tls is None:
+            async with in_front_of(server.url, FRONT.server()) as front:
+                server.url, server.trust = front.url, FRONT.client()
+                yield server
+                assert front.accepted <= 3, "requests share a connection"
+        else:
+            yield server
     finally:
         await runner.cleanup()
 

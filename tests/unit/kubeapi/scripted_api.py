@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.errors import ApiError, Invalid
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 
 Step = WatchEvent | ApiError | float
@@ -22,7 +22,10 @@ class ScriptedApi(KubeApi):
         lists: Sequence[Any] = (),
         watches: Sequence[Sequence[Step]] = (),
         write_errors: Sequence[ApiError] = (),
+        *,
+        streams_lists: bool = False,
     ) -> None:
+        self._streams_lists = streams_lists
         self.lists = list(lists)
         self.watches = list(watches)
         self.write_errors = list(write_errors)
@@ -42,7 +45,7 @@ class ScriptedApi(KubeApi):
             self._reached.clear()
             await self._reached.wait()
 
-    async def _ask(self, call: Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         if call.verb == "list":
             return await self._list(call)
         what: Any = call.name if call.verb == "delete" else call.body
@@ -60,8 +63,13 @@ class ScriptedApi(KubeApi):
             raise found
         return found  # type: ignore[no-any-return]
 
-    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
-        self.note("watch", call.resource_version)
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        if call.send_initial_events:
+            if not self._streams_lists:  # as a server that has it off
+                raise Invalid("sendInitialEvents is forbidden for watch", code=422)
+            self.note("stream", call.resource_version)
+        else:
+            self.note("watch", call.resource_version)
         if not self.watches:
             await asyncio.Event().wait()
         for step in self.watches.pop(0):

@@ -26,11 +26,13 @@ from kubeletpy.version import VERSION
 
 from .api_server import ApiServer, answer, failure, lines, never, raw, serving, stream
 
+pytestmark = pytest.mark.usefixtures("protocol")
+
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersion": "5"}}
 
 
 def client_of(server: ApiServer, **options: Any) -> KubeClient:
-    return KubeClient(Connection(server.url, authorization="Bearer t0ken"), **options)
+    return KubeClient(Connection(server.url, server.trust, "Bearer t0ken"), **options)
 
 
 async def test_the_client_is_a_kube_api() -> None:
@@ -184,7 +186,7 @@ async def test_refused_credentials_are_renewed_once() -> None:
 
         async def reconnect() -> Connection:
             made.append(1)
-            return Connection(server.url, authorization="Bearer fresh")
+            return Connection(server.url, server.trust, "Bearer fresh")
 
         api = client_of(server, reconnect=reconnect)
         assert await api.get(PODS, "p", "n") == POD
@@ -273,35 +275,3 @@ async def test_a_burst_opens_few_connections() -> None:
         await api.close()
     assert CONCURRENT_REQUESTS <= most <= CONCURRENT_REQUESTS + 1
     assert beaten < 30, "another client of the same connections does not wait behind a burst"
-
-
-async def test_heartbeats_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods had a watch for each object, until there were no connections left."""
-    monkeypatch.setattr("kubeletpy.kubeapi.sessions._MAX_CONNECTIONS", 3)
-    arrived = asyncio.Semaphore(0)
-
-    async def hold(_request: web.Request) -> web.StreamResponse:
-        arrived.release()
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")
-
-    async with serving(hold, hold, hold, answer(POD)) as server:
-
-        async def reconnect() -> Connection:
-            return Connection(server.url, authorization="Bearer new")
-
-        api = client_of(server, qps=0, reconnect=reconnect)
-        heartbeats = api.apart(qps=0, burst=0, timeout=1)
-        asking = [asyncio.create_task(api.get(PODS, "p", "n")) for _ in range(4)]
-        for _ in range(3):
-            await arrived.acquire()
-        assert await heartbeats.get(PODS, "p", "n") == POD
-        assert len(server.asked) == 4, "the fourth of the others has no connection"
-        await api.renew_credentials()
-        assert await heartbeats.get(PODS, "p", "n") == POD
-        assert server.asked[-1].headers["Authorization"] == "Bearer new"
-        for each in asking:
-            each.cancel()
-        await api.close()
-        with pytest.raises(errors.Unavailable, match="the client is closed"):
-            await heartbeats.get(PODS, "p", "n")

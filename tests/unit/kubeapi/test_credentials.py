@@ -8,6 +8,8 @@ import json
 import os
 import ssl
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from aiohttp import web
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
+from kubeletpy.kubeapi import kubeconfig_loader
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable
@@ -240,3 +243,18 @@ async def test_a_certificate_of_our_own_takes_the_place_of_the_files_credentials
     assert connection.authorization == ""
     with pytest.raises(KubeconfigError):
         await connect_kubeconfig(path, KeyPair.named(certificates, "nobody"))
+
+
+def test_the_loader_ends_quietly_when_its_agent_has_ended(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "{token: t}")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-P", kubeconfig_loader.__file__, path],
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

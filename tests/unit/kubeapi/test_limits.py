@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from kubeletpy.kubeapi.limits import RateLimiter, jittered_waits
+from kubeletpy.kubeapi.limits import RateLimiter, jittered_waits, spread
 from tests.virtual_time import on_virtual_time, timed
 
 
@@ -28,6 +28,11 @@ async def test_waiting() -> None:
     limiter = RateLimiter(2, 1)
     await limiter.wait()
     assert (await timed(limiter.wait()))[1] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 6), (1.0, 8)])
+def test_what_a_server_asked_for_is_the_least(chance: float, seconds: float) -> None:
+    assert spread(4, chance) == seconds
 
 
 def test_waits_double_with_jitter_up_to_a_limit() -> None:

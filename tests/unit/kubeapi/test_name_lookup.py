@@ -7,7 +7,6 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -35,10 +34,10 @@ async def test_a_request_by_name_goes_out_while_all_threads_hang() -> None:
         hanging = loop.run_in_executor(None, over.wait)
         sessions = Sessions(Connection(f"http://localhost:{port}"), None, None)
         try:
-            answer = await sessions.request(
-                "GET", "/healthz", timeout=aiohttp.ClientTimeout(10), data=None, headers={}
-            )
-            assert await answer.text() == "ok"
+            async with sessions.request(
+                "GET", "/healthz", seconds=10, connect_seconds=10, data=None, headers={}
+            ) as answer:
+                assert await answer.read() == b"ok"
         finally:
             over.set()
             await hanging

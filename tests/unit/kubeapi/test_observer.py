@@ -40,6 +40,9 @@ class Counted:
         self.turns.append((method, seconds))
         self.hosts.add(host)
 
+    def connection_lost(self) -> None:
+        raise AssertionError("HTTP/1.1 has none to lose")
+
     def answered(self, method: str, host: str, received: int) -> None:
         self.answers.append((method, received))
         self.hosts.add(host)

@@ -6,18 +6,21 @@ from kubeletpy.kubeapi.watch_slots import WatchSlots
 
 
 def test_a_pod_has_so_many_and_another_has_its_own() -> None:
-    slots = WatchSlots(pod=2, node=4)
-    assert [slots.take(n, ["a"]) for n in range(3)] == [True, True, False]
-    assert slots.take(0, ["a"]), "what has a slot keeps it"
-    assert slots.take(2, ["a", "b"]), "b has room"
-    assert slots.take(3, ["b"])
-    assert not slots.take(4, ["c"]), "the node is full"
+    slots = WatchSlots(pod=2)
+    assert [slots.take(n, ["a"], 4) for n in range(3)] == [True, True, False]
+    assert slots.take(0, ["a"], 4), "what has a slot keeps it"
+    assert slots.take(2, ["a", "b"], 4), "b has room"
+    assert slots.take(3, ["b"], 4)
+    assert not slots.take(4, ["c"], 4), "the node is full"
+    assert slots.take(0, ["a"], 3), "what has a slot keeps it, though the node may have fewer now"
     slots.give_back(0)
-    assert slots.take(4, ["c"])
+    assert not slots.take(4, ["c"], 3)
+    assert slots.take(4, ["c"], 4)
+    assert len(slots) == 4
 
 
 def test_a_shared_watch_goes_on_for_those_who_are_left() -> None:
-    slots = WatchSlots(pod=1, node=4)
+    slots = WatchSlots(pod=1)
     assert slots.take("x", ["a", "b"])
     slots.pass_on("x", "b", ["a"])
     assert not slots.take("y", ["a"]), "it is still a's"

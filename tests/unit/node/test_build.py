@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.quantity import spelled, value
+from kubeletpy.config.flags import NodeFlags
 from kubeletpy.node import build
 from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.options import NodeOptions, node_name
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.node.status_events import condition_events
 
@@ -52,6 +53,9 @@ def options(**fields: Any) -> NodeOptions:
             {"ephemeral-storage": "90Gi"},
         ),
         ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0"}),
+        ({"eviction_hard": {"memory.available": "0.00001%"}}, {"memory": "8589933734"}),
+        ({"reserved_cpus": 5}, {"cpu": "0"}),
+        ({"pods_per_core": 1}, {"pods": "4"}),
         ({"pods_per_core": 10}, {"pods": "40"}),
         ({"pods_per_core": 100}, {"pods": "110"}),
     ],
@@ -84,6 +88,11 @@ def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
             "missing node capacity for resources: cpu",
         ),
         (NodeHealth(shutting_down=True), "False", "node is shutting down"),
+        (
+            NodeHealth("a", "b", "c", "d", True, ("cpu", "pods")),
+            "False",
+            "[a, b, d, c, missing node capacity for resources: cpu, pods, node is shutting down]",
+        ),
     ],
 )
 def test_ready(health: NodeHealth, status: str, message: str) -> None:
@@ -177,7 +186,10 @@ def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
 def test_new_node_has_labels_taints_and_no_more() -> None:
     given = options(
         labels={"a": "b"},
-        taints=[{"key": "k", "effect": "NoSchedule"}],
+        taints=[
+            {"key": "k", "effect": "NoSchedule"},
+            {"key": "l", "effect": "NoExecute", "value": "v"},
+        ],
         provider_id="x://1",
         external_cloud_provider=True,
     )
@@ -185,9 +197,14 @@ def test_new_node_has_labels_taints_and_no_more() -> None:
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
     assert node["metadata"]["labels"]["a"] == "b"
     assert node["spec"]["providerID"] == "x://1"
-    assert [taint["key"] for taint in node["spec"]["taints"]] == [
-        "k",
-        "node.cloudprovider.kubernetes.io/uninitialized",
+    assert node["spec"]["taints"] == [
+        {"key": "k", "effect": "NoSchedule"},
+        {"key": "l", "effect": "NoExecute", "value": "v"},
+        {
+            "key": "node.cloudprovider.kubernetes.io/uninitialized",
+            "value": "true",
+            "effect": "NoSchedule",
+        },
     ]
 
 
@@ -197,7 +214,145 @@ def test_an_existing_node_gets_only_what_it_lacks() -> None:
     patch: Any = build.metadata_patch(existing, wanted)
     assert patch["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
     assert "a" not in patch["metadata"]["labels"], "labels of the owner are set once"
+    assert "mine" not in patch["metadata"]["labels"]
+    assert patch["metadata"]["annotations"] == {build.CONTROLLER_ATTACHES: "true"}
     assert build.metadata_patch(wanted, wanted) is None
+    noted: Any = {"metadata": {**wanted["metadata"], "labels": {**OWN_LABELS, "x/arch": "no"}}}
+    assert build.metadata_patch(noted, wanted) is None
+    other: Any = {"metadata": {**wanted["metadata"], "annotations": {"mine": "x"}}}
+    assert build.metadata_patch(other, wanted) == {
+        "metadata": {"annotations": {build.CONTROLLER_ATTACHES: "true"}}
+    }
+
+
+OWN_LABELS = {
+    "kubernetes.io/hostname": "host-1",
+    "kubernetes.io/os": "linux",
+    "kubernetes.io/arch": "amd64",
+    "beta.kubernetes.io/os": "linux",
+    "beta.kubernetes.io/arch": "amd64",
+}
+
+
+def test_the_whole_node() -> None:
+    facts = replace(FACTS, swap_bytes=GI)
+    given = options(node_ips=["10.0.0.1"], declared_features=["F"], version="v1", kubelet_port=1)
+    runtime = build.RuntimeInfo("containerd", "2.1", [{"name": "runc"}], True)
+    node: Any = build.initial_node(facts, given, runtime, node_ips=["10.0.0.1"], now=NOW)
+    total = capacity(facts, given)
+    assert node == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "n",
+            "labels": OWN_LABELS,
+            "annotations": {build.CONTROLLER_ATTACHES: "true"},
+        },
+        "spec": {},
+        "status": {
+            "addresses": [
+                {"type": "InternalIP", "address": "10.0.0.1"},
+                {"type": "Hostname", "address": "host-1"},
+            ],
+            "capacity": total,
+            "allocatable": allocatable(total, given),
+            "conditions": node_conditions([], NodeHealth(), NOW),
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
+            "images": [],
+            "nodeInfo": {
+                "machineID": "m",
+                "systemUUID": "s",
+                "bootID": "b",
+                "kernelVersion": "6.1.0",
+                "osImage": "Debian",
+                "containerRuntimeVersion": "containerd://2.1",
+                "kubeletVersion": "v1",
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                "swap": {"capacity": GI},
+            },
+            "runtimeHandlers": [{"name": "runc"}],
+            "features": {"supplementalGroupsPolicy": True},
+            "declaredFeatures": ["F"],
+        },
+    }
+    plain = build.RuntimeInfo("containerd", "2.1")
+    bare = build.initial_node(FACTS, options(), plain, node_ips=[], now=NOW)["status"]
+    assert node["status"].keys() - bare.keys() == {
+        "runtimeHandlers",
+        "features",
+        "declaredFeatures",
+    }
+    assert "swap" not in bare["nodeInfo"]
+
+
+def test_a_node_of_which_nothing_is_noted() -> None:
+    given = options(controller_attach_detach=False)
+    node = build.new_node(given, "host-1", "amd64", {})
+    assert node["metadata"] == {"name": "n", "labels": OWN_LABELS}
+
+
+@pytest.mark.parametrize(
+    ("in_use", "shown", "listed"),
+    [
+        (None, None, None),
+        (None, ["a"], ["a"]),
+        ([], None, None),
+        ([], ["a"], []),
+        (["b"], None, ["b"]),
+        (["b"], ["a"], ["b"]),
+    ],
+)
+def test_volumes_in_use(in_use: Any, shown: Any, listed: Any) -> None:
+    old: Any = {} if shown is None else {"volumesInUse": shown}
+    made = build.with_volumes_in_use({"phase": "x"}, in_use, old)
+    assert made == ({"phase": "x"} if listed is None else {"phase": "x", "volumesInUse": listed})
+
+
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [
+        (OWN_LABELS, None),
+        ({**OWN_LABELS, "kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "amd64"}),
+        (None, {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}),
+    ],
+)
+def test_labels_that_name_another_machine(labels: Any, wrong: Any) -> None:
+    patch = build.machine_labels({"metadata": {"labels": labels}}, "amd64")
+    assert patch == (None if wrong is None else {"metadata": {"labels": wrong}})
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        (None, False),
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "DiskPressure", "status": "True"}], False),
+    ],
+)
+def test_whether_a_node_is_shown_ready(conditions: Any, ready: bool) -> None:
+    assert build.is_ready({"conditions": conditions}) is ready
+
+
+def test_handlers_by_what_they_can_do() -> None:
+    handlers: Any = [
+        {"features": {"userNamespaces": True}},
+        {"name": "runc", "features": {"userNamespaces": True, "recursiveReadOnlyMounts": False}},
+        {"name": "old"},
+    ]
+    info = build.RuntimeInfo(handlers=handlers)
+    assert info.handlers_with("userNamespaces") == {"", "runc"}
+    assert info.handlers_with("recursiveReadOnlyMounts") == set()
+
+
+@pytest.mark.parametrize(
+    ("override", "hostname", "name"),
+    [("", "Host-1\n", "host-1"), (" Node-A ", "host-1", "node-a")],
+)
+def test_the_name_of_a_node(override: str, hostname: str, name: str) -> None:
+    assert node_name(NodeFlags(hostname_override=override), hostname) == name
 
 
 def test_images_are_the_largest_with_few_names() -> None:
@@ -206,6 +361,7 @@ def test_images_are_the_largest_with_few_names() -> None:
     assert [image["sizeBytes"] for image in shown] == [4, 3]
     assert len(shown[0]["names"]) == 5
     assert len(build.node_images(images, -1)) == 5
+    assert build.node_images(images, 0) == []
 
 
 @pytest.mark.parametrize(
@@ -231,3 +387,42 @@ def test_this_machine_can_be_read(tmp_path: Any) -> None:
     assert facts.memory_bytes > 0
     assert facts.root_storage_bytes > 0
     assert facts.kernel_version and facts.architecture
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "expected", "note"),
+    [
+        ([], [], ["Hostname"], None),
+        (["192.0.2.1"], [], ["InternalIP 192.0.2.1", "Hostname"], "192.0.2.1"),
+        (["0.0.0.0"], [], ["InternalIP 198.51.100.1", "Hostname"], None),
+        (["::", "192.0.2.1"], [], ["InternalIP ::", "InternalIP 192.0.2.1", "Hostname"], None),
+        (["192.0.2.1", "2001:db8::1"], ["ExternalIP 203.0.113.1"], ["ExternalIP 203.0.113.1"],
+         "192.0.2.1,2001:db8::1"),
+    ],
+)  # fmt: skip
+def test_addresses_with_a_clouds_controller(
+    given: list[str], shown: list[str], expected: list[str], note: str | None
+) -> None:
+    found = given if given and given[0] != "0.0.0.0" else ["198.51.100.1"]
+    chosen = options(node_ips=given, external_cloud_provider=True)
+    before: Any = [dict(zip(("type", "address"), each.split(), strict=True)) for each in shown]
+    now: Any = build.shown_addresses(chosen, found, "n", before)
+    names = [" ".join(each.values()) for each in now]
+    assert names == [each if " " in each else f"{each} n" for each in expected]
+    node: Any = build.new_node(chosen, "n", "amd64", {})
+    assert node["metadata"]["annotations"].get(build.PROVIDED_IPS) == note
+
+
+def test_annotations_that_no_longer_hold_are_taken_away() -> None:
+    existing: Any = {
+        "metadata": {
+            "name": "n",
+            "annotations": {build.CONTROLLER_ATTACHES: "true", build.PROVIDED_IPS: "192.0.2.1"},
+        }
+    }
+    wanted = build.new_node(options(controller_attach_detach=False), "n", "amd64", {})
+    patch: Any = build.metadata_patch(existing, wanted)
+    assert patch["metadata"]["annotations"] == {
+        build.CONTROLLER_ATTACHES: None,
+        build.PROVIDED_IPS: None,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import Counter
 from typing import Any, cast
 
 import pytest
@@ -13,8 +14,8 @@ from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth
-from kubeletpy.node.lease import LeaseKeeper
-from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.lease import LeaseKeeper, until_renewal
+from kubeletpy.node.manager import NodeManager, until_report
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.startup import NodeStartup
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -58,7 +59,8 @@ class NodeApi:
             if self.lease is None:
                 raise NotFound("no")
             return self.lease
-        assert self.node is not None
+        if self.node is None:
+            raise NotFound('nodes "n" not found')
         if labels := (patch.get("metadata") or {}).get("labels"):
             old = self.node["metadata"]
             told = {**old, "labels": {**(old.get("labels") or {}), **labels}}
@@ -121,16 +123,63 @@ def ready(api: NodeApi) -> str:
 async def test_a_new_node_is_ready_with_its_first_write() -> None:
     api, recorder = NodeApi(), Recorder()
     task = asyncio.create_task(manager(api, NodeHealth, recorder).run())
-    await asyncio.sleep(200)
+    await asyncio.sleep(149)
     assert api.log == [(0.0, "create nodes")], "nothing changed, so nothing more is written"
     assert ready(api) == "True"
     assert api.node is not None
     assert api.node["metadata"]["labels"]["kubernetes.io/hostname"] == "n", "as overridden"
     assert {"type": "Hostname", "address": "n"} in api.node["status"]["addresses"]
     assert "NodeReady" in recorder.reasons
-    await asyncio.sleep(200)
-    assert [what for _, what in api.log[1:]] == ["patch nodes status"], "the report period"
+    await asyncio.sleep(450 + 10.4 - 149)
+    assert [what for _, what in api.log[1:]] == ["patch nodes status"], "1.5 report periods"
+    first = api.log[1][0]
+    await asyncio.sleep(first + 299 - asyncio.get_running_loop().time())
+    assert len(api.log) == 2
+    await asyncio.sleep(1 + 10.4)
+    assert len(api.log) == 3, "then one period"
     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("in_step", "chance", "seconds"),
+    [(False, 0.0, 300), (False, 0.9, 300), (True, 0.0, 150), (True, 0.5, 300), (True, 1.0, 450)],
+)
+def test_reports_of_nodes_that_changed_together_drift_apart(
+    in_step: bool, chance: float, seconds: float
+) -> None:
+    assert until_report(300, chance, in_step=in_step) == seconds
+
+
+@pytest.mark.parametrize(
+    ("in_step", "chance", "seconds"),
+    [(True, 0.0, 0), (True, 0.5, 5), (True, 1.0, 10), (False, 0.0, 10), (False, 1.0, 10.4)],
+)
+def test_leases_of_nodes_that_began_together_drift_apart(
+    in_step: bool, chance: float, seconds: float
+) -> None:
+    assert until_renewal(10, chance, in_step=in_step) == pytest.approx(seconds)
+
+
+@on_virtual_time
+async def test_after_an_outage_a_fleet_spreads_its_status_and_leases() -> None:
+    """A hundred nodes lost the same server: what they write afterwards does not come in waves."""
+    apis = [NodeApi() for _ in range(100)]
+    for number, api in enumerate(apis):
+        api.down = True
+        rng = random.Random(number)
+        of = manager(api, NodeHealth, Recorder())
+        of._rng = rng
+        keeper = LeaseKeeper(api, LoopClock(), "n", 40, node_uid=lambda: "u", rng=rng)  # type: ignore[arg-type]
+        asyncio.create_task(of.run())
+        asyncio.create_task(keeper.run())
+    await asyncio.sleep(600)
+    for api in apis:
+        api.down = False
+    await asyncio.sleep(600)
+    for what, width, begin in (("patch leases", 1, 620), ("patch nodes status", 30, 620)):
+        times = [when for api in apis for when, did in api.log if did == what and when >= begin]
+        busiest = max(Counter(int(when / width) for when in times).values())
+        assert busiest <= 30, f"{what}: {busiest} of 100 within {width} s"
 
 
 @on_virtual_time
@@ -184,6 +233,60 @@ async def test_registration_outlives_an_outage() -> None:
 
 
 @on_virtual_time
+async def test_a_deleted_node_is_not_registered_again_before_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api = NodeApi()
+    of = manager(api, NodeHealth, Recorder())
+    task = asyncio.create_task(of.run())
+    await of.registered.wait()
+    api.node = None
+    await asyncio.sleep(600)
+    assert [what for _, what in api.log].count("create nodes") == 1
+    assert 'nodes "n" not found' in caplog.records[-1].__dict__["why"]
+    task.cancel()
+    again = asyncio.create_task(manager(api, NodeHealth, Recorder()).run())
+    await asyncio.sleep(1)
+    assert api.node is not None
+    again.cancel()
+
+
+@on_virtual_time
+async def test_a_write_of_which_no_answer_came_is_repeated_whole() -> None:
+    """The API may have it while a watch that lags shows the status of before."""
+    api, listed, written = NodeApi(), ["a"], []
+    of = manager(api, NodeHealth, Recorder())
+    of._volumes_in_use = lambda: list(listed)
+    of._volumes_in_use_written = lambda: written.append(list(listed))
+    task = asyncio.create_task(of.run())
+    await of.registered.wait()
+    assert api.node is not None
+    before = api.node
+    of.newest = lambda: cast(Any, before)
+    patch = api.patch
+
+    async def done_but_not_answered(*args: Any, **options: Any) -> Any:
+        await patch(*args, **options)
+        raise Unavailable("the answer is lost")
+
+    await asyncio.sleep(1)
+    written.clear()
+    api.patch = done_but_not_answered  # type: ignore[method-assign]
+    listed.clear()
+    of.poke()
+    await asyncio.sleep(0.1)
+    assert api.node["status"]["volumesInUse"] == []
+    assert not written, "nobody knows"
+    api.patch = patch  # type: ignore[method-assign]
+    listed.append("a")
+    of.poke()
+    await asyncio.sleep(15)
+    assert api.node["status"]["volumesInUse"] == ["a"], "although that is what is shown"
+    assert written[:1] == [["a"]]
+    task.cancel()
+
+
+@on_virtual_time
 async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     api = NodeApi()
     keeper = LeaseKeeper(
@@ -197,7 +300,9 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     task = asyncio.create_task(keeper.run())
     await asyncio.sleep(100)
     times = [when for when, what in api.log if what == "patch leases"]
-    assert all(10 <= later - sooner <= 10.4 for sooner, later in itertools.pairwise(times))
+    # the first is answered with 404, and the lease is created
+    assert times[1] - times[0] <= 10, "a random part of a period"
+    assert all(10 <= later - sooner <= 10.4 for sooner, later in itertools.pairwise(times[1:]))
     assert api.lease is not None
     assert api.lease["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
     api.down = True
@@ -290,7 +395,7 @@ async def test_resources_of_others_are_given_out_and_those_that_are_gone_taken_a
         assert found["vendor.example/gpu"] == "2", name
         assert found["cpu"] == "4", name
         assert not {"ephemeral-storage", "gone/x"} & set(found), name
-    await asyncio.sleep(200)
+    await asyncio.sleep(145)
     assert [what for _, what in api.log].count("patch nodes status") == 1, "nothing has changed"
     task.cancel()
 

@@ -62,6 +62,16 @@ def hints(*given: tuple[int | None, bool]) -> list[Hint]:
             Hint(0b01, N),
             True,
         ),
+        # only the best effort goes without a preferred hint
+        (
+            [{"cpu": hints((0b01, P), (0b11, N))}, {"gpu": hints((0b10, P), (0b11, N))}],
+            STRICT,
+            Hint(0b11, N),
+            False,
+        ),
+        ([{"cpu": hints((0b01, N))}], SINGLE, Hint(None, N), False),
+        # nodes that the machine does not have
+        ([{"cpu": hints((0b100, P))}], STRICT, Hint(0b11, N), False),
         # the neediest decides how wide it may be
         (
             [{"cpu": hints((0b11, P))}, {"gpu": hints((0b01, P), (0b11, N))}],
@@ -74,6 +84,14 @@ def hints(*given: tuple[int | None, bool]) -> list[Hint]:
 def test_two_nodes(provided: list[Hints], policy: Policy, hint: Hint, admitted: bool) -> None:
     merged = merge(provided, (0, 1), policy)
     assert (merged.hint, merged.admitted) == (hint, admitted)
+
+
+def test_wider_than_needed_but_no_wider_than_it_must_be() -> None:
+    provided: list[Hints] = [
+        {"cpu": hints((0b00001, P), (0b11100, N), (0b01100, N))},
+        {"gpu": hints((0b00010, P), (0b11100, N), (0b01100, N))},
+    ]
+    assert merge(provided, range(5), BEST).hint == Hint(0b01100, N)
 
 
 def test_who_stood_in_the_way() -> None:

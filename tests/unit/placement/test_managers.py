@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from kubeletpy.api import types as api
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.placement import state_file
 from kubeletpy.placement.cpu_manager import CpuManager
 from kubeletpy.placement.cpu_options import CpuOptions
 from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
@@ -42,8 +44,10 @@ def on_disk(root: Path) -> Any:
 
 
 async def allocate(of: CpuManager, pod: Pod) -> None:
-    for container in (*pod.init_containers, *pod.containers):
-        await of.allocate(pod, container, NOT_TO_BE_HAD)
+    every = (*pod.init_containers, *pod.containers)
+    booked = [of.book(pod, container, NOT_TO_BE_HAD) for container in every]
+    if any(booked):
+        await of.settle(pod)
 
 
 @on_virtual_time
@@ -97,6 +101,29 @@ async def test_states_the_agent_does_not_start_with(
         await manager(tmp_path, policy).start()
     assert why in str(e.value)
     assert (tmp_path / "cpu_manager_state").read_text() == text
+
+
+@pytest.mark.parametrize("policy", [None, POLICY], ids=["none", "static"])
+def test_a_start_on_a_disk_that_takes_no_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: StaticCpus | None
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    @on_virtual_time
+    async def run() -> None:
+        monkeypatch.setattr(state_file, "write_private", full)
+        if policy is None:
+            await manager(tmp_path, policy).start()
+        else:
+            with pytest.raises(StateUnusable, match=r"No space left.*Mend its file system"):
+                await manager(tmp_path, policy).start()
+        monkeypatch.undo()
+        await manager(tmp_path, policy).start()
+        monkeypatch.setattr(state_file, "write_private", full)
+        await manager(tmp_path, policy).start()
+
+    run()
 
 
 @on_virtual_time
@@ -166,10 +193,12 @@ async def test_running_containers_are_moved_once() -> None:
 class Provider:
     """Says and does as it is told."""
 
-    def __init__(self, name: str, hints: Hints, refuses: str = "") -> None:
+    def __init__(self, name: str, hints: Hints, refuses: str = "", *, later: str = "") -> None:
         self.name = name
         self._hints = hints
         self._refuses = refuses
+        self._later = later
+        self.settled: list[str] = []
         self.asked: list[tuple[str, Hint]] = []
         self.users: Any = None
 
@@ -177,10 +206,19 @@ class Provider:
         self.asked.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
         return self._hints
 
-    async def allocate(self, pod: Pod, container: api.Container, hint: Hint) -> None:
+    def wants(self, pod: Pod) -> bool:
+        return True
+
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         self.asked.append((container["name"], hint))
         if self._refuses:
             raise AllocationRefused(self._refuses)
+        return bool(self._later)
+
+    async def settle(self, pod: Pod) -> None:
+        self.settled.append(pod.uid)
+        if self._later != "yes":
+            raise AllocationRefused(self._later, container="i")
 
     def release(self, uids: Any) -> None:
         self.users = uids
@@ -206,17 +244,17 @@ LEFT, RIGHT = {"cpu": [Hint(1, True)]}, {"dev": [Hint(2, True)]}
 async def test_each_container_has_its_place() -> None:
     cpu = Provider("cpu", LEFT)
     of, said = topology_manager(cpu)
-    await of.admit(TWO)
+    assert of.admit(TWO) is None
     given = [each for each in cpu.asked if each[1] is not NOT_TO_BE_HAD]
     assert given == [(name, Hint(1, True)) for name in "icd"]
-    assert said[0] == Decision("container i goes to NUMA node 0", "")
+    assert said[0] == Decision("container i goes to NUMA node 0", "cpu (cpu) could come from 0")
 
 
 @on_virtual_time
 async def test_a_pod_has_one_place() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, scope="pod")
-    await of.admit(TWO)
+    assert of.admit(TWO) is None
     assert cpu.asked == [("", NOT_TO_BE_HAD), *((name, Hint(1, True)) for name in "icd")]
 
 
@@ -224,7 +262,7 @@ async def test_a_pod_has_one_place() -> None:
 async def test_without_a_policy_nobody_is_asked_for_hints() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
-    await of.admit(TWO)
+    assert of.admit(TWO) is None
     assert cpu.asked == [(name, NOT_TO_BE_HAD) for name in "icd"]
 
 
@@ -233,7 +271,7 @@ async def test_a_refusal_says_who_could_not_agree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
     of, said = topology_manager(devices, cpu)
     with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
-        await of.admit(TWO)
+        of.admit(TWO)
     assert refused.value.reason == "TopologyAffinityError"
     assert said == [
         Decision(
@@ -244,13 +282,67 @@ async def test_a_refusal_says_who_could_not_agree() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("more", "places"),
+    [
+        ({}, ["container i", "container c", "container d"]),
+        ({"scope": "pod"}, ["pod"]),
+        ({"policy": Policy.NONE}, []),
+    ],
+)
+def test_a_preview_books_nothing(more: Any, places: list[str]) -> None:
+    cpu = Provider("cpu", LEFT)
+    of, said = topology_manager(cpu, **more)
+    assert of.preview(TWO) == [
+        Decision(f"{place} goes to NUMA node 0", "cpu (cpu) could come from 0") for place in places
+    ]
+    assert {hint for _, hint in cpu.asked} <= {NOT_TO_BE_HAD}
+    assert said == []
+
+
+def test_a_preview_of_a_refusal_says_who_could_not_agree() -> None:
+    cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
+    of, said = topology_manager(devices, cpu)
+    with pytest.raises(AllocationRefused) as refused:
+        of.preview(TWO)
+    assert (refused.value.reason, str(refused.value)) == (
+        "TopologyAffinityError",
+        "Resources cannot be allocated with Topology locality: topologyManagerPolicy restricted "
+        "finds no NUMA nodes: dev (devices) could come from 1; cpu (cpu) could come from 0",
+    )
+    assert said == []
+    of, _ = topology_manager(Provider("cpu", {}))
+    assert of.preview(TWO) == []
+
+
 @on_virtual_time
 async def test_a_provider_that_has_no_more() -> None:
     of, said = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
     with pytest.raises(AllocationRefused, match="none left") as refused:
-        await of.admit(TWO)
+        of.admit(TWO)
     assert refused.value.reason == "UnexpectedAdmissionError"
     assert said == [Decision("refused: no memory for container i", "none left")]
+
+
+@on_virtual_time
+async def test_who_has_something_to_settle_does_so_later() -> None:
+    devices, cpu = Provider("devices", {}, later="yes"), Provider("cpu", {})
+    of, _ = topology_manager(devices, cpu, policy=Policy.NONE)
+    settle = of.admit(TWO)
+    assert settle is not None
+    assert (devices.settled, cpu.settled) == ([], [])
+    await settle()
+    assert (devices.settled, cpu.settled) == (["uid-1"], []), "once for all containers"
+
+
+@on_virtual_time
+async def test_what_is_refused_later_is_told_as_well() -> None:
+    of, said = topology_manager(Provider("devices", {}, later="it is broken"), policy=Policy.NONE)
+    settle = of.admit(TWO)
+    assert settle is not None
+    with pytest.raises(AllocationRefused, match="it is broken"):
+        await settle()
+    assert said == [Decision("refused: no devices for container i", "it is broken")]
 
 
 @on_virtual_time
@@ -258,7 +350,7 @@ async def test_a_quantity_that_is_none_is_refused(tmp_path: Path) -> None:
     cpus = manager(tmp_path)
     of = TopologyManager([cpus], (), Policy.NONE, Metrics().placement)
     with pytest.raises(AllocationRefused, match="which is unexpected"):
-        await of.admit(pod_of(sized("c", "much")))
+        of.admit(pod_of(sized("c", "much")))
 
 
 @on_virtual_time
@@ -266,7 +358,7 @@ async def test_nothing_is_taken_back_before_all_pods_are_known() -> None:
     cpu = Provider("cpu", LEFT)
     users: list[Any] = [None, {"uid-1"}]
     of, _ = topology_manager(cpu, users=lambda: users.pop(0))
-    await of.admit(TWO)
+    assert of.admit(TWO) is None
     assert cpu.users is None
     of.release()
     assert cpu.users == {"uid-1"}

@@ -21,6 +21,14 @@ LARGE = machine(sockets=2, nodes=2, cores=10, threads=2)
 CACHES = machine(cores=16, caches=4)
 """16 CPUs in L3 caches of 4."""
 CACHES_SMT = machine(cores=8, threads=2, caches=2)
+SMT4 = machine(cores=4, threads=4, caches=2)
+FOUR = machine(sockets=2, nodes=2, cores=4, threads=2)
+"""32 CPUs in 4 NUMA nodes: node 0 has 0-3 and 16-19."""
+EIGHT = machine(sockets=2, nodes=4, cores=6)
+WIDE = CpuTopology({i: Cpu(i, i, i // 2, i // 4, i // 2) for i in range(8)})
+"""Four sockets in two NUMA nodes."""
+HYBRID = CpuTopology({i: Cpu(i, i & ~1 if i < 4 else i, 0, 0, i // 4) for i in range(8)})
+"""Two cores of two threads, then four of one."""
 SPREAD = PickOptions(1)
 CORES = PickOptions(2)
 THIN = PickOptions(across_cores=True)
@@ -50,19 +58,46 @@ UNCORE = PickOptions(align_uncore=True)
         (LARGE, "0-79", 48, SPREAD, "0-7,10-17,20-27,40-47,50-57,60-67"),
         (LARGE, "1-29,32-39,41-69,72-79", 48, SPREAD, "1-8,10-17,20-27,41-48,50-57,60-67"),
         (LARGE, "2-29,31-39,42-69,71-79", 48, SPREAD, "10-17,20-27,31-38,50-57,60-67,71-78"),
+        (DUAL, "0-11", 0, SPREAD, ""),
+        (DUAL, "0-2", 1, SPREAD, "0"),
+        # what does not divide evenly goes where the rest stays most even
+        (WIDE, "0-7", 5, SPREAD, "0-2,4-5"),
+        (FOUR, "0-8,16", 9, SPREAD, "0-7,16"),
+        (LARGE, "0-38,40-48,50-55,60", 35, SPREAD, "0-5,9-14,16,20-29,40-45,50-54,60"),
+        (LARGE, "0-8,10-28,30-39,50-55,70-72", 18, CORES, "10-14,30-34,50-54,70-72"),
+        (
+            EIGHT,
+            "1-21,23-31,33,35,37-38,40-47",
+            38,
+            CORES,
+            "1-4,6-15,18-21,24-31,33,35,37-38,40-47",
+        ),
+        # no share is even
+        (WIDE, "1-4", 4, CORES, "1-4"),
+        (DUAL, "9", 1, CORES, "9"),
         # so many are not whole cores: packed
         (DUAL, "0-11", 7, CORES, "0,1,2,4,6,8,10"),
         # one thread of each core first
         (SINGLE, "0-7", 4, THIN, "0-3"),
         (DUAL, "0-11", 4, THIN, "0,2,4,6"),
+        (FOUR, "0-4,8,12,16", 6, THIN, "0-3,8,12"),
+        (WIDE, "1-4", 1, THIN, "4"),
         # L3 caches: whole ones, then the first into which the rest fits
         (CACHES, "1-15", 10, UNCORE, "1,2,4-11"),
         (CACHES, "0-15", 4, UNCORE, "0-3"),
         (CACHES, "2-15", 4, UNCORE, "4-7"),
         (CACHES, "2,3,6-15", 2, UNCORE, "2,3"),
+        (CACHES, "3,5-15", 2, UNCORE, "5-6"),
+        (CACHES_SMT, "1-15", 2, UNCORE, "4,12"),
         (CACHES_SMT, "0-15", 8, UNCORE, "0-3,8-11"),
         (CACHES_SMT, "1-15", 8, UNCORE, "4-7,12-15"),
-        # a machine with more sockets than NUMA nodes
+        (DUAL, "0-9,11", 5, UNCORE, "0,2,4,6,8"),
+        # the second thread of the last core stays when an odd number is wanted
+        (SINGLE, "0-2,4-7", 3, UNCORE, "0-1,4"),
+        (SMT4, "1-15", 6, UNCORE, "1,4-5,8-9,13"),
+        (HYBRID, "0-2", 1, UNCORE, "2"),
+        # a machine with more sockets than NUMA nodes: whole nodes come first
+        (WIDE, "1-7", 4, PACKED, "4-7"),
         (one_node_of_two_sockets(), "1-3", 2, PACKED, "2-3"),
     ],
 )

@@ -18,7 +18,7 @@ from kubeletpy.placement.memory_state import (
     read_memory_state,
     write_memory_state,
 )
-from kubeletpy.placement.state_json import StateError
+from kubeletpy.placement.state_json import StateError, write_object
 from kubeletpy.pods.fnv import fnv1a_32
 
 NODE = NodeMemory(1, {"hugepages-2Mi": Table(), "memory": Table(100, 10, 90, 30, 60)}, (0,))
@@ -98,12 +98,50 @@ def test_sums_of_devices() -> None:
 
 def test_entries_are_left_out_when_there_are_none() -> None:
     assert "entries" not in json.loads(write_cpu_state(CpuState("static", cpus(0), {"a": {}})))
-    assert "entries" not in json.loads(write_memory_state(MemoryState("None")))
+    without = write_memory_state(MemoryState("None"))
+    assert "entries" not in json.loads(without)
+    assert write_memory_state(MemoryState("None", {}, {"a": {}})) == without
+
+
+@pytest.mark.parametrize(
+    ("state", "empty"),
+    [
+        (MemoryState("None"), True),
+        (MemoryState("Static", {0: NODE}), False),
+        (MemoryState("Static", {}, MEMORY.entries), False),
+        (MEMORY, False),
+    ],
+)
+def test_memory_states_that_hold_nothing(state: MemoryState, empty: bool) -> None:
+    assert state.is_empty is empty
+
+
+def test_what_a_file_does_not_say_is_nothing() -> None:
+    """Go writes null for a slice that was never made."""
+    node = NodeMemory(0, {"memory": Table()}, None)
+    blocks = (Block(None, "memory", 3),)
+    found = read_memory_state(
+        '{"policyName":"Static","machineState":{"0":{"memoryMap":{"memory":{}}},"1":{}},'
+        '"entries":{"a":{"c":[{"numaAffinity":null,"type":"memory","size":3}]}},"checksum":0}'
+    )
+    assert found == MemoryState(
+        "Static", {0: node, 1: NodeMemory(0, {}, None)}, {"a": {"c": blocks}}
+    )
+    assert read_memory_state(write_memory_state(found)) == found
 
 
 def test_zero_is_no_sum() -> None:
     found = json.loads(write_cpu_state(CpuState("static", cpus(0, 1))))
     assert read_cpu_state(json.dumps({**found, "checksum": 0})).pool == cpus(0, 1)
+    del found["checksum"]
+    assert read_cpu_state(json.dumps(found)).pool == cpus(0, 1)
+    for odd in (None, "0", 0.0):
+        with pytest.raises(StateError, match=f"^its checksum is {odd}, that of what it says "):
+            read_cpu_state(json.dumps({**found, "checksum": odd}))
+
+
+def test_names_are_written_as_they_are() -> None:
+    assert write_object({"b": "é", "a": [1]}) == '{"b":"é","a":[1]}'
 
 
 @pytest.mark.parametrize(
@@ -113,10 +151,10 @@ def test_zero_is_no_sum() -> None:
         ("[]", "not a JSON object"),
         ("[" * 100_000, "not JSON"),
         ('{"policyName":"static","defaultCpuSet":"0-1","checksum":1}', "checksum is 1, that of"),
-        ('{"policyName":7}', "policyName is not a text"),
-        ('{"policyName":"static","defaultCpuSet":"0-x","checksum":0}', "'0-x' is no list"),
+        ('{"policyName":7}', "policyName is not a string"),
+        ('{"policyName":"static","defaultCpuSet":"0-x","checksum":0}', "'0-x' is not a list"),
         ('{"entries":{"id":"0-1"},"checksum":0}', "entries has a form"),
-        ('{"entries":{"id":{"c":1}},"checksum":0}', "entries holds what is not a text"),
+        ('{"entries":{"id":{"c":1}},"checksum":0}', "entries holds what is not a string"),
         ('{"podEntries":{"a":{"cpuSet":"1"}},"checksum":0}', "PodLevelResourceManagers"),
     ],
 )

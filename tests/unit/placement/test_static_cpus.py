@@ -10,6 +10,7 @@ from kubeletpy.placement.cpu_options import CpuOptions, OptionError, check_socke
 from kubeletpy.placement.cpu_state import CpuState
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
 from kubeletpy.placement.id_lists import format_ids, parse_ids
+from kubeletpy.placement.pick_cpus import PickOptions
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.static_cpus import (
     StaticCpus,
@@ -24,6 +25,9 @@ from tests.unit.placement.machines import machine, one_node_of_two_sockets, pod_
 ALWAYS = {"restartPolicy": "Always"}
 SMT = machine(sockets=2, cores=4, threads=2)
 """16 CPUs: NUMA node 0 has 0-3 and 8-11."""
+
+
+WHOLE = {"cpu": "2", "memory": "1Mi"}
 
 
 def policy(topology: CpuTopology = SMT, reserved: str = "0", **options: bool) -> StaticCpus:
@@ -56,6 +60,7 @@ def shown(state: CpuState, uid: str = "uid-1") -> dict[str, str]:
         (pod_of(sized("c", "1500m")), 0),
         (pod_of(sized("c", "2", None)), 0),  # no limit of memory: Burstable
         (pod_of({"name": "c", "image": "i"}), 0),
+        (pod_of(sized("c", "2"), resources={"requests": WHOLE, "limits": WHOLE}), 0),
         (pod_of(sized("c", "2"), resources={"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}), 0),
     ],
 )
@@ -89,6 +94,22 @@ def test_a_container_keeps_what_it_has() -> None:
     pod = pod_of(sized("c", "2"))
     state = held(of, {"uid-1": {"c": "5,7"}})
     assert allocate(of, state, pod) is state
+    assert allocate(of, state, pod_of(sized("d", "500m"))) is state, "none of its own"
+
+
+def test_what_init_containers_leave() -> None:
+    of = policy()
+    init = [sized("i", "1"), sized("none", "500m"), sized("j", "1"), sized("s", "1", **ALWAYS)]
+    pod = pod_of(sized("c", "3"), initContainers=init)
+    state = held(of, {"uid-1": {"i": "1", "j": "2", "s": "3", "c": "4"}})
+    found = [of.reusable(state, pod, each) for each in (*pod.init_containers, *pod.containers)]
+    assert found == [frozenset(), {1}, {1}, {1, 2}, {1, 2}]
+
+
+def test_in_one_cache() -> None:
+    of = policy(machine(cores=4, caches=2))
+    asked = ("0-1", "3", "1-2", "")
+    assert [of.in_one_cache(parse_ids(each)) for each in asked] == [True, True, False, False]
 
 
 def test_containers_after_an_init_container_have_its_cpus() -> None:
@@ -127,6 +148,8 @@ def test_whole_cores_that_are_held_are_kept_when_nothing_is_left() -> None:
     of = policy(full_cores=True)
     state = held(of, {"uid-1": {"c": "1-7,9-15"}})
     assert allocate(of, state, pod_of(sized("c", "14"))) is state
+    all_there_are = allocate(of, of.initial(), pod_of(sized("c", "14")))
+    assert shown(all_there_are) == {"c": "1-7,9-15"}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +158,7 @@ def test_whole_cores_that_are_held_are_kept_when_nothing_is_left() -> None:
         (policy(), CpuState("static"), ""),
         (policy(), CpuState("static", parse_ids(""), {"a": {"c": parse_ids("1")}}), "be empty"),
         (policy(), CpuState("static", parse_ids("0-15")), ""),
+        (policy(), CpuState("static", parse_ids("0"), {"a": {"c": parse_ids("1-15")}}), ""),
         (policy(reserved="0-1"), CpuState("static", parse_ids("1-15")), "not all reserved"),
         (policy(), CpuState("static", parse_ids("0-15"), {"a": {"c": parse_ids("1")}}), "overlaps"),
         (policy(), CpuState("static", parse_ids("0-14")), "set of available CPUs 0-15"),
@@ -171,11 +195,18 @@ def test_hints() -> None:
     # what it has; of another number: it can't be had
     assert masks(of, held(of, {"uid-1": {"c": "4,12"}}), one) == [(2, True), (3, False)]
     assert masks(of, held(of, {"uid-1": {"c": "4"}}), one) == []
+    assert masks(of, held(of, {"uid-1": {"c": "4-6"}}), one) == []
+    # those of its init container must be among them
+    after = pod_of(sized("c", "2"), initContainers=[sized("i", "2")])
+    assert masks(of, held(of, {"uid-1": {"i": "4,12"}}), after) == [(2, True), (3, False)]
 
 
 def test_hints_of_a_whole_pod() -> None:
     of = policy()
     pod = pod_of(sized("c", "4"), sized("d", "4"))
+    assert masks(of, of.initial(), pod) == [(1, True), (2, True), (3, False)], "of its first"
+    assert masks(of, of.initial(), pod_of(sized("c", "500m")), whole=True) is None
+    assert masks(of, held(of, {"uid-1": {"c": "4-5"}}), pod, whole=True) == []
     assert masks(of, of.initial(), pod, whole=True) == [(2, True), (3, False)]
     assert masks(of, held(of, {"uid-1": {"c": "4-7"}}), pod, whole=True) == [(2, True), (3, False)]
     both = held(of, {"uid-1": {"c": "1-4", "d": "8-11"}})
@@ -188,8 +219,16 @@ def test_hints_by_socket() -> None:
     found = dict(masks(of, of.initial(), pod_of(sized("c", "2"))))
     assert found[0b0011], "both nodes of a socket are as good as one"
     assert not found[0b0110]
+    without = dict(masks(policy(four), of.initial(), pod_of(sized("c", "2"))))
+    assert [mask for mask, preferred in without.items() if preferred] == [2, 4, 8]
+    three = dict(masks(of, of.initial(), pod_of(sized("c", "5"))))
+    assert three == dict.fromkeys((0b0111, 0b1011, 0b1101, 0b1110, 0b1111), True)
     state = allocate(of, held(of, {"x": {"c": "2,4"}}), pod_of(sized("c", "2")), 0b0010)
     assert shown(state) == {"c": "1,3"}
+    for by_socket, cpus in ((True, "1"), (False, "3")):
+        of = policy(four, by_socket=by_socket)
+        state = allocate(of, held(of, {"x": {"c": "2"}}), pod_of(sized("c", "1")), 0b0010)
+        assert shown(state) == {"c": cpus}
 
 
 @pytest.mark.parametrize(
@@ -198,6 +237,7 @@ def test_hints_by_socket() -> None:
         ("", 1, CpuOptions(), "0"),
         ("", 2, CpuOptions(), "0,8"),
         ("3,5", 2, CpuOptions(), "3,5"),
+        ("0-15", 16, CpuOptions(), "0-15"),
     ],
 )
 def test_what_is_reserved(listed: str, count: int, options: CpuOptions, expected: str) -> None:
@@ -236,9 +276,48 @@ def test_options_that_cannot_be(given: dict[str, str], gates: tuple[str, ...], w
         read_cpu_options(given, gates.__contains__)
 
 
-def test_options() -> None:
-    given = {"full-pcpus-only": "true", "strict-cpu-reservation": "false"}
-    assert read_cpu_options(given, lambda gate: False) == CpuOptions(full_cores=True)
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        (
+            {"full-pcpus-only": "true", "strict-cpu-reservation": "false"},
+            CpuOptions(full_cores=True),
+        ),
+        (
+            {"full-pcpus-only": "false", "distribute-cpus-across-cores": "1"},
+            CpuOptions(across_cores=True),
+        ),
+        (
+            {"distribute-cpus-across-numa": "T", "prefer-align-cpus-by-uncorecache": "f"},
+            CpuOptions(across_numa=True),
+        ),
+        (
+            {"align-by-socket": "true", "strict-cpu-reservation": "t"},
+            CpuOptions(by_socket=True, strict=True),
+        ),
+        (
+            {"full-pcpus-only": "t", "prefer-align-cpus-by-uncorecache": "TRUE"},
+            CpuOptions(full_cores=True, by_uncore=True),
+        ),
+    ],
+)
+def test_options(given: dict[str, str], options: CpuOptions) -> None:
+    assert read_cpu_options(given, lambda gate: True) == options
+
+
+@pytest.mark.parametrize(
+    ("options", "picking"),
+    [
+        (CpuOptions(), PickOptions(0)),
+        (CpuOptions(full_cores=True, by_uncore=True), PickOptions(0, align_uncore=True)),
+        (CpuOptions(across_cores=True), PickOptions(0, across_cores=True)),
+        (CpuOptions(across_numa=True), PickOptions(1)),
+        (CpuOptions(across_numa=True, full_cores=True), PickOptions(2)),
+    ],
+)
+def test_which_options_affect_what_is_picked(options: CpuOptions, picking: PickOptions) -> None:
+    """Whole cores stay together when they are spread: SMT has two threads of each."""
+    assert options.picking(SMT) == picking
 
 
 def test_alignment_by_socket_needs_a_machine_for_it() -> None:

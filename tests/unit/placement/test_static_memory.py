@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from kubeletpy.config.settings import MemoryReservation
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.placement.cpu_options import OptionError
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
+from kubeletpy.placement.memory_booking import shrunk
 from kubeletpy.placement.memory_manager import MemoryManager
 from kubeletpy.placement.memory_state import (
+    Block,
     MemoryState,
     NodeMemory,
     Table,
@@ -75,6 +78,7 @@ def test_who_has_memory_booked() -> None:
 def test_a_node_alone_or_a_group_and_never_both() -> None:
     state = TWO.initial()
     assert masks(TWO, state, asking(60)) == [(1, True), (2, True), (3, False)]
+    assert masks(TWO, state, asking(100)) == [(1, True), (2, True), (3, False)]
     assert masks(TWO, state, asking(150)) == [(3, True)]
     one = allocate(TWO, state, asking(60))
     assert free(one) == [40, 100]
@@ -122,6 +126,21 @@ def test_after_a_restart_nothing_moves() -> None:
     for container in (*pod.init_containers, *pod.containers):
         assert TWO.hints(state, pod, container)["memory"] == (Hint(1, True),)
     assert masks(TWO, state, pod, whole=True) == [(1, True)]
+    apart = TWO.allocate(TWO.initial(), pod, init[0], Hint(2, True))
+    apart = TWO.allocate(apart, pod, pod.containers[0], Hint(1, True))
+    assert TWO.hints(apart, pod, None) == {"memory": None}, "it has no single place to stay at"
+
+
+def test_memory_of_a_type_that_a_later_container_does_not_use_stays_booked() -> None:
+    pages, memory = Block((0,), "hugepages-2Mi", 4), Block((0,), "memory", 50)
+    state = replace(TWO.initial(), entries={"uid-1": {"i": (pages, memory), "j": (pages,)}})
+    pod = asking(30, init=(sized("i"), sized("j")))
+    assert shrunk(state, pod, "c", [Block((0,), "memory", 30)]) == {
+        "i": (pages, Block((0,), "memory", 20)),
+        "j": (pages,),
+    }
+    first = shrunk(state, pod, "i", [Block((0,), "memory", 30)])
+    assert first == state.entries["uid-1"], "nothing before it"
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -153,6 +172,13 @@ def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
     assert of.without_all_but(state, ()).nodes == of.nodes
 
 
+def with_first(cells: tuple[int, ...], tables: dict[str, Table]) -> MemoryState:
+    """The state of nobody, but for node 0."""
+    state = TWO.initial()
+    node = NodeMemory(0, {**state.nodes[0].tables, **tables}, cells)
+    return replace(state, nodes={**state.nodes, 0: node})
+
+
 @pytest.mark.parametrize(
     ("state", "why"),
     [
@@ -161,6 +187,16 @@ def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
         (of_nodes(1).initial(), "with the NUMA nodes [0], not [0, 1]"),
         (of_nodes(2, 90).initial(), "memory of NUMA node 0, or what is reserved of it, has"),
         (MemoryState("Static", allocate(TWO, TWO.initial(), asking(9)).nodes), "assignments of"),
+        (with_first((0, 1), {}), "the assignments of NUMA node 0 are not those"),
+        (with_first((0,), {"hugepages-2Mi": Table()}), "NUMA node 0 has other types of memory"),
+        (
+            with_first((0,), {"memory": Table(110, 10, 100, 0, 90)}),
+            "free memory of NUMA node 0 is not what",
+        ),
+        (
+            with_first((0,), {"memory": Table(110, 10, 100, 5, 100)}),
+            "reserved memory of NUMA node 0 is not",
+        ),
     ],
 )
 def test_states_to_go_on_with(state: MemoryState, why: str) -> None:
@@ -182,7 +218,10 @@ def test_nodes_with_what_is_reserved() -> None:
         "hugepages-2Mi": Table(20 * MI, 0, 20 * MI, 0, 20 * MI),
         "memory": Table(100 * MI, 10 * MI, 70 * MI, 0, 70 * MI),
     }
-    assert nodes[1].tables["memory"].free == 100 * MI
+    table = Table(100 * MI, 0, 100 * MI, 0, 100 * MI)
+    assert nodes[1] == NodeMemory(0, {"memory": table}, (1,))
+    more = empty_nodes({0: NumaNode(5 * MI)}, reserving(memory="10Mi"), {"memory": 10 * MI})
+    assert more[0].tables == {"memory": Table(5 * MI, 10 * MI, 0, 0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -190,6 +229,8 @@ def test_nodes_with_what_is_reserved() -> None:
     [
         ([MemoryReservation(7, {"memory": "1"})], {"memory": 1}, "no NUMA node 7"),
         (reserving(memory="10Mi"), {"memory": 11}, "must be the 11 that"),
+        (reserving(memory="1"), {"memory": 1, "hugepages-2Mi": 1}, "-2Mi .* is 0 bytes together"),
+        (reserving(memory="1", hugepages_2Mi="1"), {"memory": 1}, "it must be the 0 that"),
         (reserving(hugepages_2Mi="2Mi"), {"hugepages-2Mi": 2 * MI}, "needs memory to be reserved"),
     ],
 )
@@ -198,6 +239,13 @@ def test_reservations_that_cannot_be(
 ) -> None:
     with pytest.raises(OptionError, match=why):
         empty_nodes({0: NumaNode(100 * MI)}, reservations, total)
+
+
+def test_no_pages_of_a_size_need_no_reservation() -> None:
+    one = {0: NumaNode(100 * MI)}
+    for total in ({"memory": MI}, {"memory": MI, "hugepages-2Mi": 0}):
+        for each in (reserving(memory="1Mi"), reserving(memory="1Mi", hugepages_2Mi="0")):
+            assert empty_nodes(one, each, total)[0].tables["memory"].system_reserved == MI
 
 
 def test_names_of_huge_pages() -> None:
@@ -214,7 +262,8 @@ async def test_what_was_booked_outlives_the_agent(tmp_path: Path) -> None:
     first = MemoryManager(TWO, tmp_path, metrics)
     await first.start()
     pod = asking(60)
-    await first.allocate(pod, pod.containers[0], Hint(2, True))
+    assert first.book(pod, pod.containers[0], Hint(2, True))
+    await first.settle(pod)
     given = ContainerAdditions(EnvironmentInputs())
     made = await first.provide(pod, pod.containers[0], (), given)
     assert made.placement.cpuset_mems == "1"
@@ -240,6 +289,7 @@ async def test_what_cannot_be_written_is_not_booked(tmp_path: Path) -> None:
     (tmp_path / "root").rmdir()
     (tmp_path / "root").write_text("no directory")
     pod = asking(60)
+    assert of.book(pod, pod.containers[0], NOT_TO_BE_HAD)
     with pytest.raises(AllocationRefused, match="memory_manager_state not being written"):
-        await of.allocate(pod, pod.containers[0], NOT_TO_BE_HAD)
+        await of.settle(pod)
     assert of.state == TWO.initial()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
-from kubeletpy.plugins.plan import LONGEST_WAIT_S, Known, Plan, name_is_free, plan
+from kubeletpy.plugins.plan import Known, Plan, name_is_free, plan
 
 OLD, NEW = (1, 1), (2, 2)
 
@@ -50,6 +52,12 @@ A = "/p/a.sock"
         ),
         pytest.param({A: OLD}, {A: FAILED}, ([], [], 10.5, []), id="it waits"),
         pytest.param(
+            {A: OLD, "/p/b.sock": OLD},
+            {A: FAILED, "/p/b.sock": replace(FAILED, retry_at=10.25)},
+            ([], [], 10.25, []),
+            id="the first of two that wait",
+        ),
+        pytest.param(
             {A: OLD}, {A: Known(tried=OLD, failures=1)}, ([], [f"{A}: try 2"], None, []), id="again"
         ),
         pytest.param(
@@ -73,7 +81,7 @@ def test_waits_double_up_to_the_longest() -> None:
     for _ in range(10):
         known = known.failed(OLD, "a", "no", 0.0)
         waits.append(known.retry_at)
-    assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, LONGEST_WAIT_S, LONGEST_WAIT_S]
+    assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
     assert known.failed(NEW, "a", "no", 0.0).retry_at == 0.5
 
 
@@ -81,3 +89,8 @@ def test_a_name_that_is_free_ends_the_wait_of_those_that_want_it() -> None:
     other = Known(tried=OLD, name="other", failures=9, retry_at=100.0)
     known = name_is_free({A: FAILED, "/p/o.sock": other}, "a", 10.0)
     assert words(plan({A: OLD, "/p/o.sock": OLD}, known, 10.0)) == ([], [f"{A}: try 2"], 100.0, [])
+
+
+def test_a_plugin_that_is_being_registered_is_left_alone() -> None:
+    busy = replace(FAILED, busy=True)
+    assert name_is_free({A: busy}, "a", 10.0) == {A: busy}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,9 +17,13 @@ from kubeletpy.plugins.sockets import PluginSockets, look
 
 
 def listen(path: Path) -> None:
-    """Make a socket file."""
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    """Make a socket file, however long the way to its directory is."""
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(f"/proc/self/fd/{directory}/{path.name}")
+    finally:
+        os.close(directory)
 
 
 class Told:

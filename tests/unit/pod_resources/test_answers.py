@@ -8,10 +8,11 @@ from typing import Any, cast
 import grpc
 import pytest
 
+from kubeletpy.dra.model import ContainerClaim, Device
 from kubeletpy.metrics.devices import PodResourcesMetrics
 from kubeletpy.metrics.families import Families
+from kubeletpy.placement.memory_state import Block
 from kubeletpy.pod_resources import answers
-from kubeletpy.pod_resources.rate import Rate
 from kubeletpy.pod_resources.server import PodResourcesServer
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import podresources_pb2 as v1
@@ -23,14 +24,38 @@ GPU = "vendor.example/gpu"
 class Held:
     """Who has what."""
 
-    def devices_of(self, uid: str, container: str) -> Any:
-        return {GPU: {"a": (0, 1), "b": ()}} if container == "c" else {}
-
-    def all_devices_of(self, uid: str) -> Any:
-        return {"c": self.devices_of(uid, "c")}
+    def by_container(self) -> Any:
+        return {(uid, "c"): {GPU: {"a": (0, 1), "b": ()}} for uid in ("p", "ended")}
 
     def healthy_devices(self) -> Any:
         return {GPU: {"z": (1,)}}
+
+    def own_cpus(self, uid: str, container: str) -> Any:
+        return {5, 2} if container == "c" else ()
+
+    def blocks_of(self, uid: str, container: str) -> Any:
+        return (Block((0, 1), "memory", 1 << 30),) if container == "c" else ()
+
+    def container_claims(self, pod: Pod, container: Any) -> Any:
+        devices = (Device("pool", "dev", cdi=("a/b=c",)), Device("pool", "two", share="s"))
+        return (
+            (ContainerClaim("claim", "n", {"driver": devices}),) if "c" in container["name"] else ()
+        )
+
+
+class Allocatable(Held):
+    """What could be had."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def allocatable(self) -> Any:
+        return self._found
+
+
+GIVEN = answers.Given(
+    Held(), Allocatable({3, 1}), Allocatable([Block((0,), "hugepages-2Mi", 7)]), Held()
+)
 
 
 def pod(name: str = "p", phase: str = "Running") -> Pod:
@@ -52,34 +77,45 @@ def shown(devices: Any) -> list[tuple[str, list[str], list[int]]]:
     ]
 
 
+def memory(blocks: Any) -> list[tuple[str, int, list[int]]]:
+    return [(b.memory_type, b.size, [n.ID for n in b.topology.nodes]) for b in blocks]
+
+
 DEVICES = [(GPU, ["a"], [0]), (GPU, ["a"], [1]), (GPU, ["b"], [])]
 
 
 def test_list() -> None:
-    answer = answers.list_v1([pod(), pod("ended", "Succeeded")], Held())
+    answer = answers.list_v1([pod(), pod("ended", "Succeeded")], GIVEN)
     assert [each.name for each in answer.pod_resources] == ["p"]
     containers = answer.pod_resources[0].containers
     assert [each.name for each in containers] == ["s", "c"], "sidecars, then containers"
     assert shown(containers[1].devices) == DEVICES
     assert not answer.pod_resources[0].containers[1].devices[2].HasField("topology")
+    sidecar, c = containers
+    assert (list(sidecar.cpu_ids), list(sidecar.memory)) == ([], [])
+    assert list(c.cpu_ids) == [2, 5]
+    assert memory(c.memory) == [("memory", 1 << 30, [0, 1])]
+    (claim,) = c.dynamic_resources
+    assert (claim.claim_name, claim.claim_namespace) == ("claim", "n")
+    first, second = claim.claim_resources
+    assert [device.name for device in first.cdi_devices] == ["a/b=c"]
+    assert (first.driver_name, first.pool_name, first.device_name) == ("driver", "pool", "dev")
+    assert (first.HasField("share_id"), second.share_id) == (False, "s")
+    assert not second.cdi_devices, "each has its own"
 
 
 def test_list_v1alpha1() -> None:
-    answer = answers.list_v1alpha1([pod(), pod("ended", "Succeeded")], Held())
+    answer = answers.list_v1alpha1([pod(), pod("ended", "Succeeded")], GIVEN)
     assert [each.name for each in answer.pod_resources] == ["p", "ended"]
     (container,) = answer.pod_resources[0].containers
     assert [(d.resource_name, list(d.device_ids)) for d in container.devices] == [(GPU, ["a", "b"])]
 
 
 def test_allocatable() -> None:
-    assert shown(answers.allocatable_v1(Held()).devices) == [(GPU, ["z"], [1])]
-
-
-def test_rate() -> None:
-    rate = Rate(100, 10)
-    assert [rate.takes(5.0) for _ in range(11)] == [True] * 10 + [False]
-    assert rate.takes(5.011)
-    assert not rate.takes(5.012)
+    found = answers.allocatable_v1(GIVEN)
+    assert shown(found.devices) == [(GPU, ["z"], [1])]
+    assert list(found.cpu_ids) == [1, 3]
+    assert memory(found.memory) == [("hugepages-2Mi", 7, [0])]
 
 
 async def test_over_its_socket(tmp_path: Path) -> None:
@@ -88,7 +124,7 @@ async def test_over_its_socket(tmp_path: Path) -> None:
     server = PodResourcesServer(
         tmp_path / "pod-resources",
         metrics,
-        Held(),
+        lambda: GIVEN,
         active=lambda: [pod()],
         pods=lambda: [pod()],
         release=lambda: released.append(1),
@@ -123,9 +159,11 @@ async def test_over_its_socket(tmp_path: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError, match="not found"):
             await call("v1", "Get", request, v1.GetPodResourcesResponse)
         good = v1.GetPodResourcesRequest(pod_name="p", pod_namespace="n")
-        with pytest.raises(grpc.aio.AioRpcError, match="rate limit"):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
             for _ in range(200):
                 await call("v1", "Get", good, v1.GetPodResourcesResponse)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refused.value.details() == "rejected by rate limit"  # Go's errors.Is compares it
     await server.close()
     assert released
     assert cast(Any, metrics.errors["Get"].labels("v1"))._value.get() >= 1

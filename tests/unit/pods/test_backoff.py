@@ -36,7 +36,7 @@ def test_a_quiet_time_starts_from_the_base() -> None:
 def test_collect_drops_what_counts_no_more() -> None:
     backoff = ExponentialBackoff(10, 300, 600)
     backoff.next("old", 0, 0)
-    backoff.next("new", 500, 500)
+    backoff.next("new", 1, 1)
     backoff.collect(601)
     assert len(backoff) == 1
     assert backoff.state("new", 601) is not None

@@ -53,6 +53,7 @@ def test_quota(millicores: int, period: int, quota: int) -> None:
         ("1023Mi", "1023MB"),
         ("1Ki", "1KB"),
         ("1023", "1023B"),
+        ("0", "0B"),
     ],
 )
 def test_pages(size: str, name: str) -> None:

@@ -90,6 +90,7 @@ def test_sums_are_spelled_as_the_first(first: str, total: str) -> None:
         ("r:5000/b/a:1", "IfNotPresent"),
         ("r:5000/b/a:latest", "Always"),
         ("a@sha256:0", "IfNotPresent"),
+        ("r:5000/a@sha256:0", "IfNotPresent"),
         ("a:latest@sha256:0", "IfNotPresent"),
     ],
 )
@@ -137,6 +138,7 @@ HTTP_FULL = {"httpGet": {"port": 1, "path": "/", "scheme": "HTTP"}}
             {"lifecycle": {"preStop": HTTP, "stopSignal": "SIGHUP"}},
             {"lifecycle": {"preStop": HTTP_FULL, "stopSignal": "SIGHUP"}},
         ),
+        ({"lifecycle": {"postStart": None}}, {"lifecycle": {"postStart": None}}),
     ],
 )
 def test_a_container(given: Any, filled: Any) -> None:

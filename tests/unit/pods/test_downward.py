@@ -18,6 +18,7 @@ POD = make_pod(
         },
     ),
     "bare",
+    container("vast", resources={"limits": {"cpu": "2000"}}),
     metadata={"labels": {"app": "shop"}, "annotations": {"a/b": "note"}},
     nodeName="node-1",
     serviceAccountName="robot",
@@ -25,7 +26,12 @@ POD = make_pod(
 FACTS = NodeFacts(
     pod_ips=("10.0.0.2", "fd00::2"),
     host_ips=("192.0.2.1", "2001:db8::1"),
-    allocatable={"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi"},
+    allocatable={
+        "cpu": "4",
+        "memory": "8Gi",
+        "ephemeral-storage": "10Gi",
+        "hugepages-2Mi": "8Mi",
+    },
 )
 
 
@@ -50,7 +56,17 @@ def test_fields(path: str, expected: str) -> None:
     assert field_value({"fieldPath": path}, POD, FACTS) == expected
 
 
-@pytest.mark.parametrize("path", ["spec.containers", "spec['x']", "metadata.labels", ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec.containers",
+        "spec['x']",
+        "metadata.labels",
+        "metadata.labels']",
+        "metadata.annotations']",
+        "",
+    ],
+)
 def test_other_fields_are_refused(path: str) -> None:
     with pytest.raises(DownwardError, match="fieldPath"):
         field_value({"fieldPath": path}, POD, FACTS)
@@ -72,10 +88,12 @@ def test_addresses_that_are_not_known_yet_are_empty() -> None:
         # cpu and its divisor count in whole thousandths
         ({"resource": "requests.cpu", "divisor": "1500u"}, "125"),
         ({"resource": "requests.memory"}, "67108864"),
+        ({"resource": "requests.memory", "divisor": "1500u"}, "44739242667"),
         ({"resource": "limits.hugepages-2Mi", "divisor": "1Mi"}, "4"),
         ({"resource": "requests.ephemeral-storage"}, "0"),
         ({"resource": "limits.ephemeral-storage", "divisor": "1Gi"}, "10"),
         ({"resource": "limits.cpu", "containerName": "bare"}, "4"),
+        ({"resource": "limits.cpu", "containerName": "vast", "divisor": "0"}, "2000"),
         ({"resource": "limits.memory", "containerName": "bare", "divisor": "1Gi"}, "8"),
         ({"resource": "limits.hugepages-2Mi", "containerName": "bare"}, "0"),
     ],
@@ -89,6 +107,9 @@ def test_a_pod_level_limit_stands_before_the_node() -> None:
     assert resource_value({"resource": "limits.cpu"}, pod, pod.containers[0], FACTS) == "2"
     memory: Any = {"resource": "limits.memory", "divisor": "1Gi"}
     assert resource_value(memory, pod, pod.containers[0], FACTS) == "8"
+    no_compute = make_pod(resources={"limits": {"ephemeral-storage": "1Gi"}})
+    disk: Any = {"resource": "limits.ephemeral-storage", "divisor": "1Gi"}
+    assert resource_value(disk, no_compute, no_compute.containers[0], FACTS) == "10"
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,7 @@ def test_which_services_a_pod_sees() -> None:
         service("kubernetes", "10.96.0.99", {"port": 443}),
         service("own", "10.96.0.2", {"port": 1}),
         service("other", "10.96.0.3", {"port": 1}, namespace="test"),
+        service("shared", "10.96.0.5", {"port": 1}, namespace="default"),
         service("headless", "None", {"port": 1}),
         service("pending", "", {"port": 1}),
         service("portless", "10.96.0.4"),
@@ -250,6 +251,7 @@ def test_the_largest_environment() -> None:
     inputs = EnvironmentInputs(sources=Sized())
     full = [{"configMapRef": {"name": str(MAX_ENVIRONMENT - 1)}}]
     assert len(environment(inputs, envFrom=full, env=[{"name": "A", "value": "1"}])) == 2
+    assert len(environment(inputs, envFrom=[*full, {"secretRef": {"name": "1"}}])) == 1
     for groups, value in (
         ([{"secretRef": {"name": str(MAX_ENVIRONMENT + 1)}}], ""),
         (full, "12"),

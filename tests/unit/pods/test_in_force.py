@@ -13,8 +13,8 @@ from tests.unit.runtime_manager.pods_and_records import container, make_pod, sid
 INFEASIBLE = {"type": "PodResizePending", "reason": "Infeasible"}
 
 
-def sized(requests: dict[str, str]) -> dict[str, Any]:
-    return {"resources": {"requests": requests}}
+def sized(requests: dict[str, str] | None) -> dict[str, Any]:
+    return {} if requests is None else {"resources": {"requests": requests}}
 
 
 def status(
@@ -41,6 +41,8 @@ def with_status(pod: Pod, **of: Any) -> Pod:
         ({"cpu": "4"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": "4"}),
         ({"cpu": "1"}, status("app", {"cpu": "1000m"}), [], {"cpu": "1"}),
         ({}, status("app", {"cpu": "1", "memory": "0"}), [], {"cpu": "1"}),
+        (None, status("app", {"cpu": "1"}), [], {"cpu": "1"}),
+        (None, status("app", {}), [], None),
         (
             {"cpu": "1", "memory": "9"},
             status("app", {"cpu": "2", "memory": "5"}),
@@ -68,7 +70,10 @@ def with_status(pod: Pod, **of: Any) -> Pod:
     ],
 )
 def test_a_container(
-    asked: dict[str, str], shown: Any, conditions: list[Any], expected: dict[str, str]
+    asked: dict[str, str] | None,
+    shown: Any,
+    conditions: list[Any],
+    expected: dict[str, str] | None,
 ) -> None:
     pod = make_pod(container("app", **sized(asked)))
     found = in_force(with_status(pod, containerStatuses=[shown], conditions=conditions))
@@ -115,3 +120,6 @@ def test_the_pod_itself_when_nothing_is_larger() -> None:
     assert in_force(plain) is plain
     shown = with_status(plain, containerStatuses=[status("app", {"cpu": "1"})])
     assert in_force(shown) is shown
+    whole = make_pod("app", resources={"requests": {"cpu": "2"}})
+    reported = with_status(whole, resources={"requests": {"cpu": "1"}})
+    assert in_force(reported) is reported

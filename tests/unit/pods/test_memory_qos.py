@@ -23,6 +23,7 @@ TIERED, NONE = MemoryQoS(tiered=True, allocatable=8 * GI), MemoryQoS(allocatable
         (TIERED, QoSClass.GUARANTEED, GI, Protection(minimum=GI)),
         (TIERED, QoSClass.BURSTABLE, GI, Protection(low=GI)),
         (TIERED, QoSClass.BURSTABLE, 0, Protection()),
+        (TIERED, QoSClass.BURSTABLE, 1, Protection(low=1)),
         (TIERED, QoSClass.BEST_EFFORT, 0, Protection()),
         (NONE, QoSClass.GUARANTEED, GI, Protection()),
         (None, QoSClass.GUARANTEED, GI, Protection()),

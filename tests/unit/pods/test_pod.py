@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from kubeletpy.pods import pod as pods
 from kubeletpy.pods.pod import ContainerKind, MalformedPod, Pod
 
 META = {"name": "p", "namespace": "d", "uid": "u"}
+SPEC = {"containers": [{"name": "a"}]}
+NO_TEXT = "is missing or not a string"
 
 
 def make(spec: Any = None, **metadata: Any) -> Pod:
@@ -78,18 +81,30 @@ def test_deletion_and_the_host(deleted: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "message"),
     [
-        {"metadata": META, "spec": {"containers": []}},
-        {"metadata": META, "spec": {"containers": {}}},
-        {"metadata": META, "spec": {"containers": ["a"]}},
-        {"metadata": META, "spec": {"containers": [{}]}},
-        {"metadata": {**META, "name": 1}, "spec": {"containers": [{"name": "a"}]}},
-        {"metadata": META},
+        ({"metadata": META, "spec": {"containers": []}}, "pod d/p: spec.containers is empty"),
+        ({"metadata": META, "spec": {"containers": {}}}, "spec.containers is not a list"),
+        ({"metadata": META, "spec": {"containers": ["a"]}}, "spec.containers[0] has no name"),
+        (
+            {"metadata": META, "spec": {"containers": [{"name": "a"}, {}]}},
+            "spec.containers[1] has no name",
+        ),
+        (
+            {"metadata": META, "spec": {"containers": [{"name": "a"}], "initContainers": {}}},
+            "spec.initContainers is not a list",
+        ),
+        ({"metadata": META}, "spec is missing or not an object"),
+        ({"metadata": [], "spec": SPEC}, "metadata is missing or not an object"),
+        ({"metadata": {**META, "name": 1}, "spec": SPEC}, f"metadata.name {NO_TEXT}"),
+        ({"metadata": {**META, "name": ""}, "spec": SPEC}, f"metadata.name {NO_TEXT}"),
+        ({"metadata": {**META, "uid": 5}, "spec": SPEC}, f"metadata.uid {NO_TEXT}"),
+        ([], "metadata is missing or not an object"),
+        ("pod", "metadata is missing or not an object"),
     ],
 )
-def test_what_is_no_pod(body: Any) -> None:
-    with pytest.raises(MalformedPod):
+def test_what_is_no_pod(body: Any, message: str) -> None:
+    with pytest.raises(MalformedPod, match=f"^{re.escape(message)}$"):
         Pod(body)
 
 
@@ -98,19 +113,18 @@ def test_a_list_of_nothing_is_an_empty_one() -> None:
     assert (of.init_containers, of.ephemeral_containers) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        [],
-        "pod",
-        {"metadata": [], "spec": {"containers": []}},
-        {"metadata": {**META, "name": ""}, "spec": {"containers": []}},
-        {"metadata": {**META, "uid": 5}, "spec": {"containers": []}},
-    ],
-)
-def test_what_has_not_even_a_name(body: Any) -> None:
-    with pytest.raises(MalformedPod):
-        Pod(body)
+def test_what_stands_for_a_field_that_is_not_given() -> None:
+    bare = make()
+    assert (bare.generation, bare.restart_policy, bare.labels, bare.annotations) == (
+        0,
+        "Always",
+        {},
+        {},
+    )
+    assert (make(generation=3).generation, make({"restartPolicy": "Never"}).restart_policy) == (
+        3,
+        "Never",
+    )
 
 
 def test_priority() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
-from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.pod_manager import PodManager, Resolved
 from tests.unit.podworkers.builders import make_pod, make_static, pod_object
 
 
@@ -20,6 +20,7 @@ def test_ordinary_pods() -> None:
     assert pods.get("uid-web") is web
     assert pods.by_name("default", "web") is web
     assert pods.current("uid-web") == (web, None)
+    assert pods.current("gone") is None
     newer = make_pod(labels={"a": "b"})
     pods.put(newer)
     assert pods.pods() == [newer]
@@ -40,10 +41,8 @@ def test_static_and_mirror_are_joined_by_name() -> None:
     assert pods.mirrors() == [mirror]
     assert pods.translate_uid("mirror") == "s"
     assert pods.translate_uid("s") == "s"
-    for obj in (static, mirror):
-        resolved = pods.resolve(obj)
-        assert (resolved.pod, resolved.mirror) == (static, mirror)
-    assert pods.resolve(mirror).was_mirror
+    assert pods.resolve(static) == Resolved(static, mirror, was_mirror=False)
+    assert pods.resolve(mirror) == Resolved(static, mirror, was_mirror=True)
     pods.remove(mirror)
     assert pods.current("s") == (static, None)
 

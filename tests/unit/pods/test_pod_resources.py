@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.resources import pod_limits, pod_requests
+from kubeletpy.pods.resources import (
+    limited,
+    pod_level_requests_set,
+    pod_level_set,
+    pod_limits,
+    pod_requests,
+)
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 
@@ -49,6 +55,24 @@ def test_overhead_is_added_to_requests_and_to_limits_that_there_are() -> None:
     assert pod_limits(pod) == {}
     limited = make_pod(container("app", **cpu("1")), overhead={"cpu": "250m"})
     assert pod_limits(limited) == {"cpu": Decimal("1.25")}
+    assert pod_limits(limited, overhead=False) == {"cpu": Decimal(1)}
+
+
+@pytest.mark.parametrize(
+    ("resources", "of_requests", "of_any"),
+    [
+        ({}, False, False),
+        ({"requests": {"cpu": "1"}}, True, True),
+        ({"limits": {"memory": "1Gi"}}, False, True),
+        ({"requests": {"hugepages-2Mi": "4Mi"}}, True, True),
+        ({"requests": {"example.com/x": "1"}, "limits": {"example.com/x": "1"}}, False, False),
+    ],
+)
+def test_which_resources_are_of_the_pod(
+    resources: dict[str, Any], of_requests: bool, of_any: bool
+) -> None:
+    pod = make_pod(container("app"), resources=resources)
+    assert (pod_level_requests_set(pod), pod_level_set(pod)) == (of_requests, of_any)
 
 
 def test_pod_level_values_replace_sums() -> None:
@@ -58,3 +82,22 @@ def test_pod_level_values_replace_sums() -> None:
     )
     assert pod_requests(pod) == {"cpu": Decimal(3)}
     assert pod_limits(pod) == {"cpu": Decimal(1), "memory": Decimal(2**30)}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_containers", "expected"),
+    [
+        ({}, ({"cpu": "1"}, {"cpu": "1"}), True),
+        ({}, ({"cpu": "1"}, {}), False),
+        ({}, ({"cpu": "1"}, {"cpu": "0"}), False),
+        ({"cpu": "2"}, ({}, {}), True),
+        ({"memory": "1Gi"}, ({}, {}), False),
+    ],
+)
+def test_what_is_limited(
+    of_pod: dict[str, str], of_containers: tuple[dict[str, str], ...], expected: bool
+) -> None:
+    first, second = (container("c", resources={"limits": of}) for of in of_containers)
+    for regular, init in (((first, second), ()), ((first,), (second,))):
+        pod = make_pod(*regular, init=init, resources={"limits": of_pod})
+        assert limited(pod, "cpu") is expected

@@ -30,6 +30,7 @@ ROWS = [
     ("request-below-limit", [resources({"cpu": "500m", "memory": "1Gi"}, BOTH)], "Burstable"),
     ("only-cpu", [resources({"cpu": "1"}, {"cpu": "1"})], "Burstable"),
     ("one-of-two", [resources(BOTH, BOTH), {}], "Burstable"),
+    ("the-other-of-two", [{}, resources(BOTH, BOTH)], "Burstable"),
     ("two-of-two", [resources(BOTH, BOTH), resources(BOTH, BOTH)], "Guaranteed"),
     ("only-a-request", [resources({"memory": "1"})], "Burstable"),
 ]
@@ -80,6 +81,8 @@ def test_critical_pods() -> None:
     assert not is_critical(make_pod(priority=1_999_999_999))
     static = {"annotations": {"kubernetes.io/config.source": "file"}}
     assert is_critical(make_pod(metadata=static))
+    assert is_critical(make_pod(metadata={"annotations": {"kubernetes.io/config.mirror": "h"}}))
     node_class: dict[str, Any] = {"priorityClassName": "system-node-critical"}
     assert is_node_critical(make_pod(priority=2_000_001_000, **node_class))
     assert not is_node_critical(make_pod(priority=5, **node_class))
+    assert not is_node_critical(make_pod(priority=2_000_001_000))

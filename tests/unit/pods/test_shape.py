@@ -47,6 +47,11 @@ def test_a_pod_as_it_should_be() -> None:
     assert pod_problem(with_number) == ""
 
 
+def test_names_may_be_missing_and_long() -> None:
+    assert pod_problem({"metadata": {}}) == ""
+    assert pod_problem({"metadata": {"name": "x" * 253}}) == ""
+
+
 CASES: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("spec",), [], "spec: is not an object"),
     (("spec",), None, "spec: is not an object"),

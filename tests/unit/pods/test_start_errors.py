@@ -26,6 +26,12 @@ SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
         ({"env": [KEY]}, 'exec: "/x/hu', 'exec: "***'),
         ({"env": [KEY]}, 'exec: "a\\', 'exec: "***\\'),
         ({"env": [KEY]}, 'exec: "a\\\nb" c', 'exec: "***" c'),
+        ({"env": [KEY]}, 'no "/x" in "/x/hush"', 'no "***" in "***"'),
+        (
+            {"env": [KEY]},
+            " ".join(f'"{n:03}"' for n in range(MOST_QUOTED)),
+            " ".join(['"***"'] * MOST_QUOTED),
+        ),
         ({"env": [KEY]}, " ".join(f'"{n:03}"' for n in range(MOST_QUOTED + 1)), "***"),
     ],
 )

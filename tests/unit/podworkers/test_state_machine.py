@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -19,16 +21,21 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     Interrupt,
+    PodRejected,
     RunSync,
+    ShowRejection,
     Stage,
+    StatusOutdated,
     SyncEnded,
     Terminated,
     TimerFired,
     UpdateArrived,
     WakeAfter,
+    WorkerView,
 )
 from kubeletpy.podworkers.requeue import RequeueSettings, effective_grace, requeue_delay
 from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.static_names import NamesInUse
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 
 OK = SyncOutcome()
@@ -83,6 +90,143 @@ def finished() -> WorkerMachine:
     machine = terminated()
     ended(machine)
     return machine
+
+
+def test_syncs_are_as_far_apart_as_configured() -> None:
+    machine = WorkerMachine(RequeueSettings(sync_frequency=7.0))
+    update(machine, UpdateType.CREATE, make_pod())
+    assert ended(machine) == [WakeAfter(UID, 7.0)]
+
+
+def test_a_message_about_nothing_changes_nothing() -> None:
+    machine = WorkerMachine()
+    for kind in UpdateType:
+        assert update(machine, kind) == []
+    assert update(machine, UpdateType.SYNC, runtime_pod=runtime_status()) == []
+    assert machine.records == {}
+
+
+def test_a_pod_that_is_created_twice_is_one_pod() -> None:
+    machine, newer = WorkerMachine(), make_pod(labels={"a": "b"})
+    update(machine, UpdateType.CREATE, make_pod())
+    assert update(machine, UpdateType.CREATE, newer) == []
+    record = machine.records[UID]
+    assert (record.restart_requested, record.pod) == (False, newer)
+
+
+def test_a_rejection_is_shown_unless_the_pod_ends_anyhow() -> None:
+    machine, pod, rejection = WorkerMachine(), make_pod(), Rejection("OutOfcpu", "too little")
+    shown = [ShowRejection(pod, rejection)]
+    assert machine.handle(PodRejected(pod, rejection)) == shown
+    update(machine, UpdateType.CREATE, pod)
+    assert machine.handle(PodRejected(pod, rejection)) == shown
+    update(machine, UpdateType.KILL, pod)
+    assert machine.handle(PodRejected(pod, rejection)) == []
+
+
+def test_a_message_without_a_mirror_leaves_the_one_that_is_known() -> None:
+    machine, first, second = WorkerMachine(), make_static(uid="m1"), make_static(uid="m2")
+    for told, known in ((first, first), (None, first), (second, second), (None, second)):
+        update(machine, UpdateType.UPDATE, make_pod(), mirror=told)
+        ended(machine)
+        step = only_step(machine.handle(TimerFired(UID, 300.0)))
+        assert step.work.mirror is known
+        ended(machine)
+
+
+def test_a_pod_that_has_ended_while_it_was_killed_keeps_what_the_kill_asked_for() -> None:
+    def killed(status: api.PodStatus) -> api.PodStatus:
+        return {**status, "reason": "Killed"}
+
+    def done(status: api.PodStatus) -> api.PodStatus:
+        return {**status, "reason": "Done"}
+
+    machine = WorkerMachine()
+    update(machine, UpdateType.CREATE, make_pod())
+    options = KillOptions(grace_override=3, status_override=killed)
+    assert update(machine, UpdateType.KILL, make_pod(), kill=options) == [Interrupt(UID)]
+    step = only_step(ended(machine, outcome=SyncOutcome(terminal=True, status_override=done)))
+    assert (step.stage, step.grace, step.status_override) == (Stage.TERMINATING, 3, killed)
+    assert machine.records[UID].terminating_at == 100.0
+
+
+def test_a_sync_that_nobody_has_begun_does_not_end() -> None:
+    machine = WorkerMachine()
+    assert ended(machine) == []
+    update(machine, UpdateType.CREATE, make_pod())
+    assert kinds(ended(machine)) == [WakeAfter]
+    assert ended(machine) == []
+
+
+def test_what_a_timer_does() -> None:
+    machine = WorkerMachine()
+    assert machine.handle(TimerFired(UID, 300.0)) == []
+    update(machine, UpdateType.CREATE, make_pod())
+    assert machine.handle(TimerFired(UID, 300.0)) == [], "it runs"
+    ended(machine)
+    step = only_step(machine.handle(TimerFired(UID, 300.0)))
+    assert (step.stage, step.work.type, step.work.received_at) == (Stage.SYNC, UpdateType.SYNC, 0.0)
+    ended(machine)
+    update(machine, UpdateType.KILL, make_pod())
+    ended(machine, outcome=SyncOutcome(error="no answer"))
+    step = only_step(machine.handle(TimerFired(UID, 300.0)))
+    assert (step.stage, step.work.type) == (Stage.TERMINATING, UpdateType.KILL)
+    ended(machine)
+    ended(machine)
+    assert machine.records[UID].finished
+    assert machine.handle(TimerFired(UID, 300.0)) == []
+
+
+def test_a_pod_that_has_not_started_has_nothing_to_show() -> None:
+    machine, waiting = WorkerMachine(), make_static("web", uid="s2")
+    update(machine, UpdateType.CREATE, make_static("web", uid="s1"))
+    update(machine, UpdateType.CREATE, waiting)
+    assert machine.records["s2"].started_at is None
+    assert machine.handle(StatusOutdated(waiting, None)) == []
+
+
+def test_a_pod_that_has_ended_is_kept_while_it_is_desired() -> None:
+    machine = finished()
+    assert machine.handle(DesiredPods(frozenset({UID}), 300.0)) == []
+    assert machine.records[UID].finished
+
+
+def test_an_end_that_is_under_way_is_not_asked_for_again() -> None:
+    machine = WorkerMachine()
+    update(machine, UpdateType.CREATE, make_pod())
+    ended(machine)
+    assert steps(update(machine, UpdateType.KILL, make_pod())) == [(UID, Stage.TERMINATING)]
+    assert machine.handle(DesiredPods(frozenset(), 300.0)) == []
+    record = machine.records[UID]
+    assert (record.deleted, record.pending) == (True, None)
+
+
+def test_a_pod_has_started_once() -> None:
+    machine = WorkerMachine()
+    for now in (100.0, 300.0):
+        message = PodUpdate(UpdateType.UPDATE, pod=make_pod())
+        machine.handle(UpdateArrived(message, now, False))
+        assert machine.records[UID].started_at == 100.0
+        ended(machine)
+
+
+def test_only_static_pods_wait_for_a_name() -> None:
+    machine = WorkerMachine()
+    update(machine, UpdateType.CREATE, make_pod())
+    effects = update(machine, UpdateType.CREATE, make_static("web", uid="s"))
+    assert steps(effects) == [("s", Stage.SYNC)]
+
+
+def test_what_housekeeping_counts() -> None:
+    machine = WorkerMachine()
+    update(machine, UpdateType.CREATE, make_pod())
+    update(machine, UpdateType.CREATE, make_static(uid="s"))
+    update(machine, UpdateType.KILL, runtime_pod=runtime_status("r"))
+    assert machine.views(frozenset({UID})) == {
+        UID: WorkerView(Stage.SYNC, orphan=False, has_config=True, static=False),
+        "s": WorkerView(Stage.SYNC, orphan=True, has_config=True, static=True),
+        "r": WorkerView(Stage.TERMINATING, orphan=True, has_config=False, static=False),
+    }
 
 
 def test_a_pods_whole_life() -> None:
@@ -143,6 +287,14 @@ def test_a_terminal_sync_terminates() -> None:
     machine = syncing()
     assert steps(ended(machine, outcome=SyncOutcome(terminal=True))) == [(UID, Stage.TERMINATING)]
     assert machine.records[UID].grace == 30
+
+
+def test_a_sync_that_refuses_the_pod_says_what_becomes_of_its_status() -> None:
+    machine = syncing()
+    outcome = SyncOutcome(terminal=True, status_override=lambda status: {"phase": "Failed"})
+    (step,) = (e for e in ended(machine, outcome=outcome) if isinstance(e, RunSync))
+    assert step.stage is Stage.TERMINATING
+    assert step.status_override is outcome.status_override
 
 
 def test_messages_while_syncing_replace_each_other() -> None:
@@ -275,6 +427,19 @@ class TestOrphanPass:
         assert (record.deleted, record.grace) == (True, 30)
         assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
 
+    def test_one_between_syncs_is_terminated_at_once(self) -> None:
+        machine = WorkerMachine()
+        update(machine, UpdateType.CREATE, make_pod(terminationGracePeriodSeconds=7))
+        ended(machine)
+        step = only_step(machine.handle(DesiredPods(frozenset(), 1.0)))
+        assert (step.uid, step.stage, step.grace) == (UID, Stage.TERMINATING, 7)
+
+    def test_one_that_is_to_start_again_first_comes_to_its_end(self) -> None:
+        machine = terminating()
+        update(machine, UpdateType.CREATE, make_pod())
+        assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == []
+        assert not machine.records[UID].deleted
+
     def test_a_terminating_orphan_is_tried_again(self) -> None:
         machine = terminating()
         ended(machine, outcome=SyncOutcome(error="no"))
@@ -300,6 +465,14 @@ class TestStaticNames:
         ended(machine, "one")
         effects = ended(machine, "one")
         assert effects == [Finished("one"), machine_step(machine, "two")]
+
+    def test_one_that_has_started_waits_no_more(self) -> None:
+        machine = WorkerMachine()
+        for kind in (UpdateType.CREATE, UpdateType.UPDATE):
+            update(machine, kind, make_static(uid="one"))
+        update(machine, UpdateType.CREATE, make_static(uid="two"))
+        name = machine.records["one"].full_name
+        assert machine.names.in_use() == NamesInUse({name: "one"}, {name: ("two",)})
 
     def test_one_that_waits_and_is_to_end_never_starts(self) -> None:
         machine = WorkerMachine()
@@ -417,7 +590,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(events)
 def test_terminations_are_never_lost(sequence: list[Event]) -> None:
     machine = WorkerMachine()
@@ -448,7 +621,7 @@ def test_terminations_are_never_lost(sequence: list[Event]) -> None:
         assert len(names) <= 1, "two static pods of one name at once"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(events)
 def test_a_log_replays(sequence: list[Event]) -> None:
     first, second = WorkerMachine(), WorkerMachine()
@@ -456,7 +629,7 @@ def test_a_log_replays(sequence: list[Event]) -> None:
     assert first.records == second.records
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(events)
 def test_every_pod_comes_to_its_end(sequence: list[Event]) -> None:
     """Once nobody wants a pod, steps that work bring every record to nothing."""

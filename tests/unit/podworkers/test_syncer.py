@@ -55,6 +55,7 @@ class Rooms:
         self.more: list[PodSyncResult] = []
         self.takes = 0.0
         self.volume_error: str = ""
+        self.node_is_full = False
         self.request: SyncPodRequest | None = None
         self.kill_args: Any = None
         self.ends_with: Any = None
@@ -106,7 +107,7 @@ class Rooms:
     async def set_up(self, pod: Pod) -> dict[str, Any]:
         self.steps.append("volumes")
         if self.volume_error:
-            raise VolumeError(self.volume_error)
+            raise VolumeError(self.volume_error, node_is_full=self.node_is_full)
         return {}
 
     async def tear_down(self, uid: str) -> None:
@@ -168,6 +169,7 @@ class Setup:
         cgroups: Any = None,
     ) -> None:
         self.rooms, self.recorder, self.cache = Rooms(), Recorder(), PodStatusCache()
+        self.rejected: list[str] = []
         rooms: Any = self.rooms
         reasons = ReasonCache()
         self.composer = StatusComposer(
@@ -192,14 +194,15 @@ class Setup:
             decided=lambda uid, decisions: None,
         )
         groups = [PodCgroup(cgroups, rooms, self.cache, self.recorder)] if cgroups else []
+        self.pull_secrets = PullSecrets(kube_api, self.recorder)
         self.syncer = KubePodSyncer(
             [
                 NetworkGate(network_error, self.recorder),
                 *groups,
                 MirrorPod(rooms),
                 Directories(tmp_path / "pods", self.recorder),
-                Volumes(rooms, self.recorder),
-                PullSecrets(kube_api, self.recorder),
+                Volumes(rooms, self.recorder, self.rejected.append),
+                self.pull_secrets,
                 Probes(rooms),
                 runtime,
             ],
@@ -330,6 +333,25 @@ async def test_volumes_that_can_not_be_had(tmp_path: Path) -> None:
 
 
 @on_virtual_time
+async def test_a_pod_that_a_full_node_refuses_fails(tmp_path: Path) -> None:
+    s = Setup(tmp_path)
+    s.rooms.volume_error, s.rooms.node_is_full = "Node has reached its limit", True
+    outcome = await s.sync()
+    assert s.recorder.events == [("VolumeAttachmentLimitExceeded", "Node has reached its limit")]
+    assert (outcome.terminal, outcome.error, s.rejected) == (
+        True,
+        "",
+        ["VolumeAttachmentLimitExceeded"],
+    )
+    assert outcome.status_override is not None
+    status = outcome.status_override({"phase": "Pending", "hostIP": "10.0.0.1"})
+    assert status["phase"] == "Failed"
+    assert status["reason"] == "VolumeAttachmentLimitExceeded"
+    assert status["message"] == "Pod was rejected: Node has reached its limit"
+    assert status["hostIP"] == "10.0.0.1"
+
+
+@on_virtual_time
 async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     (tmp_path / "pods").write_text("a file")
@@ -450,6 +472,29 @@ async def test_an_evictions_word_counts(tmp_path: Path) -> None:
     assert s.rooms.statuses[-1][0]["reason"] == "Evicted"
 
 
+@on_virtual_time
+async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Path) -> None:
+    """The container was started, and the runtime did not say how that went."""
+    s = Setup(tmp_path)
+    s.rooms.result = PodSyncResult(
+        status=runtime_status(state=None, at=2), sync_error=StartError("Status", "no answer")
+    )
+    await s.sync()
+    assert s.cache.usable("uid-web") is None
+    s.rooms.result = PodSyncResult(sync_error=StartError("KillContainer", "no answer"))
+
+    def evicted(status: api.PodStatus) -> api.PodStatus:
+        return {**status, "phase": "Failed"}
+
+    await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
+    assert s.rooms.statuses[-1][0]["phase"] == "Failed"
+    assert s.rooms.statuses[-1][1] is True
+    # the runtime was asked again
+    s.cache.set(runtime_status(state=None, at=3), own=True)
+    await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
+    assert s.rooms.statuses[-1][1] is False
+
+
 @pytest.mark.parametrize("deleting", [None, 7])
 @on_virtual_time
 async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
@@ -526,6 +571,8 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> N
             "not succeed.",
         )
     ]
+    assert s.pull_secrets.missing(pod.uid) == ("two",)
+    assert s.pull_secrets.missing("other") == ()
     assert asyncio.get_running_loop().time() < 0.1
     assert "hunter2" not in repr(s.rooms.request)
 

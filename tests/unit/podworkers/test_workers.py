@@ -146,7 +146,7 @@ class Setup:
             self.cache,
             self.runtime,
             self.recorder,
-            event_log=self.log.append,
+            event_log=lambda event, effects: self.log.append(event),
             metrics=self.metrics.workers,
             **more,
         )

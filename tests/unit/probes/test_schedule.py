@@ -240,7 +240,7 @@ def test_a_run_that_outlives_its_reason_changes_nothing() -> None:
     for state in (
         replace(begun(LIVENESS), due=None),
         end(begun(LIVENESS)),
-        replace(begun(LIVENESS), on_hold=True),
+        replace(begun(LIVENESS), on_hold=True, due=None),
     ):
         assert finished(spec(LIVENESS), state, BAD, 110) == state
 
@@ -250,3 +250,33 @@ def test_a_spec_is_sane_whatever_a_manifest_says() -> None:
     wild |= {"initialDelaySeconds": 10**15, "successThreshold": None}
     assert ProbeSpec.of(LIVENESS, wild) == ProbeSpec(LIVENESS, initial_delay=10**9)
     assert ProbeSpec.of(LIVENESS, {}) == ProbeSpec(LIVENESS, 10, 1, 0, 3, 1)
+
+
+def test_the_least_numbers_of_a_spec_are_kept() -> None:
+    fields = (
+        "periodSeconds",
+        "timeoutSeconds",
+        "initialDelaySeconds",
+        "failureThreshold",
+        "successThreshold",
+    )
+    assert ProbeSpec.of(LIVENESS, dict.fromkeys(fields, 1)) == ProbeSpec(LIVENESS, 1, 1, 1, 1, 1)
+    assert ProbeSpec.of(LIVENESS, dict.fromkeys(fields, 0)) == ProbeSpec(LIVENESS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("idle", [{"ended": True}, {"on_hold": True}])
+def test_what_has_ended_or_is_on_hold_stays_so_for_its_container(
+    kind: ProbeKind, idle: dict[str, Any]
+) -> None:
+    ready = running(kind)
+    state = ProbeState(ready.container_id, result=BAD, **idle)
+    for seen in (ready, replace(ready, started=not ready.started), replace(ready, deleting=True)):
+        assert look(spec(kind), state, seen, 100.0, 0.5) is state
+    assert not state.early
+
+
+def test_a_hold_counts_its_runs_anew() -> None:
+    state = begun(LIVENESS)
+    held = finished(spec(LIVENESS, failure_threshold=1), state, BAD, due(state))
+    assert (held.on_hold, held.streak, held.last, held.due) == (True, 0, BAD, None)

@@ -28,10 +28,19 @@ def ran(seconds: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("ago", "survivor"), [(1, False), (99, False), (109, False), (112, True), (9999, True)]
+    ("ago", "survivor"), [(1, False), (99, False), (110, False), (111, True), (9999, True)]
 )
 def test_running(ago: float, survivor: bool) -> None:
     assert seen(ran(ago)) == Seen("Running", "c1", running_for=ago, survivor=survivor, started=True)
+
+
+def test_running_since_an_unknown_time() -> None:
+    found = Seen("Running", "c1", running_for=0, survivor=False, started=True)
+    assert seen({"running": {}}) == found
+    spec: Any = {"name": "main", "image": "i"}
+    status: Any = {"containerStatuses": [{"name": "main", "state": ran(5)}]}
+    view = see(make_pod(containers=[spec]), spec, status, now=NOW, agent_started_at=AGENT)
+    assert view == Seen(""), "without an id it is no container yet"
 
 
 def test_a_clock_that_runs_ahead_is_no_negative_time() -> None:
@@ -46,7 +55,16 @@ def test_ended(policy: str, code: int, again: bool) -> None:
     spec = {"name": "main", "image": "i"}
     pod = make_pod(containers=[spec], restartPolicy=policy)
     found = seen({"terminated": {"exitCode": code}}, pod=pod)
-    assert (found.running_for, found.may_run_again) == (None, again)
+    assert found == Seen("Running", "c1", started=True, may_run_again=again)
+
+
+def test_an_exit_without_a_code_is_a_success() -> None:
+    pod = make_pod(containers=[{"name": "main", "image": "i"}], restartPolicy="OnFailure")
+    assert not seen({"terminated": {}}, pod=pod).may_run_again
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [0]}}
+    ruled: Any = {"name": "main", "image": "i", "restartPolicyRules": [rule]}
+    pod = make_pod(containers=[ruled], restartPolicy="Never")
+    assert seen({"terminated": {}}, pod=pod).may_run_again
 
 
 def test_waiting_for_a_restart_and_restart_all() -> None:
@@ -61,6 +79,8 @@ def test_waiting_for_a_restart_and_restart_all() -> None:
     ]
     status: Any = {"phase": "Running", "containerStatuses": entries}
     assert see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+    entries[1]["state"] = {"terminated": {"exitCode": 4}}
+    assert not see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
     entries[1]["state"] = ran(5)
     assert not see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
 

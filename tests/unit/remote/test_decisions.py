@@ -18,6 +18,7 @@ from kubeletpy.remote.timeouts import deadline_for
         ("Status", 0, 120),
         ("RunPodSandbox", 0, 240),
         ("StopPodSandbox", 0, 120),
+        ("StopPodSandbox", 300, 120),
         ("RemovePodSandbox", 0, 120),
         ("CreateContainer", 0, 120),
         ("StopContainer", 0, 120),
@@ -168,6 +169,20 @@ def test_nothing_is_not_a_status() -> None:
     assert verify.wrong_container_status(cri.ContainerStatusResponse()) == "status not set"
 
 
+def test_a_status_that_says_nothing_lacks_all_but_its_name() -> None:
+    sandbox = cri.PodSandboxStatusResponse(status=cri.PodSandboxStatus())
+    assert verify.wrong_sandbox_status(sandbox) == "id, created_at not set"
+    container = cri.ContainerStatusResponse(status=cri.ContainerStatus())
+    assert verify.wrong_container_status(container) == "id, created_at, image_ref not set"
+
+
+def test_a_container_without_a_name() -> None:
+    status = cri.ContainerStatus.FromString(CONTAINER.SerializeToString())
+    status.metadata.name = ""
+    answer = cri.ContainerStatusResponse(status=status)
+    assert verify.wrong_container_status(answer) == "name not set"
+
+
 def test_pod_without_a_name() -> None:
     status = cri.PodSandboxStatus(id="s", created_at=1, metadata=cri.PodSandboxMetadata(name="p"))
     answer = cri.PodSandboxStatusResponse(status=status)
@@ -179,12 +194,36 @@ def test_runtime_status_needs_both_conditions() -> None:
         status=cri.RuntimeStatus(conditions=[cri.RuntimeCondition(type="RuntimeReady")])
     )
     assert verify.wrong_status(answer) == "condition NetworkReady not set"
+    answer.status.conditions.append(cri.RuntimeCondition(type="NetworkReady"))
+    assert verify.wrong_status(answer) == ""
+    both = "condition RuntimeReady and NetworkReady not set"
+    assert verify.wrong_status(cri.StatusResponse()) == both
 
 
 def test_one_nameless_entry_does_not_spoil_a_list() -> None:
     good = cri.Container(id="c", pod_sandbox_id="s", metadata=cri.ContainerMetadata(name="c"))
     nowhere = cri.Container(id="d", metadata=cri.ContainerMetadata(name="c"))
-    assert verify.believable_containers([cri.Container(), good, nowhere]) == [good]
+    no_id = cri.Container(pod_sandbox_id="s", metadata=cri.ContainerMetadata(name="c"))
+    no_name = cri.Container(id="e", pod_sandbox_id="s")
+    given = [cri.Container(), good, nowhere, no_id, no_name]
+    assert verify.believable_containers(given) == [good]
     sandbox = cri.PodSandbox(id="s", metadata=cri.PodSandboxMetadata(name="p"))
-    assert verify.believable_sandboxes([sandbox, cri.PodSandbox(id="t")]) == [sandbox]
+    nameless = cri.PodSandbox(metadata=cri.PodSandboxMetadata(name="n"))
+    found = [sandbox, cri.PodSandbox(id="t"), nameless]
+    assert verify.believable_sandboxes(found) == [sandbox]
     assert verify.believable_images([cri.Image(), cri.Image(id="i")]) == [cri.Image(id="i")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (cri.ImageStatusResponse(), ""),
+        (cri.ImageStatusResponse(image=cri.Image(id="i", size=1)), ""),
+        (cri.ImageStatusResponse(image=cri.Image(size=1)), "id not set"),
+        (cri.ImageStatusResponse(image=cri.Image()), "id, size not set"),
+    ],
+)
+def test_an_image_that_is_there_says_which_one_it_is(
+    answer: cri.ImageStatusResponse, problem: str
+) -> None:
+    assert verify.wrong_image_status(answer) == problem

@@ -17,6 +17,7 @@ from kubeletpy.remote.generated import (
     pluginregistration_pb2,
     podresources_pb2,
     podresources_v1alpha1_pb2,
+    pods_pb2,
 )
 from tools.rulebook.tables import document
 
@@ -38,6 +39,7 @@ MADE = [
     Made("devices", deviceplugin_pb2, document("device-plugin-v1beta1.json")),
     Made("podresources", podresources_pb2, document("pod-resources-v1.json")),
     Made("podresources1", podresources_v1alpha1_pb2, document("pod-resources-v1alpha1.json")),
+    Made("pods", pods_pb2, document("pods-v1alpha1.json")),
 ]
 each = pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
 SCALARS = {

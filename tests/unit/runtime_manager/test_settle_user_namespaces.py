@@ -60,7 +60,7 @@ def spaces(tmp_path: Path) -> UserNamespaces:
     for uid in "ab":
         (tmp_path / uid).mkdir()
     (tmp_path / "a" / "userns").write_text("{")
-    return UserNamespaces(tmp_path, supporting={""}, max_pods=3)
+    return UserNamespaces(tmp_path, supporting=lambda: {""}, max_pods=3)
 
 
 def first_of(spaces: UserNamespaces, uid: str) -> int:

@@ -26,6 +26,7 @@ from kubeletpy.server.debug.zpages import Program
 from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import ServerSettings
+from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 PROGRAM = Program(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 
@@ -147,11 +148,25 @@ def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
     )
 
 
+class OnePod:
+    """Explains one pod."""
+
+    def pods(self) -> list[dict[str, Any]]:
+        return [{"namespace": "ns", "name": "p", "verdict": "fine"}]
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return {"verdict": "fine"} if (namespace, name) == ("ns", "p") else None
+
+    def node(self) -> dict[str, Any]:
+        return {"pressure": None}
+
+
 @asynccontextmanager
 async def serving(
     view: NodeView, api: Any, pki: Pki, access: AccessSettings | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
     """A server for a view; checkpoints and logs are beside the view's pod logs."""
+    tracer: Tracer = settings.pop("tracer", NO_TRACER)
     directory = Path(view.pod_logs_dir).parent
     settings.setdefault(
         "endpoints",
@@ -180,6 +195,8 @@ async def serving(
             clock=SystemClock(),
             node_ips=["127.0.0.1"],
             program=PROGRAM,
+            tracer=tracer,
+            explained=OnePod(),
         )
         stack.push_async_callback(served.close)
         await served.start()

@@ -284,7 +284,7 @@ async def test_a_process_that_floods_a_client_that_does_not_read(pki: Pki, tmp_p
         nonlocal sent
         writer.write(SWITCH)
         writer.transport.set_write_buffer_limits(high=1 << 16)
-        sent += await flood(writer, spdy.data(3, bytes(1 << 16)), 256 << 20)
+        sent += await flood(writer, spdy.data(5, bytes(1 << 16)), 256 << 20)
         stopped.set()
 
     async with node(tmp_path, pki, talk) as (server, _):

@@ -12,8 +12,9 @@ import pytest
 
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
+from kubeletpy.server import checkpoint
 from kubeletpy.server.access import AccessSettings
-from kubeletpy.server.checkpoint import file_name
+from kubeletpy.server.checkpoint import Kept, file_name, look, no_room
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 POD = {
@@ -33,9 +34,16 @@ class Runtime:
 
     async def checkpoint_container(self, container: str, location: str, timeout: int = 0) -> None:
         self.asked.append((container, location, timeout))
+        await asyncio.to_thread(Path(location).write_bytes, b"memory")
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
+
+
+@pytest.fixture(autouse=True)
+def a_roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_SHARE", 101)
+    monkeypatch.setattr(checkpoint, "MIN_FREE", 0)
 
 
 @asynccontextmanager
@@ -99,6 +107,41 @@ async def test_what_the_runtime_refuses(pki: Pki, tmp_path: Path) -> None:
         runtime.error = Internal("CheckpointContainer", "criu is missing")
         status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
         assert (status, "criu is missing" in text) == (500, True)
+    assert list((tmp_path / "checkpoints").iterdir()) == [], "what is torn is removed"
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (Kept(99, 99 << 20, 1000 << 20, 150 << 20), None),
+        (Kept(100, 0, 1000 << 20, 1000 << 20), "there are 100 checkpoints, of 100"),
+        (Kept(1, 100 << 20, 1000 << 20, 900 << 20), "take 100 MiB, and may take 10 percent"),
+        (Kept(0, 0, 1000 << 20, 149 << 20), "149 MiB of 1000 MiB are free, and 15 percent"),
+    ],
+)
+def test_room_for_another(monkeypatch: pytest.MonkeyPatch, kept: Kept, words: str | None) -> None:
+    monkeypatch.undo()
+    found = no_room(kept)
+    assert (found is None) if words is None else (words in (found or ""))
+
+
+async def test_the_disk_is_not_filled(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_KEPT", 2)
+    directory = tmp_path / "checkpoints"
+    directory.mkdir()
+    for number in range(2):
+        (directory / f"old-{number}").write_bytes(b"x" * 5000)
+    async with node(tmp_path, pki) as (server, runtime):
+        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        assert status == 507
+        assert f"of 2 that may be kept: remove old ones from {directory} on the node" in text
+        assert runtime.asked == []
+        (directory / "old-0").unlink()
+        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+    kept = look(directory)
+    assert (kept.archives, kept.used >= 5000 < kept.capacity) == (2, True)
 
 
 async def test_one_at_a_time_for_a_container(pki: Pki, tmp_path: Path) -> None:

@@ -93,6 +93,34 @@ def test_a_profile_in_pprof_s_format() -> None:
     assert dict(message)[9] == 10**18
 
 
+def test_a_profile_field_by_field() -> None:
+    """With the numbers of pprof's profile.proto; ids begin at 1, for 0 is none."""
+    a, b, c = Place("f", "x.py", 3), Place("g", "y.py", 2), Place("f", "x.py", 4)
+    stacks = {(a, b): Weight(3, 30), (c,): Weight(1, 5)}
+    packed = encode(stacks, began_ns=7, took_ns=8, period_ns=9)
+    nested = {1, 2, 4, 5, 11}
+    found = [
+        (number, list(fields(value)) if number in nested else value)
+        for number, value in fields(gzip.decompress(packed))
+    ]
+    assert found == [
+        (1, [(1, 1), (2, 2)]),
+        (1, [(1, 3), (2, 4)]),
+        (2, [(1, b"\x01\x02"), (2, b"\x03\x1e")]),
+        (2, [(1, b"\x03"), (2, b"\x01\x05")]),
+        (4, [(1, 1), (4, b"\x08\x01\x10\x03")]),
+        (4, [(1, 2), (4, b"\x08\x02\x10\x02")]),
+        (4, [(1, 3), (4, b"\x08\x01\x10\x04")]),
+        (5, [(1, 1), (2, 5), (3, 5), (4, 6)]),
+        (5, [(1, 2), (2, 7), (3, 7), (4, 8)]),
+        *((6, text) for text in b" samples count cpu nanoseconds f x.py g y.py".split(b" ")),
+        (9, 7),
+        (10, 8),
+        (11, [(1, 3), (2, 4)]),
+        (12, 9),
+    ]
+
+
 async def test_a_cpu_profile_names_what_burns(server: Running) -> None:
     async def burn() -> None:
         while True:

@@ -36,45 +36,84 @@ from tests.unit.server.helpers import Pki, Running, make_view, serving
         ("query=a&query=b.service", LogQuery(("a", "b.service"))),
         ("query=/foo.log", LogQuery(file="/foo.log")),
         ("query=sub\\foo.log", LogQuery(file="sub/foo.log")),
-        ("query=", UnreadableQuery),
-        ("query=%20%20", UnreadableQuery),
-        ("tailLines=5", InvalidQuery),
-        ("query=a&query=/b", InvalidQuery),
-        ("query=/a&query=/b", InvalidQuery),
-        ("query=/a&tailLines=1", InvalidQuery),
-        ("query=a&query=b&query=c&query=d&query=e", InvalidQuery),
-        ("query=" + "a" * 257, InvalidQuery),
-        ("query=a;reboot", InvalidQuery),
-        ("query=$(reboot)", InvalidQuery),
-        ("query=a%0Ab", InvalidQuery),
-        ("query=..", InvalidQuery),
+        ("query=", UnreadableQuery("query: query cannot be empty")),
+        ("query=%20%20", UnreadableQuery("query: query cannot be empty")),
+        ("tailLines=5", InvalidQuery("query: cannot specify empty queries")),
+        ("query=a&query=/b", InvalidQuery("query: cannot specify a file and service")),
+        ("query=/a&query=/b", InvalidQuery("query: cannot specify more than one file")),
+        ("query=/a&tailLines=1", InvalidQuery("query: cannot specify file with options")),
+        (
+            "query=a&query=b&query=c&query=d&query=e",
+            InvalidQuery("query: must have at most 4 services"),
+        ),
+        ("query=" + "a" * 257, InvalidQuery("query: length must be at most 256")),
+        ("query=a;reboot", InvalidQuery("query: input contains unsupported characters")),
+        ("query=$(reboot)", InvalidQuery("query: input contains unsupported characters")),
+        ("query=a%0Ab", InvalidQuery("query: input contains unsupported characters")),
+        ("query=a&query=b&query=c&query=d", LogQuery(("a", "b", "c", "d"))),
+        ("query=" + "a" * 256, LogQuery(("a" * 256,))),
+        ("query=..", InvalidQuery("query: input contains unsupported characters")),
+        ("query=a&tailLines=0", LogQuery(("a",), lines=Range(tail=0))),
+        ("query=a&tailLines=100000", LogQuery(("a",), lines=Range(tail=100_000))),
+        ("query=a&boot=0", LogQuery(("a",), lines=Range(boot=0))),
+        ("query=a&pattern=" + "a" * 1024, LogQuery(("a",), lines=Range(pattern="a" * 1024))),
+        ("query=a&untilTime=1970-01-01T00:00:01Z", LogQuery(("a",), lines=Range(until=1))),
+        ("query=a&sinceTime=1970-01-01T00:00:01Z", LogQuery(("a",), lines=Range(since=1))),
+        (
+            "query=a&sinceTime=1970-01-01T00:00:01Z&untilTime=1970-01-01T00:00:01Z",
+            LogQuery(("a",), lines=Range(since=1, until=1)),
+        ),
         ("query=a&tailLines=10", LogQuery(("a",), lines=Range(tail=10))),
-        ("query=a&tailLines=x", UnreadableQuery),
-        ("query=a&tailLines=-1", InvalidQuery),
-        ("query=a&tailLines=100001", InvalidQuery),
+        ("query=a&tailLines=x", UnreadableQuery("tailLines: not a number")),
+        (
+            "query=a&tailLines=-1",
+            InvalidQuery("tailLines: must be between 0 and 100000, inclusive"),
+        ),
+        (
+            "query=a&tailLines=100001",
+            InvalidQuery("tailLines: must be between 0 and 100000, inclusive"),
+        ),
         ("query=a&boot=-1", LogQuery(("a",), lines=Range(boot=-1))),
-        ("query=a&boot=1", InvalidQuery),
-        ("query=a&boot=--all", UnreadableQuery),
+        ("query=a&boot=1", InvalidQuery("boot: must be less than 1")),
+        ("query=a&boot=--all", UnreadableQuery("boot: not a number")),
         ("query=a&pattern=x.*y", LogQuery(("a",), lines=Range(pattern="x.*y"))),
-        ("query=a&pattern=(", InvalidQuery),
-        ("query=a&pattern=a%00b", InvalidQuery),
-        ("query=a&pattern=" + "a" * 1025, InvalidQuery),
+        ("query=a&pattern=(", InvalidQuery("pattern: missing closing ): `(`")),
+        (
+            "query=a&pattern=a%00b",
+            InvalidQuery("pattern: must have at most 1024 characters and no NUL"),
+        ),
+        (
+            "query=a&pattern=" + "a" * 1025,
+            InvalidQuery("pattern: must have at most 1024 characters and no NUL"),
+        ),
         (
             "query=a&sinceTime=1970-01-01T00:00:01Z&untilTime=1970-01-01T01:00:02%2B01:00",
             LogQuery(("a",), lines=Range(since=1, until=2)),
         ),
-        ("query=a&sinceTime=1970-01-01T00:00:02Z&untilTime=1970-01-01T00:00:01Z", InvalidQuery),
-        ("query=a&sinceTime=yesterday", UnreadableQuery),
-        ("query=a&untilTime=2024-01-01", UnreadableQuery),
+        (
+            "query=a&sinceTime=1970-01-01T00:00:02Z&untilTime=1970-01-01T00:00:01Z",
+            InvalidQuery("untilTime: must be after `sinceTime`"),
+        ),
+        ("query=a&sinceTime=yesterday", UnreadableQuery("sinceTime: invalid time format")),
+        ("query=a&untilTime=2024-01-01", UnreadableQuery("untilTime: invalid time format")),
     ],
 )
-def test_queries(query: str, expected: LogQuery | type[ValueError] | None) -> None:
+def test_queries(query: str, expected: LogQuery | ValueError | None) -> None:
     given = parse_qsl(query, keep_blank_values=True)
-    if isinstance(expected, type):
-        with pytest.raises(expected):
+    if isinstance(expected, ValueError):
+        with pytest.raises(type(expected)) as raised:
             read_query(given)
+        assert str(raised.value) == str(expected)
     else:
         assert read_query(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("units", "there"),
+    [({"a"}, True), ({"a.service"}, True), ({"b", "a.timer"}, False), (set(), False)],
+)
+def test_which_services_write_to_the_journal(units: set[str], there: bool) -> None:
+    assert queries.in_journal("a", frozenset(units)) is there
 
 
 def test_what_a_client_sends_stays_within_its_own_argument() -> None:
@@ -190,7 +229,7 @@ async def test_no_request_leads_out(server: Running, path: str) -> None:
     writer.write(f"GET /logs/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
-    assert answer.split()[1] in (b"400", b"403", b"404")
+    assert answer.split()[1] in (b"301", b"400", b"403", b"404")
     assert b"secret" not in answer.partition(b"\r\n\r\n")[2]
     assert b"root:" not in answer
 

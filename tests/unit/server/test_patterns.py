@@ -14,6 +14,7 @@ from kubeletpy.server.node_logs.patterns import BadPattern, check
     [
         *("", "a", "x.*y", "a*?b+?c??", "(a|b)*c", "()*", "^*$", "a{2,3}", "a{2,}", "$(id)"),
         *("[]a]", "[^]a]", "[[:alpha:]_]+", r"[\]]", "{", "a{,3}", "a{x", r"\d+\.\pL", r"\(\*"),
+        *("[[:alpha:]]{1000}(x)", r"[[:alpha:]]\d(x)", r"x\E\Qy", "[:(?:]"),
         *("(?i)a", "(?i-s:a)+", "a(?i)*", "(?P<n>a)+", "(?<n>a)", r"\Q(*[", r"\Q(*\E+", "a]}"),
     ],
 )
@@ -29,6 +30,12 @@ def test_expressions(pattern: str) -> None:
         ("a)(", "unexpected ): `a)(`"),
         ("[a", "missing closing ]: `[a`"),
         ("x[]", "missing closing ]: `[]`"),
+        ("x{1000}[:1", "missing closing ]: `[:1`"),
+        (r"[[:alpha:]]\d(", r"missing closing ): `[[:alpha:]]\d(`"),
+        (r"[\]", r"missing closing ]: `[\]`"),
+        (r"\Qa\E(", r"missing closing ): `\Qa\E(`"),
+        (r"\Qa\E)", r"unexpected ): `\Qa\E)`"),
+        (r"a\Q\E**", "invalid nested repetition operator: `**`"),
         ("[[:alpha:]", "missing closing ]: `[[:alpha:]`"),
         ("*a", "missing argument to repetition operator: `*`"),
         ("a|+", "missing argument to repetition operator: `+`"),

@@ -199,7 +199,7 @@ async def test_a_logind_that_gives_no_more_time_is_used_all_the_same(
     node = Node(tmp_path, {})
     node.logind.delay, node.logind.takes = 5.0, False
     await during(node, lambda: asyncio.sleep(0))
-    assert "will not hold" in caplog.text
+    assert "will not delay" in caplog.text
 
 
 @on_virtual_time

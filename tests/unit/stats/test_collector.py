@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.clock import SystemClock
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, SandboxStatus
 from kubeletpy.remote.errors import ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import views
 from kubeletpy.stats.cadvisor import Machine as Facts
-from kubeletpy.stats.group_files import container_id
+from kubeletpy.stats.group_files import GroupFiles, container_id
 from kubeletpy.stats.locate import first_process
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.views import StatsViews
@@ -319,9 +320,17 @@ def test_the_first_process_in_what_a_runtime_says(info: str, pid: int) -> None:
     assert first_process(info) == pid
 
 
-@pytest.mark.parametrize("name", ["abc", "cri-containerd-abc.scope", "crio-abc.scope"])
+@pytest.mark.parametrize("name", ["abc", "cri-containerd-abc.scope", "crio-abc"])
 def test_the_container_of_a_cgroup(name: str) -> None:
     assert container_id(name) == "abc"
+
+
+@pytest.mark.parametrize("ending", ["", ".scope"])
+def test_a_containers_monitor_is_not_the_container(tmp_path: Path, ending: str) -> None:
+    for prefix in ("crio", "crio-conmon"):
+        (tmp_path / "pod" / f"{prefix}-abc{ending}").mkdir(parents=True)
+    groups = GroupFiles(2, {"memory": tmp_path}, SystemClock())
+    assert groups.containers("/pod") == {"abc": f"/pod/crio-abc{ending}"}
 
 
 def test_who_waits_with_others_and_goes_away_takes_nothing() -> None:

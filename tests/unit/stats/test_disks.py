@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import threading
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from kubeletpy.clock import SystemClock
-from kubeletpy.stats import disks
-from kubeletpy.stats.disk_plan import PodTrees, pod_disk, trees
+from kubeletpy.eviction.local_storage import Limit, Limits, judge
+from kubeletpy.stats import disks, tree_walk
+from kubeletpy.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees
 from kubeletpy.stats.disks import BATCH, PATIENCE_S, DiskMeter, space, space_with_device
 from kubeletpy.stats.tree_walk import Walked
-from kubeletpy.stats.usage import PodRef, TreeUse
+from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from tests.unit.podworkers.builders import make_pod
 from tests.unit.stats.machine import ThreadClock
 from tests.virtual_time import on_virtual_time, timed
@@ -28,7 +33,9 @@ class Walks:
         self.seen: list[str] = []
         self.may_end = threading.Event()
 
-    def __call__(self, path: str, *, stopped: object) -> Walked | None:
+    def __call__(
+        self, path: str, *, max_entries: int | None, stopped: Callable[[], bool]
+    ) -> Walked | None:
         if path == "/slow":
             self.may_end.wait(10)
         self.seen.append(path)
@@ -75,20 +82,72 @@ async def test_an_answer_does_not_wait_for_a_slow_tree(
     paths = [*(f"/{number}" for number in range(BATCH)), "/slow", "/after"]
     found = await meter.measure(paths)
     assert len(found) == BATCH
+    assert meter.pending(paths) == {"/slow", "/after"}
     assert walks.may_end.is_set() is False
     walks.may_end.set()
     monkeypatch.setattr(disks, "PATIENCE_S", 5.0)
     assert set(await meter.measure(paths)) == set(paths)
     assert walks.seen.count("/slow") == 1
+    assert meter.pending(paths) == set()
     await meter.close()
 
 
 async def test_a_slow_tree_is_left_alone_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = DiskMeter(SystemClock(), seconds_between=0.0)
-    monkeypatch.setattr(disks, "walk", lambda path, stopped: Walked(1, 1))
+    monkeypatch.setattr(disks, "walk", lambda path, max_entries, stopped: Walked(1, 1))
     ticks = iter([0.0, 30.0])
     known = meter._some(["/"], lambda: next(ticks))["/"]
     assert known.next_at == 30.0 + 30.0 * disks.IDLE_SHARE
+
+
+def fill(tree: Path, empty: int) -> Path:
+    """A large file behind empty ones."""
+    below = tree / "empty"
+    below.mkdir(parents=True)
+    for number in range(empty):
+        (below / str(number)).touch()
+    (below / "more").mkdir()
+    (below / "more" / "big").write_bytes(b"x" * (8 << 20))
+    return tree
+
+
+async def test_nothing_hides_behind_empty_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 20)
+    meter = DiskMeter(SystemClock(), seconds_between=1000.0)
+    tree, other = str(fill(tmp_path / "tree", 200)), str(tmp_path / "tree" / "empty" / "more")
+    first = await meter.measure([tree, other])
+    assert (first[tree].at_least, first[other].at_least) == (True, False)
+    assert (first[tree].used or 0) < 8 << 20
+    assert meter._large_work is not None
+    await meter._large_work
+    whole = (await meter.measure([tree, other]))[tree]
+    assert ((whole.used or 0) >= 8 << 20, whole.inodes, whole.at_least) == (True, 204, False)
+    assert math.isfinite(meter._known[tree].next_at)
+    await meter.close()
+
+
+async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 20)
+    monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
+    meter = DiskMeter(SystemClock(), seconds_between=0.0)
+    tree = str(fill(tmp_path / "tree", 200))
+    meter._known[tree] = disks._Known(TreeUse(1, 1 << 30, 1), 0.0)
+    assert meter._some([tree], lambda: 0.0)[tree] == disks._Known(TreeUse(1, 1 << 30, 1), math.inf)
+    ticks = itertools.count()
+    rests: list[float] = []
+    monkeypatch.setattr(meter._closed, "wait", rests.append)
+    known = meter._whole(tree, 5.0, lambda: float(next(ticks)))
+    assert set(rests) == {disks.PAUSES}
+    assert known.use is not None and not known.use.at_least
+    # each second tick is the end of a rest, which is no work
+    assert known.next_at > len(rests) * 2 + (5.0 + len(rests) - 1) * disks.IDLE_SHARE
+    del meter._known[tree]
+    assert (meter._whole(tree, 0.0, lambda: 0.0).use or TreeUse(0, 0, 0)).at_least
+    await meter.close()
 
 
 async def test_measuring_is_off(walks: Walks) -> None:
@@ -153,6 +212,21 @@ def test_what_is_measured_of_a_pod() -> None:
 
 
 @pytest.mark.parametrize(
+    ("missing", "pending"),
+    [
+        ((), False),
+        (("/root/pods/u-1/volumes/kubernetes.io~empty-dir/disk",), True),
+        (("/logs/shop_web_u-1/main",), True),
+        (("/logs/another",), False),
+    ],
+)
+def test_what_is_still_to_be_measured_of_a_pod(missing: tuple[str, ...], pending: bool) -> None:
+    found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
+    assert found is not None
+    assert pod_disk(found, {}, missing).pending is pending
+
+
+@pytest.mark.parametrize(
     ("ref", "container"),
     [
         (PodRef("../..", "web", "shop"), "main"),
@@ -172,9 +246,43 @@ def test_logs_of_containers_that_are_gone_count_once() -> None:
         "/logs/shop_web_u-1/main": TreeUse(1, 30, 3),
         found.hosts: TreeUse(1, 4, 1),
         found.volumes[0].path: TreeUse(1, 50, 5),
+        found.words["main"]: TreeUse(1, 7, 1),
     }
-    disk = pod_disk(found, measured)
-    assert disk.logs["main"].used == 30
-    assert sum(each.used or 0 for each in (*disk.others, *disk.logs.values())) == 104
-    assert [each.use.used for each in disk.volumes] == [50]
-    assert pod_disk(found, {}).volumes == ()
+    assert pod_disk(found, measured) == PodDisk(
+        volumes=(VolumeUse("disk", TreeUse(1, 50, 5), True),),
+        logs={"main": TreeUse(1, 30, 3)},
+        words={"main": TreeUse(1, 7, 1)},
+        others=(TreeUse(1, 4, 1), TreeUse(1, 70, 7)),
+    )
+    assert pod_disk(found, {}) == PodDisk((), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("whole", "own", "others"),
+    [
+        (TreeUse(1, None, None), TreeUse(1, None, None), TreeUse(1, 0, 0)),
+        (TreeUse(1, 100, 10), TreeUse(1, None, None), TreeUse(1, 100, 10)),
+        # a log that has grown since all were measured
+        (TreeUse(1, 100, 10), TreeUse(1, 900, 90), TreeUse(1, 0, 0)),
+    ],
+)
+def test_logs_that_are_not_counted_and_logs_that_grow(
+    whole: TreeUse, own: TreeUse, others: TreeUse
+) -> None:
+    found = plan()
+    assert found is not None
+    measured = {found.pod_logs: whole, found.logs["main"]: own}
+    assert pod_disk(found, measured).others == (others,)
+
+
+def test_what_can_not_be_counted_is_more_than_any_limit() -> None:
+    found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
+    assert found is not None
+    limits = Limits({"disk": Limit(Decimal(1 << 62), "4Ei")})
+    for use, verdict in (
+        (TreeUse(1, 50, 5, at_least=True), False),
+        (TreeUse(1, 50, 5, at_least=True, beyond=True), True),
+    ):
+        disk = pod_disk(found, {found.volumes[0].path: use})
+        storage = pod_storage(disk, {}, layers_apart=False)
+        assert (judge(limits, storage) is not None, storage.total > 50) == (verdict, verdict)

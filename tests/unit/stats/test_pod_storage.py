@@ -38,13 +38,15 @@ def test_what_counts_for_what(apart: bool) -> None:
         volumes=(VolumeUse("disk", use(10), True), VolumeUse("key", use(20), False)),
         logs={"a": use(100), "b": use(200)},
         others=(use(1), use(50)),
-        words={"b": use(50)},
+        words={"b": use(50), "c": use(7), "d": TreeUse(1, None, None)},
     )
     found = pod_storage(disk, {"a": 1000, "new": 3000}, layers_apart=apart)
     assert found.volumes == {"disk": 10, "key": 20}
     layers = {"a": 1000, "new": 3000}
     assert found.containers == (
-        {"a": 100, "b": 250} if apart else {"a": 1100, "b": 250, "new": layers["new"]}
+        {"a": 100, "b": 250, "c": 7, "d": 0}
+        if apart
+        else {"a": 1100, "b": 250, "c": 7, "d": 0, "new": layers["new"]}
     )
     assert found.total == 10 + 100 + 200 + 51 + 4000
 

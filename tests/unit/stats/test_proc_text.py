@@ -22,10 +22,10 @@ def test_the_machine() -> None:
     found = proc_text.machine(texts, 100, 7)
     assert found.at == 7
     assert found.cpu_ns == 1_700_000_000
-    assert found.memory == 700 * KIB
-    assert found.working_set == 500 * KIB
+    assert found.memory == 650 * KIB
+    assert found.working_set == 450 * KIB
     assert found.rss == 400 * KIB
-    assert found.memory_available == 500 * KIB
+    assert found.memory_available == 550 * KIB
     assert (found.swap, found.swap_available) == (30 * KIB, 20 * KIB)
     assert (found.faults, found.major_faults, found.oom_kills) == (9, 2, 1)
     assert found.cpu_psi is not None

@@ -43,6 +43,8 @@ def test_a_clock_that_was_set_back() -> None:
     rates.nano_cores("a", 100 * SECOND, SECOND)
     assert rates.nano_cores("a", 50 * SECOND, 2 * SECOND) is None
     assert rates.nano_cores("a", 51 * SECOND, 3 * SECOND) == SECOND
+    assert rates.nano_cores("a", 51 * SECOND, 3 * SECOND) == SECOND, "it stands still"
+    assert rates.nano_cores("a", 51 * SECOND - 1, 3 * SECOND) is None
 
 
 def test_others_are_forgotten() -> None:
@@ -74,4 +76,23 @@ def test_a_window_of_ten_seconds_ends_and_the_next_overlaps_it() -> None:
     rates.nano_cores("a", 4 * SECOND, 4 * SECOND)
     # up to 10 s the rate is since the begin; the next window begins at the sample before
     assert rates.nano_cores("a", 10 * SECOND, 4 * SECOND) == 4 * SECOND // 10
-    assert rates.nano_cores("a", 12 * SECOND, 4 * SECOND) == 0
+    assert rates.nano_cores("a", 12 * SECOND, 6 * SECOND) == 2 * SECOND // 8
+
+
+def test_after_ten_seconds_without_a_sample_the_next_window_begins_at_the_new_one() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 0)
+    rates.nano_cores("a", 10 * SECOND, 5 * SECOND)
+    assert rates.nano_cores("a", 12 * SECOND, 7 * SECOND) == SECOND
+    rates.nano_cores("b", 0, 0)
+    rates.nano_cores("b", SECOND, 0)
+    rates.nano_cores("b", 11 * SECOND - 1, 10 * SECOND)
+    rate = rates.nano_cores("b", 12 * SECOND - 1, 11 * SECOND)
+    assert rate == 11 * SECOND * SECOND // (11 * SECOND - 1), "a nanosecond less: at the one before"
+
+
+def test_within_ten_seconds_the_rate_is_since_the_begin() -> None:
+    rates = Rates()
+    for at, used in ((0, 0), (4, 4), (8, 4)):
+        rates.nano_cores("a", at * SECOND, used * SECOND)
+    assert rates.nano_cores("a", 9 * SECOND, 9 * SECOND) == SECOND

@@ -8,11 +8,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.stats import cadvisor, cri_metrics, resource
+from kubeletpy.stats import cadvisor, cri_metrics, log_metrics, resource
 from kubeletpy.stats.cadvisor import Machine
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.text import Scrape, labels
-from kubeletpy.stats.usage import Reading
+from kubeletpy.stats.usage import Disks, PodDisk, PodRef, Reading, TreeUse
 from tests.unit.stats.readings import NOW, SECOND, container, pod, reading, stats
 
 MACHINE = Machine(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
@@ -146,6 +146,13 @@ def test_resource_metrics() -> None:
         assert kind == resource.FAMILIES[name][0]
 
 
+@pytest.mark.parametrize(
+    ("text", "escaped"), [("a", "a"), ("\\", "\\\\"), ("\n", "\\n"), ('"', '\\"')]
+)
+def test_what_is_escaped(text: str, escaped: str) -> None:
+    assert labels({"l": text}) == f'l="{escaped}"'
+
+
 def test_hostile_texts_stay_inside_their_quotes() -> None:
     scrape = Scrape({"m": ("gauge", "text")})
     evil = 'a"} 1\nother{x="\\'
@@ -192,3 +199,17 @@ def test_metrics_of_the_runtime_itself() -> None:
         )
     }
     assert b'{id="c",cpu="1"} 9 5000\n' in body
+
+
+def test_what_logs_take_of_the_pods_that_are_known() -> None:
+    disks = Disks(
+        pods={
+            "u": PodDisk((), {"c": TreeUse(1, 70, 1)}, ()),
+            "gone": PodDisk((), {"c": TreeUse(1, 90, 1)}, ()),
+        }
+    )
+    text = log_metrics.render(disks, {"u": PodRef("u", "web", "shop")}).decode()
+    name = "kubelet_container_log_filesystem_used_bytes"
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        f'{name}{{container="c",namespace="shop",pod="web",uid="u"}} 70'
+    ]

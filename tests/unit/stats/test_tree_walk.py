@@ -103,20 +103,20 @@ def test_nothing_hides_in_the_depth_of_a_tree(tmp_path: Path) -> None:
 def test_directories_that_wait_are_bounded_and_files_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_PENDING", 5)
-    for number in range(20):
+    monkeypatch.setattr(tree_walk, "MAX_PENDING_BYTES", 5 * len("d00\0"))
+    for number in range(10, 30):
         file(tmp_path / f"d{number}" / "inside")
         file(tmp_path / f"f{number}")
     found = walk(str(tmp_path))
     assert found is not None
-    assert found.at_least
+    assert found.at_least and found.beyond
     assert 1 + 20 + 2 * 5 <= found.inodes < 1 + 20 + 2 * 20
 
 
 def test_directories_one_after_the_other_do_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_PENDING", 2)
+    monkeypatch.setattr(tree_walk, "MAX_PENDING_BYTES", 3)
     for number in range(20):
         file(tmp_path / "/".join(["d"] * (number + 1)) / "inside")
     found = walk(str(tmp_path))
@@ -127,7 +127,7 @@ def test_directories_one_after_the_other_do_not_wait(
 def test_files_with_many_names_beyond_those_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_PENDING", 2)
+    monkeypatch.setattr(tree_walk, "MAX_LINKED", 2)
     for number in range(6):
         os.link(file(tmp_path / f"a{number}", 10), tmp_path / f"b{number}")
     found = walk(str(tmp_path))
@@ -163,7 +163,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked(
     real, seen = os.open, []
 
     def swapping(path: object, flags: int, *rest: object, **more: object) -> int:
-        if path == "sub":
+        if path == b"sub":
             (tmp_path / "tree" / "sub").rename(tmp_path / "moved")
             (tmp_path / "tree" / "sub").symlink_to(tmp_path / "outside")
         seen.append(path)
@@ -172,25 +172,31 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked(
     monkeypatch.setattr(os, "open", swapping)
     found = walk(str(tmp_path / "tree"))
     assert found is not None
-    assert "sub" in seen
+    assert b"sub" in seen
     assert found.inodes == 1
 
 
+@pytest.mark.parametrize("moves", [1, tree_walk.MOVED_AGAIN])
 def test_a_directory_that_is_moved_away_while_it_is_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
     file(tmp_path / "tree" / "sub" / "x")
     (tmp_path / "elsewhere").mkdir()
     file(tmp_path / "elsewhere" / "big", 100)
-    real = os.open
+    here, there = tmp_path / "tree" / "sub", tmp_path / "elsewhere" / "sub"
+    real, left = os.open, iter(range(moves))
 
     def moving(path: object, flags: int, *rest: object, **more: object) -> int:
-        if path == "..":
-            (tmp_path / "tree" / "sub").rename(tmp_path / "elsewhere" / "sub")
+        if path == str(tmp_path / "tree") and there.exists():
+            there.rename(here)
+        if path == ".." and next(left, None) is not None:
+            here.rename(there)
         return real(path, flags, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", moving)
+    before = open_descriptors()
     found = walk(str(tmp_path / "tree"))
+    assert open_descriptors() == before
     assert found is not None
-    assert found.at_least
-    assert found.inodes == 3
+    always = moves == tree_walk.MOVED_AGAIN
+    assert (found.at_least, found.beyond, found.inodes) == (always, always, 3)

@@ -187,3 +187,14 @@ def test_initialized(init: Any, statuses: Any, phase: str, before: Any, expected
 )
 def test_restarting_all(active: bool, phase: str, status: str, reason: str) -> None:
     assert said(conditions.all_containers_restarting(active, phase))[:2] == (status, reason)
+
+
+@pytest.mark.parametrize("reason", ["", "r"])
+@pytest.mark.parametrize("message", ["", "m"])
+def test_a_condition_says_only_what_there_is(reason: str, message: str) -> None:
+    given = {name: text for name, text in (("reason", reason), ("message", message)) if text}
+    assert conditions.condition("Ready", True, reason, message) == {
+        "type": "Ready",
+        "status": "True",
+        **given,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,6 +260,7 @@ ONE = record("i", "exited", -1)
         (INIT, [ONE], True),
         (INIT, [FAILED, record("a")], True),
         (INIT, [record("i")], False),
+        (INIT, [record("i", "created")], True),
         (SIDECAR, [GONE], True),
         (SIDECAR, [record("a")], True),
     ],
@@ -295,3 +297,14 @@ def test_the_record_before_is_the_last_state() -> None:
     )
     last = one(pod(), has)["lastState"]["terminated"]
     assert (last["exitCode"], last["containerID"]) == (3, "containerd://a-1")
+
+
+SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
+
+@pytest.mark.parametrize(("started_at", "hidden"), [(0, True), (1, False)])
+def test_what_a_start_error_quotes_is_hidden_beside_secrets(started_at: int, hidden: bool) -> None:
+    """A container that never ran has the runtime's message, which quotes its command line."""
+    ended = replace(record("a", "exited", 128, message='no "s3cret"'), started_at=started_at)
+    status = one(pod({"name": "a", "env": [SECRET]}), runtime(ended))
+    assert ("s3cret" not in status["state"]["terminated"]["message"]) is hidden

@@ -192,10 +192,22 @@ def test_a_terminal_phase_is_for_good(where: str) -> None:
     assert status["phase"] == "Succeeded"
 
 
-def test_reason_stays_with_its_phase() -> None:
-    old: Any = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
-    status = generate_api_pod_status(inputs(pod(), runtime(), old=old))
-    assert (status["reason"], status["message"]) == ("Evicted", "low on memory")
+@pytest.mark.parametrize(
+    ("old", "in_api", "told"),
+    [
+        ({"phase": "Failed", "reason": "R", "message": "m"}, {}, ("R", "m")),
+        ({"phase": "Failed"}, {"phase": "Failed", "reason": "R", "message": "m"}, ("R", "m")),
+        (
+            {"phase": "Failed", "reason": "R", "message": "m"},
+            {"phase": "Failed", "reason": "S", "message": "n"},
+            ("R", "m"),
+        ),
+        ({"phase": "Pending", "reason": "R", "message": "m"}, {}, (None, None)),
+    ],
+)
+def test_reason_and_message_stay_with_their_phase(old: Any, in_api: Any, told: Any) -> None:
+    status = generate_api_pod_status(inputs(pod(status=in_api), runtime(record("a")), old=old))
+    assert (status.get("reason"), status.get("message")) == told
 
 
 def test_host_network_pods_have_the_nodes_address() -> None:
@@ -229,6 +241,8 @@ def test_a_refused_pod_keeps_its_status(known: Any, has: Any, told: bool) -> Non
     refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x", **known}
     status = generate_api_pod_status(inputs(pod(status=refused), has, terminated=True))
     assert bool(status.get("containerStatuses")) is told
+    only_old = inputs(pod(), has, old=refused, terminated=True)
+    assert generate_api_pod_status(only_old).get("containerStatuses")
     if not told:
         assert finished_status(pod(status=refused), status) == refused
 
@@ -369,6 +383,14 @@ def test_two_addresses_of_the_node_are_shown() -> None:
     assert status["hostIPs"] == [{"ip": "1.1.1.1"}, {"ip": "::1"}]
 
 
+def test_all_addresses_of_the_pod_are_shown() -> None:
+    has = dataclasses.replace(runtime(record("a")), ips=("10.0.0.5", "fd00::5"))
+    status = generate_api_pod_status(dataclasses.replace(inputs(pod(), has), host_ips=()))
+    assert status["podIP"] == "10.0.0.5"
+    assert status["podIPs"] == [{"ip": "10.0.0.5"}, {"ip": "fd00::5"}]
+    assert not status.keys() & {"hostIP", "hostIPs"}
+
+
 @pytest.mark.parametrize(
     ("active", "before", "expected"),
     [(False, "False", "False"), (True, "False", "True"), (False, "True", "False")],
@@ -384,3 +406,28 @@ def test_a_restart_of_all_is_a_condition(active: bool, before: str, expected: st
     assert conditions(status)["AllContainersRestarting"][0] == expected
     waiting = only(status)["state"]["waiting"]["reason"]
     assert (waiting == "RestartingAllContainers") is (active or before == "True")
+
+
+def test_the_health_of_devices_is_shown_where_there_is_some() -> None:
+    health: Any = [{"name": "claim:c", "resources": [{"resourceID": "x", "health": "Healthy"}]}]
+    given = inputs(pod("a", "b"), runtime(record("a")), device_health={"b": health})
+    shown_ = generate_api_pod_status(given)["containerStatuses"]
+    assert [entry.get("allocatedResourcesStatus") for entry in shown_] == [None, health]
+
+
+def test_ephemeral_containers_are_listed_apart() -> None:
+    of = pod(ephemeralContainers=[{"name": "debug", "image": "busybox"}])
+    status = generate_api_pod_status(inputs(of, runtime(record("a"), record("debug"))))
+    (debug,) = status["ephemeralContainerStatuses"]
+    assert (debug["name"], debug["containerID"]) == ("debug", "containerd://debug-0")
+    assert only(status)["name"] == "a"
+
+
+def test_requests_that_are_not_made_are_not_allocated() -> None:
+    status = generate_api_pod_status(inputs(pod(), runtime(record("a"))))
+    assert "allocatedResources" not in only(status)
+
+
+def test_lists_of_containers_that_there_are_none_of_are_left_out() -> None:
+    status = generate_api_pod_status(inputs(pod(), runtime(record("a"))))
+    assert [name for name in status if name.endswith("ontainerStatuses")] == ["containerStatuses"]

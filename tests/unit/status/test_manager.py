@@ -165,6 +165,31 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 
 @on_virtual_time
+async def test_who_follows_pods_is_told_of_each_change() -> None:
+    """A pod is shown with its status until its worker is done with it."""
+    told: list[Any] = []
+    api = RecordingApi()
+
+    def seen(uid: str) -> None:
+        shown = of.shown(uid)
+        told.append(None if shown is None else (shown[0].labels.get("a"), shown[1]["phase"]))
+
+    of = manager(api, on_change=seen)
+    of.set_status(pod(), phase("Running"))
+    assert (told, of.uids()) == ([(None, "Running")], ["u"])
+    await settle(of)
+    labelled = pod(status=phase("Running"))
+    labelled.object["metadata"]["labels"] = {"a": "b"}
+    of.reconcile(labelled)
+    assert told[-1] == ("b", "Running")
+    of.finish(labelled)
+    assert (told[-1], of.uids()) == (None, ["u"])
+    told.clear()
+    of.forget_except([])
+    assert (told, of.uids()) == ([None], [])
+
+
+@on_virtual_time
 async def test_what_someone_else_overwrote_is_mended() -> None:
     api = RecordingApi()
     of = manager(api)

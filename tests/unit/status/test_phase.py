@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.status.phase import compute_phase
+from kubeletpy.status.phase import compute_phase, last_exit
 
 from .samples import pod, shown
 
@@ -260,3 +260,18 @@ def test_phase(
     containers = spec.pop("containers_", ["a"])
     given = {"terminated": False, "regular_container_in_sandbox": False, **facts}
     assert compute_phase(pod(*containers, **spec), statuses, **given) == phase
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ({"terminated": {"exitCode": 1}}, 1),
+        ({"waiting": {}}, 2),
+        ({"running": {}}, None),
+        ({}, None),
+    ],
+)
+def test_the_exit_that_counts(state: Any, code: int | None) -> None:
+    """Of a container that runs again, none does."""
+    found = last_exit({"name": "a", "state": state, "lastState": {"terminated": {"exitCode": 2}}})
+    assert (found or {}).get("exitCode") == code

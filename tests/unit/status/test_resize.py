@@ -119,6 +119,16 @@ def shown(**resources: Any) -> Any:
                 "resources": needs("cpu=1", "memory=512Mi"),
             },
         ),
+        (
+            pod({"name": "a", "resources": WAS}, resources=needs("cpu=2", "memory=1Gi")),
+            {},
+            None,
+            "Running",
+            {
+                "allocatedResources": {"cpu": "2", "memory": "32Mi"},
+                "resources": needs("cpu=2 memory=32Mi", "cpu=200m memory=1Gi"),
+            },
+        ),
     ],
 )
 def test_what_a_pod_as_a_whole_has(

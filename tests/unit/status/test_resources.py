@@ -50,6 +50,14 @@ def test_cpu_limits(asked: str, quota: int | None, period: int | None, shown: st
     assert reported({"limits": {"cpu": asked}}, enforced)["limits"] == {"cpu": shown}
 
 
+def test_what_the_runtime_does_not_report_is_as_asked() -> None:
+    asked: Any = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    assert reported(asked, None) == asked
+    assert (
+        reported(asked, None, actuated={"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}) == asked
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "shares", "shown"),
     [
@@ -142,6 +150,7 @@ def test_what_the_runtime_does_not_tell(facts: Any, expected: Any) -> None:
     [
         ("cpu", "2", "2"),
         ("cpu", "1.5", "1500m"),
+        ("cpu", "999", "999"),
         ("cpu", "0.0001", "1m"),
         ("cpu", "1.9999", "2"),
         ("memory", "100663296", "96Mi"),
@@ -208,3 +217,10 @@ def test_the_pod_as_a_whole(
     own = {"resources": spec["of_pod"]} if "of_pod" in spec else {}
     of = pod("a", **own) if own else pod({"name": "a", "resources": spec})
     assert pod_level_resources(of, statuses, given, phase) == expected
+
+
+def test_memory_is_whole_bytes() -> None:
+    """10m of memory is a byte begun: what a resize of the whole pod without requests leaves."""
+    of = pod("c", resources={"requests": {"cpu": "10m", "memory": "10m"}})
+    shown = pod_level_resources(of, {}, None, "Running")
+    assert shown["allocatedResources"] == {"cpu": "10m", "memory": "1"}

@@ -29,6 +29,7 @@ def counted(count: int, extra: dict[str, str], **state: Any) -> dict[str, Any]:
         (counted(1, X, running={}), runtime(record("a", attempt=2)), 2),
         (counted(5, X, running={}), runtime(record("a", attempt=2)), 5),
         # it ended and another runs: one more, unless the record itself has counted it
+        (counted(0, X, terminated=ENDED), runtime(record("a", attempt=2)), 2),
         (counted(1, X, terminated=ENDED), runtime(record("a", attempt=2)), 2),
         (counted(2, X, terminated=ENDED), runtime(record("a", attempt=2)), 3),
         (counted(3, X, terminated=ENDED), runtime(record("a", attempt=2)), 4),

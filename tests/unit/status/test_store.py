@@ -346,3 +346,11 @@ def test_an_ended_pod_is_not_ready(phase: str, reason: str) -> None:
         {"type": "ContainersReady", **ended},
         every[2],
     ]
+
+
+def test_what_stands_beside_a_message_stays() -> None:
+    entry: Any = {"name": "a", "state": {"terminated": {"exitCode": 1, "message": "é" * 5}}}
+    status: Any = {"containerStatuses": [entry, {"name": "b", "state": {"waiting": {}}}]}
+    prepared = store.prepare(pod("a", "b"), status, {}, NOW)
+    assert prepared["containerStatuses"] == status["containerStatuses"]
+    assert "initContainerStatuses" not in prepared

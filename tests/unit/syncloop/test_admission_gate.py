@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.verdict import Rejection
+from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.syncloop.admission_gate import AdmissionGate
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Settle
 from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.rejection import Deferred
 from tests.unit.cgroups.pods import container, fixed, pod
@@ -40,6 +40,8 @@ class Gate:
         self.overrides: list[KillOptions] = []
         self.events: list[str] = []
         self.metrics = Metrics()
+        self.places: dict[str, Rejection | Settle] = {}
+        """By uid, what comes of giving a pod its place."""
         self.slow_kill = asyncio.Event()
         self.slow_kill.set()
         self.gate = AdmissionGate(
@@ -50,6 +52,7 @@ class Gate:
             node=lambda: self.node,
             newest_node=self.ask,
             kill=self.kill,
+            place=lambda asked: self.places.get(asked.uid),
         )
 
     async def ask(self) -> Any:
@@ -91,6 +94,30 @@ async def test_most_pods_are_judged_at_once() -> None:
 
 
 @on_virtual_time
+async def test_who_waits_for_its_devices_stops_nobody_else() -> None:
+    gate, answers = Gate(), asyncio.Event()
+    no = Rejection("UnexpectedAdmissionError", "the plugin says no")
+
+    async def settle_a() -> None:
+        await answers.wait()
+
+    async def settle_b() -> Rejection:
+        return no
+
+    gate.places = {"a": settle_a, "b": settle_b, "c": Rejection("TopologyAffinityError", "far")}
+    waiting = asyncio.ensure_future(gate.settled(pod(uid="a")))
+    await settle()
+    assert await gate.settled(pod(uid="b")) == no
+    assert gate.gate(pod(uid="c"), []) == Rejection("TopologyAffinityError", "far")
+    assert gate.gate(pod(uid="d"), []) is None
+    assert not waiting.done()
+    answers.set()
+    assert await waiting is None
+    assert gate.rejections("TopologyAffinityError") == 1
+    assert gate.rejections("UnexpectedAdmissionError") == 1
+
+
+@on_virtual_time
 async def test_the_api_is_asked_before_a_pod_is_refused_for_a_label() -> None:
     gate = Gate()
     wants = pod(nodeSelector={"disk": "ssd"})
@@ -120,6 +147,31 @@ async def test_a_critical_pod_waits_until_others_gave_way() -> None:
     assert options.grace_override is None
     assert options.status_override is not None
     assert options.status_override({"phase": "Running"})["reason"] == "Preempting"
+
+
+@on_virtual_time
+async def test_what_would_become_of_a_pod_changes_nothing() -> None:
+    gate = Gate()
+    gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
+    small, big = pod(container("500m"), uid="c", **CRITICAL), pod(container("3"), uid="d")
+    found, victims = gate.gate.foresee(small, gate.active)
+    assert isinstance(found, Preempt)
+    assert [victim.uid for victim in victims] == ["a"]
+    assert gate.gate.foresee(small, []) == (Admitted(), ())
+    assert gate.gate.foresee(big, []) == (Refused(FITS), ())
+    others = [pod(fixed("2", "1Mi"), uid="a", **CRITICAL)]
+    refused, _ = gate.gate.foresee(small, others)
+    assert isinstance(refused, Refused)
+    assert refused.rejection.message == (
+        "Unexpected error while attempting to recover from admission failure: preemption: error "
+        "finding a set of pods to preempt: no set of running pods found to reclaim resources: "
+        "[(res: cpu, q: 500), ]"
+    )
+    stranger = pod(nodeSelector={"disk": "fast"}, uid="e")
+    assert isinstance(gate.gate.foresee(stranger, [])[0], Refused)
+    await settle()
+    assert (gate.killed, gate.events, gate.asked) == ([], [], 0)
+    assert gate.rejections("OutOfcpu") == 0
 
 
 @on_virtual_time

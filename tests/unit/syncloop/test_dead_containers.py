@@ -25,7 +25,11 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
 
     cache = PodStatusCache()
     exited = ContainerState.EXITED
-    runs = tuple(ContainerStatus(f"c{n}", "main", exited, created_at=n) for n in (3, 2, 1))
+    # the clock was put back before c3
+    runs = tuple(
+        ContainerStatus(f"c{n}", "main", exited, created_at=date, restart_count=n)
+        for n, date in ((3, 0), (2, 2), (1, 1))
+    )
     cache.set(PodRuntimeStatus("uid", "web", "default", containers=runs, observed_at=1))
     dead = DeadContainers(Runtime(), cache, lambda uid: False, lambda uid: told)  # type: ignore[arg-type]
     running = asyncio.ensure_future(dead.run())

@@ -210,6 +210,19 @@ async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing() -> None
 
 
 @on_virtual_time
+async def test_an_orphan_is_stopped_when_it_can_be_read() -> None:
+    node = Node()
+    node.loop.deliver("api", [])
+    node.cache.set_error(PodRuntimeStatus("orphan", "orphan", "default"), "no answer")
+    await asyncio.sleep(10)
+    assert node.syncer.verbs == [], "what is to be stopped is not known"
+    node.cache.set(runtime_status("orphan", name="orphan"))
+    await asyncio.sleep(3)
+    assert node.syncer.verbs[0] == "terminate-runtime"
+    await node.stop()
+
+
+@on_virtual_time
 async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
     """As after a restart: the runtime has its containers, the API has it, nobody can read it."""
     node = Node()
@@ -235,7 +248,7 @@ def of_file(uid: str, name: str, source: str = "file") -> PodRuntimeStatus:
 
 def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
     """The uids of pods that were stopped because nobody wanted them."""
-    said = "pod runs that nobody wants: it is stopped"
+    said = "stopping a pod that should not run"
     return {vars(record)["uid"] for record in caplog.records if record.message == said}
 
 
@@ -258,7 +271,7 @@ async def test_what_may_be_the_pod_of_a_manifest_that_is_nonsense_goes_on(
     assert node.unread.holds("uid-lost")
     assert not node.unread.holds("uid-web")
     assert set(node.deleted_mirrors) == {"m2"}, "the mirror of what goes on stays"
-    assert caplog.text.count("a manifest that can't be read may be its own") == 1
+    assert caplog.text.count("it may belong to a manifest that can't be read") == 1
     node.loop.deliver("file", [pod_object("web")])
     await asyncio.sleep(3)
     assert "uid-lost" in stopped(caplog), "the file is gone"
@@ -385,7 +398,7 @@ async def test_runtime_errors_hold_inputs_back(caplog: pytest.LogCaptureFixture)
     node.loop.runtime_changed("uid-a", [])
     await asyncio.sleep(20)
     assert len(node.syncer.verbs) == 2
-    assert [r.message for r in caplog.records] == ["pods are not synced"]
+    assert [r.message for r in caplog.records] == ["syncing pods is paused"]
     node.error = ""
     await asyncio.sleep(5.1)
     assert [pod.uid for pod in node.syncer.pods[2:]] == ["uid-c", "uid-a"]

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.pod import CONFIG_HASH, Pod
 from kubeletpy.pods.qos import compute_qos_class
-from kubeletpy.syncloop.sources.manifest import ManifestError, Origin, decode_manifest
+from kubeletpy.syncloop.sources.manifest import (
+    MAX_MANIFEST,
+    ManifestError,
+    Origin,
+    decode_manifest,
+)
 
 ORIGIN = Origin("Node-1", "/etc/kubernetes/manifests/web.yaml", is_file=True)
 URL = Origin("node-1", "http://x/pods", is_file=False)
+
+PLAIN = {"name": "a", "image": "i"}
+DOWNWARD: dict[str, Any] = {"downwardAPI": {}}
+FOR_EVER = {"operator": "Exists", "effect": "NoExecute"}
 
 WEB = """
 apiVersion: v1
@@ -103,9 +113,13 @@ def test_the_uid_follows_content_and_place() -> None:
     (same,) = decode_manifest(WEB.encode() + b"\n# comment\n", ORIGIN)
     (elsewhere,) = decode_manifest(WEB.encode(), Origin("Node-1", "/other", is_file=True))
     (changed,) = decode_manifest(WEB.replace("1.25", "1.26").encode(), ORIGIN)
-    uids = [pod["metadata"]["uid"] for pod in (one, same, elsewhere, changed)]
+    (by_url,) = decode_manifest(WEB.encode(), replace(ORIGIN, is_file=False))
+    uids = [pod["metadata"]["uid"] for pod in (one, same, elsewhere, changed, by_url)]
     assert uids[0] == uids[1]
-    assert len(set(uids)) == 3
+    assert len(set(uids)) == 4
+    kind_last = WEB.replace("kind: Pod\n", "") + "kind: Pod\n"
+    (reordered,) = decode_manifest(kind_last.encode(), ORIGIN)
+    assert reordered["metadata"]["uid"] == uids[0]
     (given,) = decode_manifest(WEB.replace("name: web", "name: web\n  uid: abc").encode(), ORIGIN)
     assert given["metadata"]["uid"] == "abc"
 
@@ -117,6 +131,22 @@ def test_a_url_gives_lists_and_no_toleration() -> None:
     assert "tolerations" not in pod["spec"]
     with pytest.raises(ManifestError, match="PodList"):
         decode_manifest(body, ORIGIN)
+
+
+def test_a_url_gives_nothing_else() -> None:
+    with pytest.raises(ManifestError, match=r"^kind is 'Job', not 'Pod'$"):
+        decode_manifest(WEB.replace("kind: Pod", "kind: Job").encode(), URL)
+
+
+def test_empty_documents_do_not_count() -> None:
+    (pod,) = decode_manifest(f"---\n---{WEB}---\n".encode(), ORIGIN)
+    assert pod["metadata"]["name"] == "web-node-1"
+
+
+def test_keys_become_text() -> None:
+    labels = "name: web\n  labels: {1: a, 2.5: b}"
+    (pod,) = decode_manifest(WEB.replace("name: web", labels).encode(), ORIGIN)
+    assert pod["metadata"]["labels"] == {"1": "a", "2.5": "b"}
 
 
 def test_null_is_absent() -> None:
@@ -140,18 +170,24 @@ def test_dates_stay_text() -> None:
     [
         (b"", "0 documents"),
         (b"[1]", "is not an object"),
-        (b"a: [", "neither YAML nor JSON"),
+        (b"a: [", "^neither YAML nor JSON: while parsing a flow node$"),
         (b"\xff\xfe\xff", "neither YAML nor JSON"),
         (WEB.encode() + b"---" + WEB.encode(), "2 documents"),
         (WEB.replace("v1", "v2").encode(), "apiVersion"),
         (WEB.replace("kind: Pod", "kind: Job").encode(), "Job"),
         (WEB.replace("name: web", "x: web").encode(), "name is needed"),
         (WEB.replace("name: web", "name: ../../etc").encode(), "DNS subdomain"),
-        (WEB.replace("name: web", "name: web\n  uid: ../../etc").encode(), "no uid"),
-        (WEB.replace("name: web", "name: web\n  namespace: ../x").encode(), "namespace"),
+        (WEB.replace("name: web", "name: web\n  uid: ../../etc").encode(), "is not a uid"),
+        (
+            WEB.replace("name: web", "name: web\n  namespace: ../x").encode(),
+            "namespace '../x' is not",
+        ),
         (WEB.replace("name: main", "name: Main_1").encode(), "DNS label"),
         (WEB.replace("    image: nginx:1.25\n", "").encode(), "no image"),
         (manifest(containers=[]), "containers is empty"),
+        (manifest(containers=[{"name": "a", "image": " "}]), "container a has no image$"),
+        (manifest(containers=[{**PLAIN, "args": [None]}]), r"args\[0\]: "),
+        (manifest(tolerations={"a": 1}), "tolerations: is not a list"),
         (manifest(containers=[{"name": "a", "image": "i"}] * 2), "two containers"),
         (
             b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
@@ -177,7 +213,43 @@ def test_bad_manifests(data: bytes, problem: str) -> None:
     ("spec", "what"),
     [
         ({"serviceAccountName": "x"}, "serviceaccounts"),
+        ({"serviceAccount": "x"}, "serviceaccounts"),
         ({"imagePullSecrets": [{"name": "x"}]}, "secrets"),
+        *[
+            ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", kind: {}}]}, what)
+            for kind, what in (
+                ("csi", "CSI volumes"),
+                ("ephemeral", "ephemeral volumes"),
+                ("glusterfs", "endpoints"),
+                ("azureFile", "secrets"),
+            )
+        ],
+        *[
+            ({"volumes": [{"name": "v", kind: {"secretRef": {"name": "s"}}}]}, "secrets")
+            for kind in ("cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos", "cinder")
+        ],
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [DOWNWARD, {"secret": {}}]}}]},
+            "secret projected volume sources",
+        ),
+        (
+            {"initContainers": [{**PLAIN, "envFrom": [{"configMapRef": {"name": "c"}}]}]},
+            "configmaps",
+        ),
+        (
+            {
+                "ephemeralContainers": [
+                    {
+                        **PLAIN,
+                        "env": [
+                            {"name": "A", "value": "a"},
+                            {"name": "E", "valueFrom": {"secretKeyRef": {"name": "s"}}},
+                        ],
+                    }
+                ]
+            },
+            "secrets",
+        ),
         ({"resourceClaims": [{"name": "x"}]}, "resourceclaims"),
         ({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}, "configmaps"),
         ({"volumes": [{"name": "v", "secret": {"secretName": "c"}}]}, "secrets"),
@@ -212,7 +284,7 @@ def test_bad_manifests(data: bytes, problem: str) -> None:
     ],
 )
 def test_no_objects_of_the_api(spec: dict[str, Any], what: str) -> None:
-    with pytest.raises(ManifestError, match=f"static pods may not reference {what}"):
+    with pytest.raises(ManifestError, match=f"^static pods may not reference {what}$"):
         decode_manifest(manifest(**spec), ORIGIN)
 
 
@@ -221,5 +293,76 @@ def test_what_needs_no_api_is_fine() -> None:
         {"name": "a", "hostPath": {"path": "/x"}},
         {"name": "b", "emptyDir": {}},
         {"name": "c", "projected": {"sources": [{"downwardAPI": {}}]}},
+        {"name": "d", "iscsi": {"targetPortal": "10.0.0.1"}},
     ]
-    assert decode_manifest(manifest(volumes=volumes), ORIGIN)
+    env = [
+        {"name": "A", "value": "a"},
+        {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    containers = [{"name": "main", "image": "i", "env": env, "envFrom": [{"prefix": "P_"}]}]
+    assert decode_manifest(manifest(volumes=volumes, containers=containers), ORIGIN)
+
+
+def test_the_longest_manifest_and_the_longest_name() -> None:
+    text = WEB.replace("name: web", f"name: {'w' * 246}").encode()
+    padded = text + b"#" * (MAX_MANIFEST - len(text))
+    (pod,) = decode_manifest(padded, ORIGIN)
+    assert len(pod["metadata"]["name"]) == 253
+    with pytest.raises(ManifestError, match=f"^larger than {MAX_MANIFEST} bytes$"):
+        decode_manifest(padded + b"#", ORIGIN)
+    with pytest.raises(ManifestError, match="is not a DNS subdomain"):
+        decode_manifest(text.replace(b"www", b"wwww", 1), ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, [FOR_EVER]),
+        ([FOR_EVER], [FOR_EVER]),
+        ([{"key": "k"}], [{"key": "k"}, FOR_EVER]),
+    ],
+)
+def test_a_static_pod_is_not_evicted_by_taints(given: Any, kept: Any) -> None:
+    (pod,) = decode_manifest(manifest(tolerations=given), ORIGIN)
+    assert pod["spec"]["tolerations"] == kept
+
+
+def test_what_a_manifest_says_of_its_pod_is_kept() -> None:
+    metadata = "name: web\n  namespace: prod\n  labels: {a: b}\n  annotations: {c: d}"
+    (pod,) = decode_manifest(WEB.replace("name: web", metadata).encode(), ORIGIN)
+    uid = pod["metadata"]["uid"]
+    assert pod["metadata"] == {
+        "name": "web-node-1",
+        "namespace": "prod",
+        "uid": uid,
+        "labels": {"a": "b"},
+        "annotations": {"c": "d", CONFIG_HASH: uid},
+    }
+
+
+@pytest.mark.parametrize(
+    ("items", "problem"),
+    [
+        ({"a": 1}, "^items is not a list$"),
+        (["pod"], "^a pod is not an object$"),
+        ([{"metadata": [], "spec": {}}], "^metadata or spec is missing$"),
+        ([{"metadata": {"name": "web"}}], "^metadata or spec is missing$"),
+        ([{"metadata": {"name": 5}, "spec": {}}], "name is needed for the pod$"),
+        ([{"metadata": {"name": ""}, "spec": {}}], "name is needed for the pod$"),
+        (
+            [{"metadata": {"name": "w", "annotations": ["a"]}, "spec": {}}],
+            "^metadata.annotations is not an object$",
+        ),
+        ([{"metadata": {"name": "w", "namespace": 5}, "spec": {}}], "namespace 5 is not a DNS"),
+        ([{"metadata": {"name": "w", "uid": 5}, "spec": {}}], "metadata.uid 5 is not a uid$"),
+        ([{"metadata": {"name": "w"}, "spec": {"tolerations": {}}}], "tolerations: is not a list"),
+    ],
+)
+def test_bad_items_of_a_list(items: Any, problem: str) -> None:
+    body = {"apiVersion": "v1", "kind": "PodList", "items": items}
+    with pytest.raises(ManifestError, match=problem):
+        decode_manifest(json.dumps(body).encode(), URL)
+
+
+def test_a_list_may_be_empty() -> None:
+    assert decode_manifest(b'{"apiVersion": "v1", "kind": "PodList"}', URL) == []

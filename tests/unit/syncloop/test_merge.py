@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE
-from kubeletpy.syncloop.merge import Merge
+from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
+from kubeletpy.syncloop.merge import Merge, change
 from kubeletpy.syncloop.operations import Merged, Op
 from tests.unit.podworkers.builders import pod_object
 
@@ -35,6 +35,24 @@ def test_each_kind_of_change() -> None:
     assert ops(merge.set_pods("api", [], NOW)) == [(Op.REMOVE, ["uid-web"])]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "op"),
+    [
+        ({"labels": {"a": "b"}}, Op.UPDATE),
+        ({"labels": {}}, None),
+        ({"annotations": {"mine": "1"}}, Op.UPDATE),
+        ({"annotations": {CONFIG_SEEN: "x", CONFIG_SOURCE: "file", CONFIG_MIRROR: "h"}}, None),
+        ({"deletionTimestamp": "2026-01-01T00:00:30Z"}, Op.DELETE),
+        ({"deletionGracePeriodSeconds": 5}, Op.UPDATE),
+        ({"resourceVersion": "7"}, None),
+    ],
+)
+def test_metadata_that_counts(metadata: Any, op: Op | None) -> None:
+    other = pod_object("web")
+    other["metadata"].update(metadata)
+    assert change(Pod(pod_object("web")), Pod(other)) is op
+
+
 def test_metadata_that_does_not_count() -> None:
     merge = Merge()
     merge.set_pods("api", [pod_object("web")], NOW)
@@ -49,9 +67,12 @@ def test_metadata_that_does_not_count() -> None:
 def test_the_first_delivery_says_so_even_when_empty() -> None:
     merge = Merge()
     assert not merge.seen("file")
+    assert merge.pods("file") == merge.delivered("file") == {}
     assert ops(merge.set_pods("file", [], NOW)) == [(Op.ADD, [])]
     assert merge.seen("file")
     assert ops(merge.set_pods("file", [], NOW)) == []
+    merge.apply_event("api", "ADDED", pod_object("web"), NOW)
+    assert not merge.seen("api"), "an event is no full set"
 
 
 def test_annotations_of_origin_and_no_change_in_place() -> None:
@@ -92,11 +113,21 @@ def test_the_same_full_name_twice() -> None:
     assert ops(merge.set_pods("file", both[1:], NOW)) == [(Op.REMOVE, ["one"]), (Op.ADD, ["two"])]
 
 
+def test_the_same_uid_twice_is_one_pod_as_it_came_last() -> None:
+    merge = Merge()
+    later = pod_object("web", labels={"a": "b"})
+    merged = merge.set_pods("file", [pod_object("web"), later], NOW)
+    assert ops(merged) == [(Op.ADD, ["uid-web"])]
+    assert merged.refused == ()
+    assert merge.delivered("file") == {"uid-web": later}
+
+
 def test_a_malformed_object_spoils_nothing() -> None:
     merge = Merge()
     broken: list[Any] = [
         {},
         None,
+        {"metadata": {"uid": ["x"]}},
         {"metadata": {"name": "x", "namespace": "y", "uid": "z"}},
         {"metadata": {"name": "x", "namespace": "y", "uid": "z"}, "spec": {"containers": 7}},
         {**pod_object("a"), "status": {"containerStatuses": "none"}},
@@ -104,8 +135,8 @@ def test_a_malformed_object_spoils_nothing() -> None:
     ]
     merged = merge.set_pods("api", [*broken, pod_object("web")], NOW)
     assert ops(merged) == [(Op.ADD, ["uid-web"])]
-    assert len(merged.malformed) == 6
-    assert "y/x" in merged.malformed[2]
+    assert len(merged.malformed) == 7
+    assert "y/x" in merged.malformed[3]
 
 
 def broken(deleting: Any = None) -> Any:
@@ -171,7 +202,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(changes)
 def test_events_and_full_sets_have_the_same_effect(sequence: list[tuple[str, Any]]) -> None:
     by_event, by_set = Merge(), Merge()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,14 @@ from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
-from kubeletpy.syncloop.lifecycle import LifecycleEvent, diff, summarise
+from kubeletpy.syncloop.lifecycle import (
+    LifecycleEvent,
+    LifecycleType,
+    agrees,
+    diff,
+    summarise,
+    worth_waking,
+)
 from kubeletpy.syncloop.pleg import Pleg
 from tests.unit.podworkers.builders import runtime_status
 from tests.virtual_time import LoopClock, on_virtual_time, settle
@@ -58,6 +66,35 @@ def test_diff_of_one_container(
 def test_sandboxes_count_as_containers() -> None:
     events = diff(summary({}, s=True), summary({}, s=False))
     assert [(e.container_id, e.type.value) for e in events] == [("s", "ContainerDied")]
+    assert diff(None, summary({"c": R, "b": E}, s=True)) == [
+        LifecycleEvent("u", LifecycleType.DIED, "b"),
+        LifecycleEvent("u", LifecycleType.STARTED, "c"),
+        LifecycleEvent("u", LifecycleType.STARTED, "s"),
+    ]
+    assert diff(None, None) == []
+
+
+def test_what_is_known_already_needs_no_look() -> None:
+    known = runtime_status(state=R)
+    shown = summarise(known)
+    assert agrees(known, shown)
+    assert not agrees(None, shown)
+    assert not agrees(runtime_status(state=E), shown)
+    assert not agrees(runtime_status(ready=False), shown)
+    assert not agrees(without(known, "c1", 5), shown)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "worth"),
+    [
+        ([], False),
+        ([LifecycleType.CHANGED, LifecycleType.REMOVED], False),
+        ([LifecycleType.CHANGED, LifecycleType.STARTED], True),
+        ([LifecycleType.DIED, LifecycleType.REMOVED], True),
+    ],
+)
+def test_what_a_worker_is_woken_for(kinds: list[LifecycleType], worth: bool) -> None:
+    assert worth_waking(LifecycleEvent("u", kind, "c") for kind in kinds) is worth
 
 
 @pytest.mark.parametrize(
@@ -70,7 +107,10 @@ def test_sandboxes_count_as_containers() -> None:
         (runtime_status(state=R), runtime_status(state=C), False),
         (runtime_status(state=R), runtime_status(state=None), False),
         (runtime_status(ready=False), runtime_status(ready=True), False),
+        (runtime_status(ready=False), runtime_status(ready=False), True),
+        (runtime_status(ready=True), runtime_status(ready=False), True),
         (runtime_status(container_id="a"), runtime_status(container_id="b"), False),
+        (runtime_status(state=None), replace(runtime_status(state=None), sandboxes=()), False),
     ],
 )
 def test_events_are_believed_forwards_only(
@@ -79,10 +119,21 @@ def test_events_are_believed_forwards_only(
     assert goes_forward(known, event) is forward
 
 
+@pytest.mark.parametrize("known", [U, C, R, E])
+@pytest.mark.parametrize("newer", [U, C, R, E])
+def test_a_state_follows_an_earlier_one(known: ContainerState, newer: ContainerState) -> None:
+    order = [U, C, R, E]
+    forward = order.index(newer) >= order.index(known)
+    assert goes_forward(runtime_status(state=known), runtime_status(state=newer)) is forward
+
+
 def test_removal_takes_a_sandbox_with_its_containers() -> None:
     assert without(runtime_status(), "s1", 5).empty
     left = without(runtime_status(), "c1", 5)
     assert (len(left.sandboxes), left.containers, left.observed_at) == (1, (), 5)
+    other = runtime_status(container_id="c2").containers
+    both = replace(runtime_status(), containers=(*runtime_status().containers, *other))
+    assert without(both, "c1", 5).containers == other
 
 
 class FakeRuntime:

@@ -181,3 +181,17 @@ async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set() ->
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await runner.cleanup()
+
+
+async def test_the_manifests_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    deliveries = Deliveries()
+    source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
+    assert source.problem() == ""
+    for number in range(12):
+        (tmp_path / f"{number:02}.yaml").write_text("kind: [")
+    task = asyncio.create_task(source.run())
+    await deliveries.next()
+    assert source.problem().startswith("static pod manifest ")
+    assert source.problem().count("static pod manifest ") == 10
+    assert source.problem().endswith("; and 2 more")
+    task.cancel()

@@ -22,6 +22,7 @@ def test_the_longest_turn_and_the_stalls() -> None:
     turns.seen(turns.turn, ("short",))
     turns.end(10.125)
     assert not turns.busy
+    assert turns.turn == 1
     turns.begin(20.0)
     turns.end(20.0625)
     assert (turns.take_longest(), turns.take_longest()) == (0.125, 0)
@@ -34,6 +35,14 @@ def test_the_longest_turn_and_the_stalls() -> None:
     turns.end(42.0)
     assert turns.take_stall() == Stall(2.0, ("outer", "inner"))
     assert turns.take_stall() is None
+
+
+@pytest.mark.parametrize(("seconds", "long"), [(0.25, True), (0.249, False)])
+def test_how_long_a_stall_is(seconds: float, long: bool) -> None:
+    turns = TurnLog()
+    turns.begin(0.0)
+    turns.end(seconds)
+    assert turns.take_stall() == (Stall(seconds, ()) if long else None)
 
 
 def hold(seconds: float) -> None:
@@ -56,7 +65,7 @@ def test_a_held_loop_is_reported_of_once_with_the_culprit(caplog: pytest.LogCapt
         longest = runner.run(main())
     assert longest >= 0.6
     (record,) = caplog.records
-    assert "the event loop was held" in record.message
+    assert "the event loop was blocked" in record.message
     assert "hold (trace/test_stalls.py:" in record.__dict__["in"]
     assert record.__dict__["seconds"] >= 0.6
     assert all(thread.name != "loop-watch" for thread in threading.enumerate())

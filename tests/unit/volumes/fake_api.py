@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,10 +12,22 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
+from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from tests.streamed_list import streamed
 
 Key = tuple[str, str, str]
+
+
+LOST = WatchEvent("LOST", {})
+
+
+def jwt(claims: object) -> str:
+    """A token that claims this; signed by nobody."""
+    parts = [b'{"alg":"RS256"}', json.dumps(claims).encode(), bytes(range(256))]
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
 
 
 class FakeApi:
@@ -32,6 +46,12 @@ class FakeApi:
         self.refusals: list[ApiError] = []
         """Raised by the next calls, in order."""
         self.down: ApiError | None = None
+        self.signs = False
+        """Whether tokens are JWTs."""
+        self.issued_ago = 0
+        """Age of new tokens in seconds."""
+        self.streamed_lists = StreamedLists()
+        self.watch_capacity = MAX_WATCHES
         self._version = 1
         self._queues: list[tuple[Key, asyncio.Queue[WatchEvent]]] = []
 
@@ -47,6 +67,11 @@ class FakeApi:
         key = (resource.plural, "default", name)
         self._version += 1
         self._tell(key, WatchEvent("DELETED", self.objects.pop(key)))
+
+    def lose_watches(self) -> None:
+        """End all watches as a lost connection does."""
+        for _, queue in self._queues:
+            queue.put_nowait(LOST)
 
     def _tell(self, key: Key, event: WatchEvent) -> None:
         for wanted, queue in self._queues:
@@ -91,8 +116,15 @@ class FakeApi:
         self._queues.append(entry)
         self.open_watches += 1
         try:
+            if given["send_initial_events"]:
+                found = self.objects.get(entry[0])
+                for event in streamed([found] if found else [], str(self._version)):
+                    yield event
             while True:
-                yield await queue.get()
+                event = await queue.get()
+                if event is LOST:
+                    raise Unavailable("connection lost")
+                yield event
         finally:
             self.open_watches -= 1
             self._queues.remove(entry)
@@ -102,9 +134,22 @@ class FakeApi:
         await self._answered()
         assert self._clock is not None
         seconds = obj["spec"]["expirationSeconds"]
+        now = int(self._clock.now())
+        token = f"token-{self.calls['create']}"
+        if self.signs:
+            bound = obj["spec"]["boundObjectRef"]
+            about = {
+                "namespace": namespace,
+                "pod": {"name": bound["name"], "uid": bound["uid"]},
+                "serviceaccount": {"name": given["name"], "uid": "uid-account"},
+            }
+            begun = now - self.issued_ago
+            life = {"iat": begun, "exp": begun + seconds, "jti": token}
+            audience = obj["spec"]["audiences"] or ["api"]
+            token = jwt({"aud": audience, **life, "kubernetes.io": about})
         status = {
-            "token": f"token-{self.calls['create']}",
-            "expirationTimestamp": format_time(self._clock.now() + seconds),
+            "token": token,
+            "expirationTimestamp": format_time(now - self.issued_ago + seconds),
         }
         self.last_request = (given["name"], obj)
         return {**obj, "status": status}

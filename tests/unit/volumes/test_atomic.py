@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,48 @@ def test_a_group_gets_everything_but_what_links_lead_to(tmp_path: Path) -> None:
         assert path.lstat().st_gid == 4242
     assert (outside.stat().st_gid, stat.S_IMODE(outside.stat().st_mode)) == (0, 0o600)
     assert stat.S_IMODE((volume / "d").stat().st_mode) & stat.S_ISGID
+
+
+def test_a_file_is_read_as_last_written(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    volume.mkdir()
+    for text in ("old", "new"):
+        write_payload(str(volume), files(deep__token=text), NOW)
+    read = partial(atomic.read_file, str(tmp_path), str(volume), "deep/token")
+    assert read(3) == b"new"
+    with pytest.raises(OSError, match="too large"):
+        read(2)
+    with pytest.raises(FileNotFoundError):
+        atomic.read_file(str(tmp_path), str(volume), "token", 9)
+    with pytest.raises(FileNotFoundError):
+        atomic.read_file(str(tmp_path), str(tmp_path / "none"), "token", 9)
+
+
+@pytest.mark.parametrize("where", ["..data", "version", "deep", "deep/token", "volume"])
+def test_no_link_in_a_volume_is_followed(tmp_path: Path, where: str) -> None:
+    volume, elsewhere = tmp_path / "v", tmp_path / "elsewhere"
+    volume.mkdir()
+    write_payload(str(volume), files(deep__token="mine"), NOW)
+    version = volume / (volume / "..data").readlink()
+    place = {
+        "..data": volume / "..data",
+        "version": version,
+        "deep": version / "deep",
+        "deep/token": version / "deep" / "token",
+        "volume": volume,
+    }[where]
+    place.rename(elsewhere)
+    place.symlink_to(tmp_path if where == "..data" else elsewhere)
+    with pytest.raises(OSError, match=r"leads elsewhere|symbolic links|Not a directory"):
+        atomic.read_file(str(tmp_path), str(volume), "deep/token", 9)
+
+
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    volume.mkdir()
+    write_payload(str(volume), files(token="mine"), NOW)
+    token = volume / (volume / "..data").readlink() / "token"
+    token.unlink()
+    os.mkfifo(token)
+    with pytest.raises(OSError, match="no regular file"):
+        atomic.read_file(str(tmp_path), str(volume), "token", 9)

@@ -15,16 +15,21 @@ import pytest
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import SystemClock
-from kubeletpy.kubeapi import objects as watched
+from kubeletpy.kubeapi import object_follower as watched
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Cause, Waits
-from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait, kept
+from kubeletpy.volumes.claims.reading import kept
+from kubeletpy.volumes.claims.volumes import ClaimVolumes
+from kubeletpy.volumes.claims.waiting import VolumesWait
+from kubeletpy.volumes.container_mounts import ContainerMounts
+from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, export_of, options_of
@@ -37,6 +42,8 @@ from tests.unit.volumes.claim_objects import claim, pv, spec
 
 class NodeApi:
     """What a node may do with claims and volumes in a cluster: read them by name."""
+
+    watch_capacity = MAX_WATCHES
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Any] = {}
@@ -158,6 +165,25 @@ async def test_a_local_volume_is_bound_kept_and_taken_down(node: Node) -> None:
     assert not node.mounts
     assert not node.target().exists()
     assert (node.root / "disk" / "file").read_text() == "kept"
+
+
+async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Node) -> None:
+    """Below the name of the PersistentVolume, not that of the pod's volume."""
+    node.bind()
+    pod = claiming()
+    pod.containers[0]["volumeMounts"][0]["subPath"] = "some/where"
+    ips = ("10.0.0.1",)
+    inputs = await ContainerEnvironment(node.root / "pods", node.objects).inputs(
+        pod, pod.containers[0], ips
+    )
+    maker = ContainerMounts(node.root / "pods")
+    mounts = [await node.mount(pod)]
+    made, _ = await maker.prepare(pod, pod.containers[0], ips, inputs, mounts)
+    part = node.root / "pods" / "u1" / "volume-subpaths" / "pv1" / "c" / "0"
+    assert made.host_path == str(part)
+    assert part.samefile(node.root / "disk" / "some" / "where")
+    await node.volumes.tear_down("u1")
+    assert not node.mounts
 
 
 async def test_a_pod_of_an_agent_before_is_taken_down_without_the_api(node: Node) -> None:
@@ -289,7 +315,7 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("causes", "patient", "told"),
+    ("causes", "patient", "reported"),
     [
         ([Cause.NOT_ATTACHED], True, True),
         ([Cause.NOT_ATTACHED, Cause.BUSY], True, True),
@@ -299,7 +325,7 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
     ],
 )
 def test_an_event_tells_of_attachments_only_when_they_take_long(
-    causes: list[Cause], patient: bool, told: bool
+    causes: list[Cause], patient: bool, reported: bool
 ) -> None:
     waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}
-    assert VolumesWait(waits, patient=patient).told is told
+    assert VolumesWait(waits, patient=patient).reported is reported

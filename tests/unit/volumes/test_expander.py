@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.clock import SystemClock
 from kubeletpy.kubeapi.errors import Conflict
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 from kubeletpy.volumes.operations.acts import pod_use
 from kubeletpy.volumes.operations.expander import CLAIM_READINGS, Expander
 from tests.unit.volumes.claim_objects import claim, pod, pv, spec
@@ -108,3 +108,27 @@ async def test_what_its_controller_has_taken_back_is_not_said() -> None:
 async def test_a_claim_that_changes_for_ever_is_left_for_later() -> None:
     with pytest.raises(OperationFailed, match="changed by others again and again"):
         await grow(pending(), *[{"phase": "Bound"}] * (2 * CLAIM_READINGS))
+
+
+class Refuses:
+    """A kind of volume that does not grow."""
+
+    async def expand(self, spec: VolumeSpec, size: int, use: Any, *, at_mount: bool) -> int:
+        raise ExpansionFailed(ExpansionProblem.REFUSED, "no")
+
+
+async def test_a_size_that_was_refused_and_is_not_wanted_any_more_is_given_up() -> None:
+    """docs/reference/behaviour-storage.md, so3: its controller then goes to the size wanted now."""
+    api = ClaimApi(pending(), [])
+    api.claim["spec"] = {**api.claim["spec"], "resources": {"requests": {"storage": "2Gi"}}}
+    expander = Expander(cast(Any, api), cast(Any, Events()), SystemClock(), "n")
+
+    async def tried() -> str:
+        volume = spec(claim=api.claim, pv=pv(capacity={"storage": "2Gi"}))
+        with pytest.raises(OperationFailed):
+            await expander.expand(cast(Any, Refuses()), volume, pod_use(pod()), at_mount=False)
+        return str(api.claim["status"]["allocatedResourceStatuses"]["storage"])
+
+    assert [await tried(), await tried()] == ["NodeResizeInProgress"] * 2, "it is still wanted"
+    api.claim["spec"] = {**api.claim["spec"], "resources": {"requests": {"storage": "1536Mi"}}}
+    assert await tried() == "NodeResizeInfeasible"

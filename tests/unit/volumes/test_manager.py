@@ -23,10 +23,11 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
-from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
+from kubeletpy.volumes.container_mounts import ContainerMounts
 from kubeletpy.volumes.downward import format_map
 from kubeletpy.volumes.env_file import EnvFile, parse_env_file
 from kubeletpy.volumes.environment import ContainerEnvironment
@@ -34,6 +35,7 @@ from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import Outcome, set_up_all
 from kubeletpy.volumes.syscalls import mounts_below, unmount
+from kubeletpy.volumes.token_claims import TokenKey
 from kubeletpy.volumes.tokens import PodTokens
 
 from .fake_api import FakeApi
@@ -307,6 +309,53 @@ async def test_modes_and_owners_of_an_fs_group(node: Node) -> None:
     assert (token.st_uid, token.st_gid, token.st_mode & 0o777) == (7, 42, 0o640)
 
 
+TOKEN = {"serviceAccountToken": {"path": "t", "expirationSeconds": 3607}}
+PROJECTED = {"name": "p", "projected": {"sources": [TOKEN]}}
+
+
+async def test_a_restarted_agent_takes_the_token_from_the_volume(node: Node) -> None:
+    node.api.signs = True
+    pod, file = pod_of(PROJECTED), node.path("projected", "p") / "t"
+    await node.volumes.set_up(pod)
+    before = file.read_text()
+    for _ in range(2):
+        await node.restart()
+        await node.volumes.set_up(pod)
+    assert (file.read_text(), node.api.calls["create"]) == (before, 1)
+    # its other tokens, and those of other pods, are not in that file
+    await node.tokens.get(pod, TokenKey("default", "vault", 3607))
+    await node.volumes.set_up(pod_of(PROJECTED, uid="u2"))
+    assert node.api.calls["create"] == 3
+    await node.volumes.tear_down("u2")
+
+
+async def test_a_token_from_disk_that_is_due_serves_until_there_is_a_new_one(node: Node) -> None:
+    node.api.signs, node.api.issued_ago = True, 3000
+    pod, file = pod_of(PROJECTED), node.path("projected", "p") / "t"
+    await node.volumes.set_up(pod)
+    before = file.read_text()
+    await node.restart()
+    node.api.down = Unavailable("connection refused")
+    await node.volumes.set_up(pod)
+    assert (file.read_text(), node.events) == (before, [])
+    await node.restart()
+    node.api.down, node.api.issued_ago = None, 0
+    await node.volumes.set_up(pod)
+    assert file.read_text() != before
+
+
+@pytest.mark.parametrize("left", ["", "token-1", "\N{SNOWMAN}", "x" * 100_000])
+async def test_a_file_that_holds_no_token_is_replaced(node: Node, left: str) -> None:
+    node.api.signs = True
+    pod, file = pod_of(PROJECTED), node.path("projected", "p") / "t"
+    await node.volumes.set_up(pod)
+    await node.restart()
+    file.write_text(left)
+    await node.volumes.set_up(pod)
+    assert node.api.calls["create"] == 2
+    assert file.read_text().count(".") == 2
+
+
 async def test_orphans_are_taken_down_but_not_what_comes_back(node: Node) -> None:
     node.api.put("s", SECRETS, data={"k": HUSH})
     pod = pod_of(SECRET, {"name": "e", "emptyDir": {}})
@@ -531,6 +580,15 @@ async def test_a_container_on_the_hosts_network_has_the_nodes_address(
     assert (await environment.inputs(pod, pod.containers[0], ips)).facts.pod_ips == pod_ips
 
 
+async def test_a_containers_variables_have_the_nodes_address_of_now(node: Node) -> None:
+    addresses = NodeAddresses(["192.168.0.9"])
+    environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=addresses)
+    pod = pod_of(hostNetwork=True)
+    addresses.replace(["192.168.0.10"])
+    facts = (await environment.inputs(pod, pod.containers[0], ())).facts
+    assert facts.host_ips == facts.pod_ips == ("192.168.0.10",)
+
+
 async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None:
     uses = [{"name": "e", "mountPath": "/x", "subPathExpr": "of/$(POD)"}]
     pod = pod_of({"name": "e", "emptyDir": {}}, uses=uses, enableServiceLinks=False)
@@ -539,7 +597,7 @@ async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None
     mounts = (await node.volumes.set_up(pod))["c"]
     environment = ContainerEnvironment(node.pods_dir, node.objects)
     inputs = await environment.inputs(pod, pod.containers[0], ("10.0.0.1",))
-    maker = ContainerMounts(node.pods_dir, features=RuntimeFeatures())
+    maker = ContainerMounts(node.pods_dir)
     prepared = await maker.prepare(pod, pod.containers[0], ("10.0.0.1",), inputs, mounts)
     target = node.pods_dir / "u" / "volume-subpaths" / "e" / "c" / "0"
     assert [mount.host_path for mount in prepared] == [

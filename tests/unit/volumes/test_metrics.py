@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +16,11 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
 from kubeletpy.volumes.accounts import VolumeAccounts
+from kubeletpy.volumes.intree.local import LocalPlugin
+from kubeletpy.volumes.on_disk import Found, Outcome, PublishedOnDisk
+from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, plugin_name
 from kubeletpy.volumes.plan import SUPPORTED
 from kubeletpy.volumes.protocol import VolumeError
@@ -127,3 +134,22 @@ def test_images_as_volumes(problem: str, counts: tuple[int, int, int]) -> None:
     names = ("requested", "mounted_succeed", "mounted_errors")
     found = [families.registry.get_sample_value(f"kubelet_image_volume_{n}_total") for n in names]
     assert tuple(found) == counts
+
+
+async def test_what_an_agent_before_left_of_claims_is_counted() -> None:
+    made, plugin = Metrics(), cast(Any, LocalPlugin(Path("/nowhere")))
+    reporter = Reporter(cast(Any, None), made.volumes, [plugin])
+    whole = PublishedOnDisk(plugin.name, "a", "u1", "pv1", "/a")
+    torn = replace(whole, unique_name="b", damaged="its file is torn")
+    reporter.found(Found((whole, torn), unreadable={"/c": "no permission"}))
+    assert samples(made, "reconstruct_volume_operations_total") == {"": 3}
+    assert samples(made, "reconstruct_volume_operations_errors_total") == {"": 2}
+    for mount, failed in (
+        (whole, None),
+        (torn, OperationFailed(Outcome.FINAL, "no")),
+        (torn, None),
+    ):
+        operation = Operation(Kind.UNPUBLISH, mount.unique_name, plugin.name, "", "u1", mount=mount)
+        reporter.ended(operation, None, 1.0, failed)
+    assert samples(made, "force_cleaned_failed_volume_operations_total") == {"": 2}
+    assert samples(made, "force_cleaned_failed_volume_operation_errors_total") == {"": 1}

@@ -111,6 +111,10 @@ async def test_devices_are_told_once() -> None:
         ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
     ]
     assert await published(plugin, Kind.REPUBLISH, mode=Mode.BLOCK) == []
+    unmapped = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", "/dev/x"))
+    assert [event[2:] for event in await published(unmapped, mode=Mode.BLOCK)] == [
+        ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
+    ]
 
 
 async def test_another_file_system_is_told_of_the_volume() -> None:

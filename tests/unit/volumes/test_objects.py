@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
-from kubeletpy.kubeapi.objects import (
-    IDLE_S,
+from kubeletpy.kubeapi.object_follower import (
     POLL_S,
     POLLS_AT_ONCE,
     PRESSED_WAITS,
     WATCH_AGAIN_S,
-    ObjectKey,
-    WatchedObjects,
 )
-from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource
+from kubeletpy.kubeapi.objects import IDLE_S, WatchedObjects
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
+from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.kubeapi.watch_slots import MAX_POD_WATCHES, WatchSlots
 from tests.virtual_time import on_virtual_time, settle, timed
 
@@ -48,7 +48,7 @@ async def test_a_hundred_pods_cost_one_watch_and_hear_of_a_change() -> None:
         found = await objects.get(key("cfg"))
         assert found is not None
         assert found["data"] == {"a": "1"}
-    assert api.calls == {"list": 1, "watch": 1}
+    assert api.calls == {"watch": 1}
     assert woken == []
     api.put("cfg", data={"a": "2"})
     await settle()
@@ -111,8 +111,9 @@ async def test_a_lasting_refusal_is_reported_and_its_end_wakes_the_pod() -> None
 @on_virtual_time
 async def test_an_api_that_does_not_answer_holds_nobody_for_long() -> None:
     class Silent(FakeApi):
-        async def list(self, *_: Any, **__: Any) -> Any:
+        async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent]:
             await asyncio.sleep(3600)
+            yield WatchEvent("BOOKMARK", {})
 
     objects, _ = watched(Silent())
     objects.register("p", [key("cfg")])
@@ -134,7 +135,7 @@ async def test_an_immutable_object_is_not_watched() -> None:
     assert (api.open_watches, objects.watches) == (0, 0)
     objects.register("q", [key("cfg")])
     assert await objects.get(key("cfg")) is not None
-    assert api.calls["list"] == 1
+    assert api.calls == {"watch": 1}
 
 
 @on_virtual_time
@@ -195,7 +196,8 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a
 async def test_an_object_has_a_watch_when_there_is_room() -> None:
     api = FakeApi()
     api.put("b", data={"a": "1"}, immutable=True)
-    objects, woken = watched(api, WatchSlots(pod=9, node=1))
+    api.watch_capacity = 1
+    objects, woken = watched(api)
     objects.register("first", [key("a")])
     await settle()
     api.refusals = [Forbidden("no relation yet", code=403)] * 2
@@ -214,11 +216,41 @@ async def test_an_object_has_a_watch_when_there_is_room() -> None:
     await objects.close()
 
 
+@on_virtual_time
+async def test_watches_make_room_when_the_api_carries_fewer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api, names = FakeApi(), [f"n{n}" for n in range(6)]
+    for name in names:
+        api.put(name, data={"a": "1"})
+    objects, woken = watched(api)
+    objects.register("pod", [key(name) for name in names])
+    await settle()
+    assert api.open_watches == 6
+    with caplog.at_level("WARNING"):
+        # HTTP/2 is lost, and the server speaks only HTTP/1.1 from now on
+        api.watch_capacity = 4
+        api.lose_watches()
+        await asyncio.sleep(3.0)
+        assert (api.open_watches, objects.watches) == (4, 6)
+        for name in names:
+            api.put(name, data={"a": "2"})
+        await asyncio.sleep(POLL_S * 1.5 + 20)
+    assert woken == ["pod"] * 6
+    assert api.open_watches == 4
+    said = [(r.message.partition(":")[0], r.__dict__["watches"]) for r in caplog.records]
+    assert said == [("pods use more objects than can be watched", 4)], "six watches were lost"
+    await objects.close()
+
+
 class OnlyGets(FakeApi):
     """What a node may do with claims in a cluster."""
 
-    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+    async def watch(
+        self, resource: Resource, namespace: str, **given: Any
+    ) -> AsyncIterator[WatchEvent]:
         raise Forbidden("can only get individual resources of this type", code=403)
+        yield
 
 
 @on_virtual_time
@@ -249,9 +281,12 @@ class OfThisNode(FakeApi):
         self._related(name)
         return await super().get(resource, name, namespace)
 
-    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+    async def watch(
+        self, resource: Resource, namespace: str, **given: Any
+    ) -> AsyncIterator[WatchEvent]:
         self._related(given["field_selector"].removeprefix("metadata.name="))
-        return await super().list(resource, namespace, **given)
+        async for event in super().watch(resource, namespace, **given):
+            yield event
 
     def _related(self, name: str) -> None:
         if (CONFIGMAPS.plural, "default", name) not in self.objects:

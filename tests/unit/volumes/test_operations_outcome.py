@@ -103,6 +103,8 @@ def test_unpublished(pods: Any, held: bool, result: Any, left: Any, still_held: 
         (THERE, Outcome.FINAL, THERE),
         (None, Outcome.UNCERTAIN, PodMount(MOUNT, Presence.UNCERTAIN)),
         (MAYBE, Outcome.UNCERTAIN, MAYBE),
+        # what was published before it became uncertain is not relied on
+        (replace(MAYBE, published=Published("/old"), at=3.0), Outcome.UNCERTAIN, MAYBE),
         (replace(MAYBE, found=False), Outcome.UNCERTAIN, replace(MAYBE, found=False)),
         (None, Outcome.FINAL, None),
         (MAYBE, Outcome.FINAL, MAYBE),

@@ -15,12 +15,13 @@ from kubeletpy.volumes.operations.model import (
     Failure,
     Kind,
     Operation,
+    Plan,
     PodDemand,
     PodMount,
     Presence,
     Volume,
 )
-from kubeletpy.volumes.operations.plan import plan
+from kubeletpy.volumes.operations.plan import is_there, plan, wanted_size
 from tests.unit.volumes.claim_objects import pv, spec
 
 THERE, UNSURE, ABSENT = Presence.THERE, Presence.UNCERTAIN, Presence.ABSENT
@@ -51,9 +52,16 @@ def wants(uid: str, *specs: VolumeSpec) -> PodDemand:
 ENDED = PodDemand("u1", ending=True)
 RWOP = spec(access_modes=("ReadWriteOncePod",))
 BIG = spec(pv=pv(capacity={"storage": "2Gi"}))
-FAILED = {(Kind.STAGE, ("vol", "")): Failure("boom", "NodeStageVolume of driver d", 1, 5.0)}
+FAILED = {(Kind.STAGE, ("vol", "")): Failure("boom", "NodeStageVolume of driver d", 1, 5000.0)}
 UNBLOCKED = Facts()
 NO_DRIVER = Waits(Cause.DRIVER_MISSING, "csidriver", "not registered")
+BLOCKED = {"vol": NO_DRIVER}
+PAST_DUE = Facts(republished=frozenset({"vol"}))
+RED = spec(selinux_context="red")
+UNSTAGED = spec(device_mountable=False)
+CONFLICT = Cause.SELINUX_CONFLICT
+HELD = {(Kind.UNSTAGE, ("vol", "")): Failure("busy", "NodeUnstageVolume of driver d", 1, 5000.0)}
+NOW = 1000.0
 
 
 @pytest.mark.parametrize(
@@ -70,12 +78,61 @@ NO_DRIVER = Waits(Cause.DRIVER_MISSING, "csidriver", "not registered")
         ([wants("u1")], {}, Facts(attachments={"vol": UNREAD}), [], Cause.UNREAD),
         ([wants("u1")], {}, Facts(failures=FAILED), [], Cause.BACKOFF),
         ([wants("u1", BIG)], there(THERE, "u1", size=1 << 30), UNBLOCKED, [Kind.EXPAND], None),
-        ([wants("u1")], there(THERE, "u1"), Facts(republished=frozenset({"vol"})), [], None),
+        ([wants("u1", BIG)], there(THERE, "u1", size=2 << 30), UNBLOCKED, [], None),
+        (
+            [wants("u1", BIG)],
+            there(THERE, "u1", size=(2 << 30) - 1),
+            UNBLOCKED,
+            [Kind.EXPAND],
+            None,
+        ),
+        ([wants("u1", BIG)], there(THERE, "u1", size=1), UNBLOCKED, [Kind.EXPAND], None),
+        ([wants("u1", BIG)], there(THERE, "u1", size=0), UNBLOCKED, [], None),
         ([PodDemand("u1", waits={"v": UNREAD})], there(THERE, "u1"), UNBLOCKED, [], Cause.UNREAD),
         ([], there(THERE, "u1"), UNBLOCKED, [], None),
         ([ENDED], there(THERE, "u1"), UNBLOCKED, [Kind.UNPUBLISH], None),
         ([ENDED], there(THERE, "u1", "u2"), UNBLOCKED, [Kind.UNPUBLISH], None),
+        (
+            [ENDED, PodDemand("u2", ending=True)],
+            there(THERE, "u1", "u2"),
+            UNBLOCKED,
+            [Kind.UNPUBLISH, Kind.UNPUBLISH],
+            None,
+        ),
+        ([PodDemand("u1", (spec(),), {"v": UNREAD}, True)], {}, UNBLOCKED, [], None),
         ([ENDED], there(THERE), UNBLOCKED, [Kind.UNSTAGE], None),
+        (
+            [wants("u1", replace(BIG, read_only=True))],
+            there(THERE, "u1", size=1),
+            UNBLOCKED,
+            [],
+            None,
+        ),
+        ([wants("u1", RWOP)], there(THERE, "u1"), UNBLOCKED, [], None),
+        ([wants("u1", RWOP)], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1", UNSTAGED)], {}, UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1")], there(THERE, "u1"), PAST_DUE, [Kind.REPUBLISH], None),
+        ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, blocked=BLOCKED), [], None),
+        ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, attachments=BLOCKED), [], None),
+        ([wants("u1", RED)], there(THERE), UNBLOCKED, [Kind.UNSTAGE], Cause.SELINUX_CONFLICT),
+        ([wants("u1", RED)], there(THERE, "u2"), UNBLOCKED, [], Cause.SELINUX_CONFLICT),
+        ([wants("u1", RED)], there(THERE), Facts(failures=HELD), [], Cause.BACKOFF),
+        (
+            [wants("u1", RED)],
+            there(THERE, "u2"),
+            Facts(failures=HELD),
+            [],
+            Cause.SELINUX_CONFLICT,
+        ),
+        ([wants("u1", RED)], there(ABSENT), UNBLOCKED, [Kind.STAGE], Cause.BUSY),
+        (
+            [wants("u1", RED)],
+            there(THERE, "u1", state=UNSURE),
+            UNBLOCKED,
+            [Kind.PUBLISH],
+            Cause.BUSY,
+        ),
+        ([wants("u1", RED), wants("u2")], there(THERE), UNBLOCKED, [Kind.PUBLISH], CONFLICT),
         ([], there(UNSURE), UNBLOCKED, [Kind.UNSTAGE], None),
         ([], there(THERE, found=True), UNBLOCKED, [], None),
         ([], there(THERE, found=True), Facts(leftovers_judged=True), [Kind.UNSTAGE], None),
@@ -95,15 +152,34 @@ def test_what_is_next(
     kinds: list[Kind],
     cause: Cause | None,
 ) -> None:
-    made = plan(demands, actual, facts, 0.0)
+    made = plan(demands, actual, facts, NOW)
     assert [operation.kind for operation in made.operations] == kinds
     wait = made.waits.get(("u1", "v"))
     assert (wait.cause if wait is not None else None) is cause
 
 
+def test_only_what_shows_the_volume_waits_for_it() -> None:
+    """A pod has one claim under two names, and another claim."""
+    twice = [spec(), spec(pod_volume="again"), spec("other", pod_volume="other", spec_name="pv2")]
+    actual = {
+        "other": Volume(
+            "other", "kubernetes.io/csi", {"u1": PodMount(left("u1"), THERE)}, THERE, STAGED
+        )
+    }
+    blocked = Facts(blocked={"vol": NO_DRIVER})
+    made = plan([wants("u1", *twice)], actual, blocked, 0.0)
+    assert made.waits == {("u1", "v"): NO_DRIVER, ("u1", "again"): NO_DRIVER}
+
+
 def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
-    assert plan([wants("u1")], {}, Facts(failures=FAILED), 1.0).next_at == 5.0
-    assert plan([wants("u1")], {}, Facts(failures=FAILED), 5.0).operations[0].kind is Kind.STAGE
+    made = plan([wants("u1")], {}, Facts(failures=FAILED), NOW)
+    waits = Waits(Cause.BACKOFF, 'volume "vol"', "boom", "NodeStageVolume of driver d", 5000.0)
+    assert made == Plan(waits={("u1", "v"): waits}, next_at=5000.0)
+    over = plan([wants("u1")], {}, Facts(failures=FAILED), 5000.0)
+    assert over.operations[0].kind is Kind.STAGE
+    later = {(Kind.STAGE, ("other", "")): replace(FAILED[Kind.STAGE, ("vol", "")], retry_at=6000.0)}
+    two = [wants("u1", spec(), spec("other", pod_volume="w"))]
+    assert plan(two, {}, Facts(failures={**later, **FAILED}), NOW).next_at == 5000.0
     facts = Facts(republished=frozenset({"vol"}))
     assert plan([wants("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
     due = plan([wants("u1")], there(THERE, "u1"), facts, 60.0)
@@ -122,7 +198,106 @@ def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
 
 
 def test_volumes_of_which_nothing_is_left_are_forgotten() -> None:
-    assert plan([], there(ABSENT), UNBLOCKED, 0.0).forgotten == ("vol",)
+    nowhere = replace(there(UNSURE)["vol"], staged=None)
+    for volume in (there(ABSENT)["vol"], nowhere):
+        assert plan([], {"vol": volume}, UNBLOCKED, 0.0) == Plan(forgotten=("vol",))
+    staging = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
+    busy = Facts(running={staging.key: staging})
+    assert plan([], there(ABSENT), busy, 0.0) == Plan()
+    elsewhere = Facts(running={("other", ""): replace(staging, unique_name="other")})
+    assert plan([], there(ABSENT), elsewhere, 0.0) == Plan(forgotten=("vol",))
+
+
+def test_each_pod_waits_under_its_own_name() -> None:
+    one, other = wants("u1"), wants("u2", spec(pod_volume="w"))
+    made = plan([one, other], {}, Facts(blocked=BLOCKED), 0.0)
+    assert made == Plan(waits={("u1", "v"): NO_DRIVER, ("u2", "w"): NO_DRIVER})
+
+
+OP = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "a pod wants the volume", "u1", spec())
+OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
+
+
+@pytest.mark.parametrize(
+    ("demand", "actual", "operation"),
+    [
+        (wants("u1"), {}, replace(OP, reason="a pod wants the volume, and it is not staged")),
+        (
+            wants("u1"),
+            there(THERE),
+            replace(OP, kind=Kind.PUBLISH, reason="the pod wants the volume"),
+        ),
+        (
+            wants("u1"),
+            there(THERE, "u1", state=UNSURE),
+            replace(
+                OP,
+                kind=Kind.PUBLISH,
+                reason="whether the pod has the volume is not certain",
+                mount=left("u1"),
+            ),
+        ),
+        (
+            wants("u1", UNSTAGED),
+            {},
+            replace(
+                OP,
+                kind=Kind.PUBLISH,
+                reason="the pod wants the volume",
+                spec=UNSTAGED,
+                whole=False,
+            ),
+        ),
+        (
+            wants("u1", replace(UNSTAGED, attachable=True)),
+            {},
+            replace(
+                OP,
+                kind=Kind.PUBLISH,
+                reason="the pod wants the volume",
+                spec=replace(UNSTAGED, attachable=True),
+            ),
+        ),
+        (
+            wants("u1", replace(UNSTAGED, pv=BIG.pv)),
+            there(ABSENT, "u1", size=1),
+            replace(
+                OP,
+                kind=Kind.EXPAND,
+                reason=f"the PersistentVolume has {2 << 30} bytes, the volume 1",
+                spec=replace(UNSTAGED, pv=BIG.pv),
+                mount=left("u1"),
+                size=2 << 30,
+            ),
+        ),
+        (
+            ENDED,
+            there(THERE, "u1"),
+            replace(
+                OP,
+                kind=Kind.UNPUBLISH,
+                reason="the pod's containers are gone",
+                spec=None,
+                mount=left("u1"),
+                whole=False,
+            ),
+        ),
+        (
+            ENDED,
+            there(THERE),
+            replace(OF_DEVICE, reason="no pod of this node has or wants the volume"),
+        ),
+        (
+            wants("u1", RED),
+            there(THERE),
+            replace(OF_DEVICE, reason="a pod wants it with another SELinux label"),
+        ),
+    ],
+)
+def test_what_an_operation_says(
+    demand: PodDemand, actual: dict[str, Volume], operation: Operation
+) -> None:
+    assert plan([demand], actual, UNBLOCKED, 0.0).operations == (operation,)
 
 
 # -- histories -------------------------------------------------------------------------------
@@ -191,7 +366,7 @@ class Node:
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_history_takes_a_volume_from_a_pod_and_all_end_well(
     steps: list[tuple[str, str]],
 ) -> None:
@@ -218,3 +393,25 @@ def test_no_history_takes_a_volume_from_a_pod_and_all_end_well(
     assert not published & ended
     if not node.demands.keys() - ended:
         assert volume is None
+
+
+@pytest.mark.parametrize(
+    ("volume", "certain"),
+    [
+        (None, False),
+        (there(THERE)["vol"], False),
+        (there(THERE, "u2")["vol"], False),
+        (there(THERE, "u1", state=UNSURE)["vol"], False),
+        (there(THERE, "u1")["vol"], True),
+    ],
+)
+def test_whether_a_pod_has_a_volume_for_certain(volume: Volume | None, certain: bool) -> None:
+    assert is_there(volume, "u1") is certain
+
+
+@pytest.mark.parametrize(
+    ("capacity", "size"),
+    [({"storage": "1Ki"}, 1024), ({"storage": "-1"}, 0), ({"storage": "lots"}, 0), ({}, 0)],
+)
+def test_the_size_that_a_volume_should_have(capacity: dict[str, str], size: int) -> None:
+    assert wanted_size(spec(pv=pv(capacity=capacity))) == size

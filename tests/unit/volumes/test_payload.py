@@ -11,6 +11,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.paths import UnsafePath, payload_path, safe_name, sub_path_parts
 from kubeletpy.volumes.payload import (
+    CertificateInput,
     DownwardInput,
     FileContent,
     FileOwner,
@@ -23,7 +24,29 @@ from kubeletpy.volumes.plan import PlannedVolume
 CFG = {"metadata": {"name": "c"}, "data": {"a": "one", "b": "two"}}
 ABOUT = {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"a": "\n" * 200_000}}
 POD = Pod({"metadata": ABOUT, "spec": {"containers": [{"name": "c"}]}})  # type: ignore[typeddict-item]
+LABELLED = Pod(
+    {
+        "metadata": {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u",
+            "labels": {"app": "shop"},
+            "annotations": {"note": "x"},
+        },
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Ki"}}}]
+        },
+    }
+)
 RAW = base64.b64encode(b"\x00\xff").decode()
+
+
+def field(name: str) -> dict[str, Any]:
+    return {"path": name, "fieldRef": {"fieldPath": f"metadata.{name}"}}
+
+
+def resource(name: str) -> dict[str, Any]:
+    return {"path": name, "resourceFieldRef": {"resource": name, "containerName": "c"}}
 
 
 def build(kind: str, source: dict[str, Any], *inputs: Any, **owner: Any) -> dict[str, Any]:
@@ -59,6 +82,22 @@ CASES: list[tuple[str, str, dict[str, Any], Any, dict[str, tuple[bytes, int]]]] 
         CFG,
         {},
     ),
+    ("optional config map", "configMap", {"name": "c", "optional": True}, None, {}),
+    ("other values", "configMap", {}, {"data": {"a": 5, "b": "two"}}, {"b": (b"two", 0o644)}),
+    (
+        "fields of tomorrow",
+        "projected",
+        {"sources": [{"tomorrow": True, "configMap": {"name": "c"}}]},
+        CFG,
+        {"a": (b"one", 0o644), "b": (b"two", 0o644)},
+    ),
+    (
+        "key without its chain",
+        "projected",
+        {"sources": [{"podCertificate": {"keyPath": "key"}}]},
+        CertificateInput(b"key", b"chain"),
+        {"key": (b"key", 0o644)},
+    ),
     ("optional object", "secret", {"secretName": "s", "optional": True}, None, {}),
     ("secret", "secret", {"secretName": "s"}, {"data": {"r": RAW}}, {"r": (b"\x00\xff", 0o644)}),
     ("empty object", "secret", {"secretName": "s"}, {}, {}),
@@ -68,6 +107,24 @@ CASES: list[tuple[str, str, dict[str, Any], Any, dict[str, tuple[bytes, int]]]] 
         {"items": [{"path": "d/x", "mode": 0o400, "fieldRef": {"fieldPath": "metadata.name"}}]},
         DownwardInput(POD, {}, {}, {}, None),
         {"d/x": (b"p", 0o400)},
+    ),
+    (
+        "labels and annotations",
+        "downwardAPI",
+        {"items": [field("labels"), field("annotations"), field("name")]},
+        DownwardInput(LABELLED, {}, {}, {}, None),
+        {
+            "labels": (b'app="shop"', 0o644),
+            "annotations": (b'note="x"', 0o644),
+            "name": (b"p", 0o644),
+        },
+    ),
+    (
+        "resources",
+        "downwardAPI",
+        {"items": [resource("limits.cpu"), resource("limits.memory")]},
+        DownwardInput(LABELLED, {}, {}, {}, None),
+        {"limits.cpu": (b"2", 0o644), "limits.memory": (b"1024", 0o644)},
     ),
 ]
 
@@ -101,7 +158,36 @@ ERRORS: list[tuple[str, str, dict[str, Any], Any, str]] = [
         {"data": {"k": "hush!"}},
         "secret ns/s: the value of key k is not base64",
     ),
+    ("no fields", "downwardAPI", {}, Unavailable("no answer"), "no answer"),
+    (
+        "no token",
+        "projected",
+        {"sources": [{"serviceAccountToken": {"path": "t"}}]},
+        Unavailable("no answer"),
+        "no answer",
+    ),
+    (
+        "nothing",
+        "projected",
+        {"sources": [{}]},
+        None,
+        "a projected volume's empty source is not supported by this version of kubeletpy",
+    ),
     ("unreadable", "configMap", {"name": "c"}, Unavailable("no answer"), "no answer"),
+    (
+        "no container",
+        "downwardAPI",
+        {"items": [{"path": "x", "resourceFieldRef": {"resource": "limits.cpu"}}]},
+        DownwardInput(LABELLED, {}, {}, {}, None),
+        "resourceFieldRef of a volume: containerName is missing",
+    ),
+    (
+        "no reference",
+        "downwardAPI",
+        {"items": [{"path": "x"}]},
+        DownwardInput(LABELLED, {}, {}, {}, None),
+        "downwardAPI item 'x' has neither field nor resource",
+    ),
     (
         "climbs",
         "configMap",
@@ -139,6 +225,21 @@ def test_the_files_of_a_volume_have_a_size() -> None:
             build(kind, source, *inputs)
 
 
+@pytest.mark.parametrize(
+    ("left", "message"), [(1, "neither field nor resource"), (0, "its files have over 0 bytes")]
+)
+def test_rendering_ends_where_the_files_are_too_large(left: int, message: str) -> None:
+    volume = PlannedVolume("v", "downwardAPI", {"items": [field("name"), {"path": "x"}]})
+    found = DownwardInput(LABELLED, {}, {}, {}, None)
+    with pytest.raises(PayloadError, match=message):
+        build_payload(volume, [found], "ns", FileOwner(), left)
+
+
+def test_each_source_has_its_state() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        build("configMap", {"name": "c"})
+
+
 def test_a_projected_volume_merges_in_order() -> None:
     sources = [
         {"configMap": {"name": "c"}},
@@ -156,12 +257,12 @@ def test_a_projected_volume_merges_in_order() -> None:
 
 
 def test_errors_of_all_sources_are_reported() -> None:
-    sources = [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}, {"clusterTrustBundle": {}}]
+    sources = [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}, {"other": {}}]
     with pytest.raises(PayloadError) as caught:
         build("projected", {"sources": sources}, None, None, None)
     assert str(caught.value) == (
         '[configmap "c" not found, secret "s" not found, '
-        "clusterTrustBundle is not supported by this version of kubeletpy]"
+        "other is not supported by this version of kubeletpy]"
     )
 
 

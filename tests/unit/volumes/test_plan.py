@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +14,13 @@ from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,
-    RuntimeFeatures,
     expand_strictly,
     recursive_read_only,
 )
 from kubeletpy.volumes.empty_dir import EmptyDirError, memory_size, page_size
 from kubeletpy.volumes.manager import file_owner
 from kubeletpy.volumes.mounts import PodMounts
+from kubeletpy.volumes.on_disk import SetUp
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.plan import MAX_REFERENCES, ObjectRef, plan_volumes
 
@@ -163,10 +164,46 @@ def mounts(pod: Pod) -> list[Mount]:
 def test_mounts(source: Any, use: Any, expected: Mount) -> None:
     (found,) = mounts(make_pod([{"name": "v", **source}], uses("v", **use)))
     managed = not {"hostPath", "image"} & source.keys()
-    assert found.selinux_relabel is managed
-    for field in ("container_path", "host_path", "readonly", "propagation", "image"):
-        assert getattr(found, field) == getattr(expected, field)
-    assert found.image_pull_policy == expected.image_pull_policy
+    assert found == replace(expected, volume="v", selinux_relabel=managed)
+
+
+def test_mounts_and_devices_of_each_container() -> None:
+    device = {"name": "disk", "devicePath": "/dev/x"}
+    pod = make_pod(
+        [
+            {"name": "own", "emptyDir": {}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "d"}},
+            {"name": "plain", "persistentVolumeClaim": {"claimName": "p"}},
+            {"name": "disk", "persistentVolumeClaim": {"claimName": "b"}},
+        ],
+        uses("own", "data"),
+        {**uses("own", "data", "plain", readOnly=True), "volumeDevices": [device]},
+        {"volumeDevices": [device]},
+        {},
+        {"volumeMounts": [{"name": "data", "mountPath": "relative"}]},
+    )
+    claimed = {
+        "data": SetUp("/pv/data", "pv-data", False, selinux_relabel=True, block=False, group=7),
+        "plain": SetUp("/pv/plain", "pv-plain", False, selinux_relabel=False, block=False),
+        "disk": SetUp("/pv/disk", "pv-disk", True, selinux_relabel=False, block=True, group=8),
+    }
+    found = PodMounts(pod, plan_volumes(pod), PodPaths("/r/pods", "u"), claimed)
+    own = Mount("/own", "/r/pods/u/volumes/kubernetes.io~empty-dir/own", volume="own")
+    data = Mount("/data", "/pv/data", volume="data", spec_name="pv-data", index=1, group=7)
+    plain = Mount("/plain", "/pv/plain", True, volume="plain", spec_name="pv-plain", index=2)
+    disk = Mount("/dev/x", "/pv/disk", volume="disk", device="r", group=8)
+    assert dict(found) == {
+        "c0": (replace(own, selinux_relabel=True), replace(data, selinux_relabel=True)),
+        "c1": (replace(own, readonly=True), replace(data, readonly=True), plain, disk),
+        "c2": (disk,),
+        "c4": (replace(data, container_path="/relative", index=0),),
+    }
+    assert len(found) == 4
+    with pytest.raises(KeyError):
+        found["c3"]
+    writable = {**claimed, "disk": replace(claimed["disk"], read_only=False)}
+    mounts = PodMounts(pod, plan_volumes(pod), PodPaths("/r/pods", "u"), writable)
+    assert mounts["c2"] == (replace(disk, device="mrw"),)
 
 
 def test_names_from_hostile_manifests() -> None:
@@ -228,19 +265,12 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "path", "result"),
-    [
-        (RuntimeFeatures(), "", "no image volumes"),
-        (RuntimeFeatures(image_volumes=True), "", ""),
-        (RuntimeFeatures(image_volumes=True), "bin", "can not mount a part"),
-        (RuntimeFeatures(image_volumes=True, image_sub_paths=True), "usr//bin/.", "usr/bin"),
-        (RuntimeFeatures(image_volumes=True, image_sub_paths=True), "../etc", "must not contain"),
-    ],
+    ("path", "result"), [("", ""), ("usr//bin/.", "usr/bin"), ("../etc", "must not contain")]
 )
-async def test_parts_of_images(features: RuntimeFeatures, path: str, result: str) -> None:
+async def test_parts_of_images(path: str, result: str) -> None:
     spec = {"name": "v", "mountPath": "/x", "subPath": path}
     pod = make_pod(None, {"volumeMounts": [spec]}, enableServiceLinks=False)
-    maker = ContainerMounts(Path("/nowhere"), features=features)
+    maker = ContainerMounts(Path("/nowhere"))
     mounts = [Mount("/x", "", volume="v", image="i")]
     ready = maker.prepare(pod, pod.containers[0], (), EnvironmentInputs(), mounts)
     if " " in result:
@@ -318,6 +348,13 @@ def test_the_user_of_all_containers(of_pod: Any, containers: list[Any], user: in
     assert (file_owner(pod).user, file_owner(pod).group) == (user, 9)
 
 
+def test_sources_count_in_projected_volumes_only() -> None:
+    sources: list[Any] = [{"serviceAccountToken": {}}] * (MAX_REFERENCES + 1)
+    assert not plan_volumes(
+        make_pod([{"name": "v", "emptyDir": {"sources": sources}}], uses("v"))
+    ).refused
+
+
 @pytest.mark.parametrize(("references", "refused"), [(MAX_REFERENCES, False), (1001, True)])
 def test_a_pod_of_too_many_objects_is_refused(references: int, refused: bool) -> None:
     """4,300 took 8,200 descriptors, and the node's lease with them."""
@@ -330,4 +367,15 @@ def test_a_pod_of_too_many_objects_is_refused(references: int, refused: bool) ->
     words = plan_volumes(pod).refused
     assert bool(words) == refused
     if refused:
-        assert "refers to 1001 configMaps, secrets and service account tokens" in words
+        assert "refers to 1001 configMaps, secrets, tokens and certificates" in words
+
+
+@pytest.mark.parametrize("kind", ["serviceAccountToken", "podCertificate"])
+def test_tokens_and_certificates_are_counted_as_objects_are(kind: str) -> None:
+    def refused(requests: int) -> str:
+        sources: list[Any] = [{kind: {}}] * requests + [{"configMap": {"name": "c"}}]
+        volumes = [{"name": "v", "projected": {"sources": sources}}, {"name": "e", "emptyDir": {}}]
+        return plan_volumes(make_pod(volumes, uses("v", "e"))).refused
+
+    assert refused(MAX_REFERENCES - 1) == ""
+    assert f"refers to {MAX_REFERENCES + 1} configMaps, secrets, tok" in refused(MAX_REFERENCES)

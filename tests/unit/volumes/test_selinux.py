@@ -20,7 +20,7 @@ from kubeletpy.volumes.operations.model import (
     Volume,
 )
 from kubeletpy.volumes.operations.plan import plan
-from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context
+from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context, mount_option
 from tests.unit.volumes.claim_objects import pod, pv, spec
 
 NODE = SELinux("system_u:object_r:container_file_t:s0")
@@ -39,7 +39,11 @@ def using(*options: Any, of_pod: Any = None, **policy: str) -> Any:
         }
         for number, each in enumerate(options)
     ]
-    other = {"name": "other", "securityContext": {"seLinuxOptions": TWO}}
+    other = {
+        "name": "other",
+        "volumeMounts": [{"name": "w", "mountPath": "/w"}],
+        "securityContext": {"seLinuxOptions": TWO},
+    }
     context = {**({} if of_pod is None else {"seLinuxOptions": of_pod}), **policy}
     return pod(containers=[*containers, other], securityContext=context)
 
@@ -81,6 +85,13 @@ def test_who_is_left_to_the_runtime(
 ) -> None:
     volume = spec(**{"pv": pv(), "access_modes": ("ReadWriteOnce",), **changes})
     assert mount_context(volume, using(ONE), node, supported=supported) == expected
+
+
+@pytest.mark.parametrize(
+    ("context", "options"), [(None, ()), ("", ()), (LABEL, (f'context="{LABEL}"',))]
+)
+def test_the_option_of_a_mount(context: str | None, options: tuple[str, ...]) -> None:
+    assert mount_option(context) == options
 
 
 def test_labels_that_differ_leave_a_shared_volume_to_the_runtime() -> None:

@@ -45,6 +45,7 @@ def shown(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
         ((replace(NAMELESS, path="/another"),), {"u1-pv": (["u1"], False)}),
         ((replace(NAMELESS, damaged=""),), {"u1-pv": (["u1"], False)}),
         ((replace(NAMELESS_STAGED, path="/another"),), {"d^key": ([], True)}),
+        ((replace(NAMELESS_STAGED, damaged=""),), {"d^key": ([], True)}),
     ],
 )
 def test_what_has_no_name_is_recognised_by_its_place(found: Any, is_then: Any) -> None:
@@ -52,13 +53,37 @@ def test_what_has_no_name_is_recognised_by_its_place(found: Any, is_then: Any) -
 
 
 def test_what_is_recognised_is_taken_down_by_its_driver() -> None:
-    volume = recognised(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED)["d^h"]
-    assert volume.pods["u1"] == PodMount(MOUNT, Presence.UNCERTAIN, found=True)
-    assert (volume.staged, volume.device) == (STAGED, Presence.UNCERTAIN)
-    assert volume.device_found
+    assert recognised(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED) == {
+        "u1-pv": Volume("u1-pv", "csi"),
+        "d^key": Volume("d^key", "csi"),
+        "d^h": replace(HALF, device=Presence.UNCERTAIN, staged=STAGED, device_found=True),
+    }
+
+
+def test_what_this_agent_has_made_is_not_what_another_left() -> None:
+    own = PodMount(NAMELESS, Presence.UNCERTAIN)
+    actual = {
+        "u1-pv": Volume("u1-pv", "csi", {"u1": own}),
+        "d^key": Volume("d^key", "csi", {}, Presence.UNCERTAIN, NAMELESS_STAGED),
+    }
+    assert recognised(actual, MOUNT, STAGED) == actual
+
+
+def test_all_that_is_found_of_a_volume_is_one_volume() -> None:
+    other = replace(MOUNT, pod_uid="u2")
+    both = {
+        "u1": PodMount(MOUNT, Presence.UNCERTAIN, found=True),
+        "u2": PodMount(other, Presence.UNCERTAIN, found=True),
+    }
+    found = Volume("d^h", "csi", both, Presence.UNCERTAIN, STAGED, device_found=True)
+    assert left(MOUNT, other, STAGED) == {"d^h": found}
+    assert taken_over(left(STAGED, MOUNT), "csi", Found((other,), ())) == {"d^h": found}
 
 
 def test_what_is_known_already_stays() -> None:
     there = PodMount(MOUNT, Presence.THERE)
     actual = left(NAMELESS) | {"d^h": Volume("d^h", "csi", {"u1": there})}
     assert recognised(actual, MOUNT, STAGED)["d^h"].pods == {"u1": there}
+    staged = Volume("d^h", "csi", {}, Presence.THERE, STAGED)
+    actual = left(NAMELESS_STAGED) | {"d^h": staged}
+    assert recognised(actual, MOUNT, STAGED) == {"d^key": Volume("d^key", "csi"), "d^h": staged}

@@ -13,7 +13,6 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.downward import format_map, quoted
 from kubeletpy.volumes.env_file import EnvFileError, parse_env_file
 from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
-from kubeletpy.volumes.runtime_features import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.syscalls import (
     mount,
     mounts_below,
@@ -28,7 +27,10 @@ from kubeletpy.volumes.syscalls import (
         ("plain", '"plain"'),
         ('say "hi"\\', '"say \\"hi\\"\\\\"'),
         ("a\nb\tc\r", '"a\\nb\\tc\\r"'),
+        ("a\\b", '"a\\\\b"'),
+        ('a"b', '"a\\"b"'),
         ("\x00\x1f\x7f", '"\\x00\\x1f\\x7f"'),
+        ("\x80\uffff\U0001d173", '"\\u0080\\uffff\\U0001d173"'),
         ("grün 日本", '"grün 日本"'),
         ("\u200b\U000e0001", '"\\u200b\\U000e0001"'),
     ],
@@ -175,33 +177,3 @@ def test_a_directory_is_shared_once_and_hides_nothing(tmp_path: Path) -> None:
     finally:
         for point in mounts_below(str(tmp_path)):
             unmount(point)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "version", "has"),
-    [
-        ("containerd", "1.6.20~ds1", False),
-        ("containerd", "v2.0.5", False),
-        ("containerd", "2.1.9+unknown", True),
-        ("containerd", "v2.10.0", True),
-        ("cri-o", "1.30.2", False),
-        ("cri-o", "1.31.0", True),
-        ("other", "0.1", True),
-    ],
-)
-def test_runtimes_with_image_volumes(runtime: str, version: str, has: bool) -> None:
-    assert has_image_volumes(runtime, version) is has
-
-
-@pytest.mark.parametrize(
-    ("runtime", "version", "has"),
-    [
-        ("containerd", "2.1.9+unknown", False),
-        ("containerd", "v2.2.0", True),
-        ("cri-o", "1.32.1", False),
-        ("cri-o", "1.33.0", True),
-        ("other", "0.1", True),
-    ],
-)
-def test_runtimes_that_mount_parts_of_images(runtime: str, version: str, has: bool) -> None:
-    assert has_image_sub_paths(runtime, version) is has

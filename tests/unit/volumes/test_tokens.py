@@ -10,11 +10,11 @@ import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.token_claims import TokenKey
 from kubeletpy.volumes.tokens import (
     REQUESTS_AT_ONCE,
     PodTokens,
     TokenError,
-    TokenKey,
     renewal_time,
 )
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -68,11 +68,75 @@ def test_large_data_is_split_and_only_the_last_frame_ends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"\x80\x02\x00\x01\x00\x00\x00\x00", b"\x80\x03\x00\x06\x00\x00\x00\x01x"]
+    ("content", "last"),
+    [
+        (b"", False),
+        (b"", True),
+        (b"x", False),
+        (b"x", True),
+        (bytes(spdy.MAX_FRAME), True),
+        (bytes(spdy.MAX_FRAME), False),
+    ],
+    ids=lambda given: f"{len(given)} bytes" if isinstance(given, bytes) else str(given),
 )
-def test_other_protocols_are_refused(text: bytes) -> None:
-    with pytest.raises(SpdyError):
-        list(Decoder().feed(text))
+def test_a_data_frame_in_bytes(content: bytes, last: bool) -> None:
+    head = struct.pack(">II", 9, (0x01000000 if last else 0) + len(content))
+    assert spdy.data(9, content, last=last) == head + content
+
+
+def test_control_frames_in_bytes() -> None:
+    assert spdy.ping_answer(2) == bytes.fromhex("8003 0006 00000004 00000002")
+    _, opening = Encoder().open_stream({})
+    assert opening[:18] == struct.pack(">HHIIIH", 0x8003, 1, len(opening) - 8, 1, 0, 0)
+
+
+@pytest.mark.parametrize("size", [4, spdy.MAX_CONTROL])
+def test_the_size_of_a_control_frame(size: int) -> None:
+    """The number of its stream has 31 bits; the first is reserved."""
+    body = struct.pack(">I", 0x80000003) + bytes(size - 4)
+    text = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, FIN << 24 | size) + body
+    assert list(Decoder().feed(text)) == [Frame(spdy.SYN_REPLY, 3, FIN, bytes(size - 4))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "words"),
+    [
+        (spdy.SYN_REPLY, spdy.MAX_CONTROL + 1, "too long"),
+        (spdy.SETTINGS, spdy.MAX_CONTROL + 1, "too long"),
+        (spdy.SYN_REPLY, 3, "too short"),
+        (spdy.PING, 0, "too short"),
+    ],
+)
+def test_a_control_frame_of_another_size_is_refused(kind: int, size: int, words: str) -> None:
+    with pytest.raises(SpdyError, match=words):
+        list(Decoder().feed(struct.pack(">HHI", 0x8003, kind, size) + bytes(size)))
+
+
+@pytest.mark.parametrize("kind", [spdy.SETTINGS, spdy.GOAWAY])
+def test_a_control_frame_about_no_stream(kind: int) -> None:
+    text = struct.pack(">HHI", 0x8003, kind, 1) + b"x"
+    assert list(Decoder().feed(text)) == [Frame(kind, 0, 0, b"x")]
+
+
+@pytest.mark.parametrize("kind", [spdy.SYN_REPLY, DATA])
+def test_which_frames_are_a_streams_last(kind: int) -> None:
+    assert Frame(kind, 1, FIN).is_last
+    assert not Frame(kind, 1, 2).is_last
+    assert not Frame(spdy.PING, 1, FIN).is_last
+    assert Frame(spdy.RST_STREAM, 1).is_last
+
+
+@pytest.mark.parametrize("kind", [spdy.SYN_STREAM, spdy.SETTINGS])
+def test_other_versions_are_refused(kind: int) -> None:
+    with pytest.raises(SpdyError, match="not version 3"):
+        list(Decoder().feed(struct.pack(">HHII", 0x8002, kind, 4, 1)))
+
+
+@pytest.mark.parametrize("stream", [1, 0x10001, 0x12345678, 0x7FFFFFFF])
+def test_numbers_of_streams_have_31_bits(stream: int) -> None:
+    frames = [Frame(DATA, stream, 0, b"a"), Frame(DATA, stream, FIN)]
+    text = spdy.data(stream, b"a") + spdy.data(stream, b"", last=True)
+    assert list(Decoder().feed(text)) == frames
 
 
 def test_a_frame_that_promises_much_is_passed_on_piece_by_piece() -> None:

@@ -1,1 +1,1 @@
-"""Who asks, and what he may do."""
+"""Who makes a request, and what they may do."""

@@ -1,4 +1,4 @@
-"""Who may do what: administrators everything, a node what the Node authorizer allows it.
+"""Who may do what: administrators everything, nodes what the Node authorizer allows.
 
 Pure: other objects come through a :class:`Lookup`. Source: docs/reference/api-server.md, ae. There
 is no RBAC here: service accounts may only ask about themselves.
@@ -15,6 +15,7 @@ from kubeletpy_up.auth.node_restriction import (
     MIRROR_ANNOTATION,
     claim_names,
     config_map_names,
+    device_claim_names,
     secret_names,
     volume_secrets,
 )
@@ -35,13 +36,13 @@ class Lookup(Protocol):
         ...
 
     def volumes_of(self, namespace: str, claims: Container[str]) -> Iterable[JSON]:
-        """The PersistentVolumes that claims of a namespace have, or that are reserved for them."""
+        """The PersistentVolumes bound to, or reserved for, a namespace's claims."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for.
+    """What a caller wants to do.
 
     Attributes:
         verb: get, list, watch, create, update, patch, delete or deletecollection.
@@ -62,7 +63,7 @@ class Request:
 
 
 NO_OPINION = ""
-"""Refused because nobody allowed it: there is no more to say."""
+"""Refused because nothing allows it: there is no more to say."""
 _READ = ("get", "list", "watch")
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _REVIEWS = (
@@ -77,13 +78,13 @@ _SELF_REVIEWS = (
 
 
 class AdmissionRefusal(str):
-    """A refusal in the words of NodeRestriction, which stands behind the authorizer."""
+    """A refusal in the words of NodeRestriction, which runs after the authorizer."""
 
     __slots__ = ()
 
 
 def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool) -> str | None:
-    """None if the caller may, else why not."""
+    """None if the caller is allowed, else why not."""
     if caller.is_admin or request.resource in _SELF_REVIEWS:
         return None
     if caller.node_name:
@@ -94,7 +95,7 @@ def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool)
 
 
 def authorize_node(caller: Caller, request: Request, lookup: Lookup) -> str | None:
-    """The Node authorizer: None if the node may, else why not."""
+    """The Node authorizer: None if the node is allowed, else why not."""
     rule = _RULES.get(request.resource)
     if rule is None:
         return NO_OPINION
@@ -110,7 +111,7 @@ def _nodes(node: str, request: Request, _: Lookup) -> str | None:
     if request.verb not in allowed:
         return NO_OPINION
     if request.name == node or request.verb in ("update", "patch"):
-        return None  # of others' changes NodeRestriction speaks
+        return None  # changes of other nodes are for NodeRestriction
     whose = f"'{request.name}'" if request.name else "all nodes"
     return f"node '{node}' cannot read {whose}, only its own Node object"
 
@@ -169,6 +170,8 @@ def _referenced(
     def rule(node: str, request: Request, lookup: Lookup) -> str | None:
         if request.subresource or request.verb not in verbs:
             return "can only read resources of this type"
+        if not request.namespace:
+            return "can only read namespaced object of this type"
         if not request.name:
             return "No Object name found"
         if _related(node, request, lookup, names):
@@ -220,7 +223,7 @@ def _attachments(node: str, request: Request, lookup: Lookup) -> str | None:
 
 
 def _reads_one(request: Request) -> bool:
-    """A real Node authorizer lets a node get these; to follow the same one object is as much."""
+    """A real Node authorizer lets a node get these; watching that one object is no more."""
     return request.verb in _READ and bool(request.name) and not request.subresource
 
 
@@ -229,7 +232,7 @@ def _unrelated(node: str) -> str:
 
 
 def _volumes_on(node: str, lookup: Lookup) -> Iterable[JSON]:
-    """The PersistentVolumes whose claims a node's pods have."""
+    """The PersistentVolumes whose claims a node's pods use."""
     for pod in lookup.pods_on(node):
         about = pod["metadata"]
         if MIRROR_ANNOTATION in (about.get("annotations") or {}):
@@ -290,7 +293,7 @@ def named_in(body: object) -> str:
 
 
 def _inside(body: object, *path: str) -> JSON:
-    """An object within a client's object, whatever that is: nobody has looked at it yet."""
+    """An object within a client's object, which may be anything: it is not validated yet."""
     for key in path:
         body = body.get(key) if isinstance(body, dict) else None
     return body if isinstance(body, dict) else {}
@@ -303,6 +306,34 @@ def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
         return NO_OPINION
 
     return rule
+
+
+_device_claims = _referenced(device_claim_names, ("get",))
+
+
+def _resource_slices(node: str, request: Request, lookup: Lookup) -> str | None:
+    if request.subresource:
+        return "cannot authorize ResourceSlice subresources"
+    if request.verb == "create":
+        body = _inside(request.body, "spec")
+        if body.get("nodeName") != node:
+            return AdmissionRefusal(
+                "can only create ResourceSlice with the same NodeName as the requesting node"
+            )
+        return None
+    if request.verb in ("list", "watch", "deletecollection"):
+        if request.node_selector == node:
+            return None
+        return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+    if request.verb not in ("get", "update", "patch", "delete"):
+        return (
+            "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, "
+            "update, patch, delete, deletecollection"
+        )
+    found = lookup.find(request.resource, "", request.name)
+    if found is not None and (found.get("spec") or {}).get("nodeName") == node:
+        return None
+    return _unrelated(node)
 
 
 def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
@@ -328,6 +359,8 @@ _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "csidrivers.storage.k8s.io": _allow(*_READ),
     "csinodes.storage.k8s.io": _csi_nodes,
     "volumeattachments.storage.k8s.io": _attachments,
+    "resourceclaims.resource.k8s.io": _device_claims,
+    "resourceslices.resource.k8s.io": _resource_slices,
     "events": _allow("create", "update", "patch"),
     "events.events.k8s.io": _allow("create", "update", "patch"),
     _REQUESTS: _allow("create", *_READ),

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: with one a machine may ask for a node's first certificate, and no more. Pure.
+"""Bootstrap tokens: with one, a machine may request a node's first certificate, and no more. Pure.
 
 They are Secrets of type bootstrap.kubernetes.io/token in kube-system, as kubeadm makes them.
 """
@@ -27,7 +27,7 @@ def looks_like_one(token: str) -> bool:
 
 
 def caller(token: str, find: Callable[[str, str, str], JSON | None], now: float) -> Caller | None:
-    """Who a bootstrap token is; None when it is unknown, has ended, or is not for this.
+    """The user of a bootstrap token; None if unknown, expired, or not for authentication.
 
     Args:
         find: (resource key, namespace, name) -> object or None.

@@ -1,6 +1,6 @@
-"""Who a client is by its certificate. Pure: the TLS layer has verified the chain.
+"""Which user a client certificate identifies. Pure: the TLS layer has verified the chain.
 
-The certificate's common name is the user, its organizations are the groups.
+Its common name is the user, its organizations are the groups.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kubeletpy_up.requests import Caller
 
 
 def caller(certificate: Mapping[str, Any] | None, now: float) -> Caller | None:
-    """Whose certificate it is; None for none, or one that has ended since it was verified.
+    """Whose certificate it is; None for none, or one that has expired since it was verified.
 
     Args:
-        certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
+        certificate: as ``ssl.SSLSocket.getpeercert`` returns it.
         now: Unix seconds.
     """
     if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:

@@ -1,4 +1,4 @@
-"""What a node may change: the NodeRestriction admission's rules as functions. Pure.
+"""What a node may change: the rules of NodeRestriction admission as functions. Pure.
 
 Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, or None.
 """
@@ -58,9 +58,9 @@ def check_node(node_name: str, new: JSON, old: JSON | None) -> str | None:
 
 
 def check_certificate_request(node_name: str, request: JSON, subject: str | None) -> str | None:
-    """Creating a CertificateSigningRequest: a node asks for itself only.
+    """Creating a CertificateSigningRequest: a node may only request its own certificate.
 
-    The signers of nodes only; who another request is for does not matter.
+    This applies to the nodes' signers only; other requests may be for anybody.
 
     Args:
         subject: the common name in the request; None when it can't be read.
@@ -74,6 +74,13 @@ def check_certificate_request(node_name: str, request: JSON, subject: str | None
     return None
 
 
+_CLAIMED = {
+    "resourceClaimStatuses": "resource claim statues",
+    "extendedResourceClaimStatus": "extended resource claim status",
+}
+"""What a pod's status reports about its claims is not for a node to write."""
+
+
 def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
     """Changing a pod's status."""
     if (old.get("spec") or {}).get("nodeName") != node_name:
@@ -83,13 +90,17 @@ def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
         )
     if _changed(new, old, "labels"):
         return f'node "{node_name}" cannot update labels through pod status'
+    after, before = new.get("status") or {}, old.get("status") or {}
+    for key, shown in _CLAIMED.items():
+        if (after.get(key) or None) != (before.get(key) or None):
+            return f'node "{node_name}" cannot update {shown}'
     if new["metadata"].get("ownerReferences") != old["metadata"].get("ownerReferences"):
         return f'node "{node_name}" cannot update ownerReferences through pod status'
     return None
 
 
 _OF_NODES = frozenset({"capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"})
-"""What a node may say of a claim: how far an expansion is."""
+"""What a node may report about a claim: the progress of an expansion."""
 
 
 def check_claim_status(node_name: str, new: JSON, old: JSON) -> str | None:
@@ -181,7 +192,7 @@ _SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", 
 
 
 def secret_names(spec: JSON) -> set[str]:
-    """Names of all secrets that a pod spec refers to."""
+    """The names of all secrets that a pod spec refers to."""
     found = _env_references(spec, "secretRef", "secretKeyRef")
     found.update(reference.get("name", "") for reference in spec.get("imagePullSecrets") or ())
     for volume in spec.get("volumes") or ():
@@ -197,7 +208,7 @@ def secret_names(spec: JSON) -> set[str]:
 
 
 def config_map_names(spec: JSON) -> set[str]:
-    """Names of all configMaps that a pod spec refers to."""
+    """The names of all configMaps that a pod spec refers to."""
     found = _env_references(spec, "configMapRef", "configMapKeyRef")
     for volume in spec.get("volumes") or ():
         found.add((volume.get("configMap") or {}).get("name", ""))
@@ -210,7 +221,7 @@ _VOLUME_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecr
 
 
 def volume_secrets(volume: JSON) -> set[tuple[str, str]]:
-    """Namespaces and names of the secrets that a node needs for a PersistentVolume."""
+    """The namespaces and names of the secrets that a node needs for a PersistentVolume."""
     spec = volume.get("spec") or {}
     claim_namespace = (spec.get("claimRef") or {}).get("namespace") or ""
     found = {_reference((spec.get("csi") or {}).get(key), "") for key in _VOLUME_SECRETS}
@@ -228,10 +239,21 @@ def _reference(given: JSON | None, namespace: str) -> tuple[str, str]:
 
 
 def claim_names(pod: JSON) -> set[str]:
-    """Names of all persistent volume claims of a pod, those of ephemeral volumes too."""
+    """The names of all persistent volume claims of a pod, including ephemeral volumes'."""
     found: set[str] = set()
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         found.add((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
         if "ephemeral" in volume:
             found.add(f"{pod['metadata']['name']}-{volume['name']}")
     return found - {""}
+
+
+def device_claim_names(pod: JSON) -> set[str]:
+    """The names of all of a pod's ResourceClaims that have been created."""
+    status = pod.get("status") or {}
+    made = {each.get("name"): each for each in status.get("resourceClaimStatuses") or ()}
+    found = {(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")}
+    for entry in (pod.get("spec") or {}).get("resourceClaims") or ():
+        own = made.get(entry.get("name"), {}).get("resourceClaimName")
+        found.add(entry.get("resourceClaimName") or own)
+    return {name for name in found if name}

@@ -1,12 +1,14 @@
-"""Reviews: who a token is, who I am, and whether somebody may do something. Nothing is stored.
+"""Reviews: whose a token is, who I am, and whether a user may do something. Nothing is stored.
 
 Pure. Must never echo a token back.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.auth.authorizer import Request
 from kubeletpy_up.errors import Cause, bad_request, invalid
@@ -44,14 +46,15 @@ def token_review(review: JSON, authenticate: Authenticate, own_audience: str) ->
 
 
 def _answer(review: JSON, **parts: JSON) -> JSON:
-    """A review is nobody's object: it has metadata only if it came with some."""
+    """A review is not a stored object: it has metadata only if it came with some."""
     kept = {key: value for key, value in review.items() if key != "metadata" or value}
     return {**kept, **parts}
 
 
-def self_subject_review(review: JSON, caller: Caller) -> JSON:
-    """Answer ``kubectl auth whoami``."""
-    return {**review, "status": {"userInfo": _user_info(caller)}}
+def self_subject_review(review: JSON, caller: Caller, now: float) -> JSON:
+    """Answer ``kubectl auth whoami``; ``now``: Unix seconds."""
+    metadata = {**(review.get("metadata") or {}), "creationTimestamp": format_time(now)}
+    return {**review, "metadata": metadata, "status": {"userInfo": _user_info(caller)}}
 
 
 def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
@@ -62,24 +65,61 @@ def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
     elif not spec.get("user") and not spec.get("groups"):
         text = 'Invalid value: "": at least one of user or group must be specified'
         raise invalid("", "", [Cause("FieldValueInvalid", "spec.user", text)], _GROUP)
-    if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
-        text = (
-            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
-            "be specified"
-        )
-        raise invalid("", "", [Cause("FieldValueInvalid", "spec.resourceAttributes", text)], _GROUP)
+    _check_attributes(review, spec)
     subject = caller
     if spec.get("user") or spec.get("groups"):
         subject = Caller(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
     wanted: JSON = spec.get("resourceAttributes") or {}
     if not wanted:
-        refused = None if subject.is_admin else "only administrators may"
+        refused = None if subject.is_admin else ""
     else:
         refused = authorize(subject, _request(wanted))
     status: JSON = {"allowed": refused is None}
     if refused:
         status["reason"] = refused
     return _answer(review, status=status)
+
+
+def _check_attributes(review: JSON, spec: JSON) -> None:
+    """Check that a review asks one thing, in one form, and nothing else. Raises ApiError."""
+    wanted: JSON = spec.get("resourceAttributes") or {}
+    path: JSON = spec.get("nonResourceAttributes") or {}
+    selectors = {key: wanted.get(key) or {} for key in ("fieldSelector", "labelSelector")}
+    twice = [key for key, given in selectors.items() if _is_twice(given)]
+    metadata: JSON = review.get("metadata") or {}
+    namespace = metadata.get("namespace") or ""
+    is_local = str(review.get("kind", "")).startswith("Local")
+    if wanted and path:
+        named = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        shown = json.dumps(named, separators=(",", ":"))
+        text = f"Invalid value: {shown}: cannot be specified in combination with resourceAttributes"
+        _refuse("spec.nonResourceAttributes", text)
+    if not wanted and not path:
+        _refuse(
+            "spec.resourceAttributes",
+            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
+            "be specified",
+        )
+    if twice:
+        raw = selectors[twice[0]]["rawSelector"]
+        _refuse(
+            f"spec.resourceAttributes.{twice[0]}.rawSelector",
+            f'Invalid value: "{raw[:63]}": may not specified at the same time as requirements',
+        )
+    if is_local and (wanted.get("namespace") or "") != namespace:
+        shown = wanted.get("namespace") or ""
+        text = f'Invalid value: "{shown}": must match metadata.namespace'
+        _refuse("spec.resourceAttributes.namespace", text)
+    if {key for key, value in metadata.items() if value} - ({"namespace"} if is_local else set()):
+        _refuse("metadata", f"Invalid value: {json.dumps(metadata)[:500]}: must be empty")
+
+
+def _is_twice(selector: JSON) -> bool:
+    return bool(selector.get("rawSelector") and selector.get("requirements"))
+
+
+def _refuse(field: str, text: str) -> None:
+    raise invalid("", "", [Cause("FieldValueInvalid", field, text)], _GROUP)
 
 
 def _request(wanted: JSON) -> Request:
@@ -90,4 +130,13 @@ def _request(wanted: JSON) -> Request:
         subresource=wanted.get("subresource") or "",
         namespace=wanted.get("namespace") or "",
         name=wanted.get("name") or "",
+        node_selector=_node_selector(wanted.get("fieldSelector") or {}),
     )
+
+
+def _node_selector(selector: JSON) -> str:
+    for each in selector.get("requirements") or ():
+        values: list[str] = each.get("values") or []
+        if (each.get("key"), each.get("operator")) == ("spec.nodeName", "In") and len(values) == 1:
+            return values[0]
+    return ""

@@ -48,7 +48,8 @@ class TokenSigner:
         """A token's claims; None for one that is not ours or has expired."""
         body, _, signature = token.rpartition(".")
         try:
-            if not hmac.compare_digest(_unb64(signature), self._mac(body)):
+            # as text: what a decoder skips would make many tokens of one
+            if not hmac.compare_digest(signature.encode(), _b64(self._mac(body)).encode()):
                 return None
             claims: Any = json.loads(_unb64(body.partition(".")[2]))
         except ValueError:
@@ -136,7 +137,12 @@ def create_token(
             "uid": meta["uid"],
             "creationTimestamp": format_time(now),
         },
-        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+        "spec": {
+            **spec,
+            "audiences": audiences,
+            "expirationSeconds": seconds,
+            "boundObjectRef": reference or None,
+        },
         "status": {
             "token": signer.sign(claims),
             "expirationTimestamp": format_time(int(now) + seconds),
@@ -147,7 +153,7 @@ def create_token(
 def account_caller(
     store: Store, signer: TokenSigner, token: str, now: float, audiences: tuple[str, ...] = ()
 ) -> tuple[Caller, JSON] | None:
-    """Who a service account token speaks for (and its claims); None when it is not valid.
+    """The service account that a token is for (and its claims); None if it is not valid.
 
     Valid means: signed by us, not expired, for one of ``audiences`` (ours if none is given), and
     the account and the object that it is bound to still exist.

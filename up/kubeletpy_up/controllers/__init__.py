@@ -1,1 +1,1 @@
-"""What a cluster's controllers do that one node needs."""
+"""The part of a cluster's controllers that one node needs."""

@@ -1,6 +1,6 @@
-"""The volume binder: gives claims their volumes and says of both what became of them.
+"""The volume binder: binds claims to volumes and keeps the status of both.
 
-Event driven. It makes no volumes and deletes none: provisioners do.
+Event driven. It neither creates nor deletes volumes: provisioners do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 
 
 class Binder(Reconciler):
-    """Binds for a registry while it is started."""
+    """Binds a registry's claims while it runs."""
 
     component = "persistentvolume-controller"
 
@@ -32,7 +32,7 @@ class Binder(Reconciler):
         return [key_of(each, obj) for each in (VOLUMES, CLAIMS) for obj in self.all_of(each)]
 
     def concerned(self, change: Change) -> Iterable[Key]:
-        """What changed and what belongs to it; claims without a volume when there is a new one."""
+        """The changed object and those bound to it; for a free volume, all unbound claims too."""
         if change.resource == CLAIMS:
             yield key_of(CLAIMS, change.object)
             yield from (key_of(VOLUMES, v) for v in self._volumes_of(change.object))
@@ -56,7 +56,7 @@ class Binder(Reconciler):
             )
 
     def look(self, key: Key) -> None:
-        """Look at a volume or a claim."""
+        """Reconcile a volume or a claim."""
         found = self.find(key)
         if found is None:
             return
@@ -102,7 +102,7 @@ class Binder(Reconciler):
 
     def _lost(self, claim: JSON, reason: str, message: str) -> None:
         if (claim.get("status") or {}).get("phase") != "Lost":
-            self.tell(_CLAIM, claim, "Warning", reason, message)
+            self.report(_CLAIM, claim, "Warning", reason, message)
         self._status(claim, matching.unbound_status(claim, "Lost"))
 
     def _named(self, claim: JSON) -> None:
@@ -117,10 +117,10 @@ class Binder(Reconciler):
                 self._bind(claim, volume)
                 return
             message = f'Cannot bind to requested volume "{name}": {why}'
-            self.tell(_CLAIM, claim, "Warning", "VolumeMismatch", message)
+            self.report(_CLAIM, claim, "Warning", "VolumeMismatch", message)
         elif volume is not None:
             message = f'volume "{name}" already bound to a different claim.'
-            self.tell(_CLAIM, claim, "Warning", "FailedBinding", message)
+            self.report(_CLAIM, claim, "Warning", "FailedBinding", message)
         self._status(claim, matching.unbound_status(claim, "Pending"))
 
     def _unbound(self, claim: JSON) -> None:
@@ -134,19 +134,19 @@ class Binder(Reconciler):
             return
         if waits:
             message = "waiting for first consumer to be created before binding"
-            self.tell(_CLAIM, claim, "Normal", "WaitForFirstConsumer", message)
+            self.report(_CLAIM, claim, "Normal", "WaitForFirstConsumer", message)
         elif class_of(claim):
             self._ask_for_one(claim, storage_class)
         else:
             message = "no persistent volumes available for this claim and no storage class is set"
-            self.tell(_CLAIM, claim, "Normal", "FailedBinding", message)
+            self.report(_CLAIM, claim, "Normal", "FailedBinding", message)
             self._status(claim, matching.unbound_status(claim, "Pending"))
 
     def _ask_for_one(self, claim: JSON, storage_class: JSON | None) -> None:
-        """Name the provisioner of a claim's class, which then makes a volume."""
+        """Annotate a claim with its class's provisioner, which then creates a volume."""
         if storage_class is None:
             message = f'storageclass.storage.k8s.io "{class_of(claim)}" not found'
-            self.tell(_CLAIM, claim, "Warning", "ProvisioningFailed", message)
+            self.report(_CLAIM, claim, "Warning", "ProvisioningFailed", message)
             return
         provisioner = storage_class["provisioner"]
         if provisioner == matching.NO_PROVISIONER:
@@ -156,11 +156,11 @@ class Binder(Reconciler):
             " or manually by the system administrator. If volume creation is delayed, please "
             "verify that the provisioner is running and correctly registered."
         )
-        self.tell(_CLAIM, claim, "Normal", "ExternalProvisioning", message)
+        self.report(_CLAIM, claim, "Normal", "ExternalProvisioning", message)
         self.write(CLAIMS, matching.with_provisioner(claim, provisioner), old=claim)
 
     def _bind(self, claim: JSON, volume: JSON) -> None:
-        """All four writes, those that are still missing: a crash between any two is no harm."""
+        """Do whichever of the four writes is missing: a crash between any two is harmless."""
         volume = self.write(VOLUMES, matching.with_claim(volume, claim), old=volume)
         self._phase(volume, "Bound")
         claim = self.write(CLAIMS, matching.with_volume(claim, volume), old=claim)
@@ -195,7 +195,7 @@ class Binder(Reconciler):
     def _recycle(self, volume: JSON) -> None:
         if volume["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
             why = "the reclaim policy Recycle is not supported: use Retain or Delete"
-            self.tell(_VOLUME, volume, "Warning", "VolumeFailedRecycle", why)
+            self.report(_VOLUME, volume, "Warning", "VolumeFailedRecycle", why)
             self._phase(volume, "Failed", why)
 
     def _phase(self, volume: JSON, phase: str, message: str = "") -> None:

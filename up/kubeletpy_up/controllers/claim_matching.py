@@ -1,4 +1,4 @@
-"""Which PersistentVolume a claim gets, and how both look when they belong together. Pure.
+"""Which PersistentVolume a claim gets, and what both look like once bound. Pure.
 
 Source: the behaviour of a cluster's volume binder, as tests/contract has recorded it.
 """
@@ -30,7 +30,7 @@ def annotation(obj: JSON, key: str) -> str | None:
 
 
 def annotated(obj: JSON, **changes: str | None) -> JSON:
-    """A copy with annotations set; None takes one away. Keys are given as ``**{key: value}``."""
+    """A copy with annotations set; None removes one. Keys are given as ``**{key: value}``."""
     known = obj["metadata"].get("annotations") or {}
     kept = {k: v for k, v in {**known, **changes}.items() if v is not None}
     return with_metadata(obj, annotations=kept or None)
@@ -52,13 +52,13 @@ def capacity(volume: JSON) -> int:
 
 
 def reference(volume: JSON) -> JSON | None:
-    """The claim that has a volume, or that it is reserved for."""
+    """The claim that a volume is bound to or reserved for."""
     found: JSON | None = (volume.get("spec") or {}).get("claimRef")
     return found
 
 
 def belongs_to(volume: JSON, claim: JSON) -> bool:
-    """Whether a volume is of a claim, or reserved for it."""
+    """Whether a volume is bound to a claim or reserved for it."""
     found, about = reference(volume), claim["metadata"]
     if found is None:
         return False
@@ -67,7 +67,7 @@ def belongs_to(volume: JSON, claim: JSON) -> bool:
 
 
 def mismatch(volume: JSON, claim: JSON) -> str:
-    """Why a volume that a claim names can't be its; empty if it can."""
+    """Why a claim can't have the volume that it names; empty if it can."""
     wanted, has = claim.get("spec") or {}, volume.get("spec") or {}
     if capacity(volume) < size(claim):
         return "requested PV is too small"
@@ -85,7 +85,7 @@ def _mode(spec: JSON) -> str:
 
 
 def fits_node(volume: JSON, node: JSON) -> bool:
-    """Whether a volume can be had on a node."""
+    """Whether a volume is accessible from a node."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     about = node["metadata"]
     return not required or matches(required, about.get("labels") or {}, about["name"])
@@ -103,7 +103,7 @@ def find_volume(
 
     Args:
         reserved_only: the claim waits for its pod.
-        node: where it must be had.
+        node: from where it must be accessible.
         taken: names of volumes that other claims of the same pod get.
     """
     selector = (claim.get("spec") or {}).get("selector")
@@ -134,7 +134,7 @@ def _order(volume: JSON) -> tuple[int, str]:
 
 
 def with_claim(volume: JSON, claim: JSON) -> JSON:
-    """A volume that belongs to a claim."""
+    """The volume, bound to a claim."""
     about = claim["metadata"]
     ours = {
         "kind": "PersistentVolumeClaim",
@@ -152,7 +152,7 @@ def with_claim(volume: JSON, claim: JSON) -> JSON:
 
 
 def without_claim(volume: JSON) -> JSON:
-    """A volume that no claim has any more: free, or reserved for who its maker named."""
+    """The volume without its claim: free, or reserved for the claim its creator named."""
     spec = dict(volume["spec"])
     known = spec.pop("claimRef", None) or {}
     if annotation(volume, BOUND_BY_CONTROLLER) is None:
@@ -162,7 +162,7 @@ def without_claim(volume: JSON) -> JSON:
 
 
 def with_volume(claim: JSON, volume: JSON) -> JSON:
-    """A claim that a volume belongs to."""
+    """The claim, bound to a volume."""
     name = volume["metadata"]["name"]
     marks = {BIND_COMPLETED: "yes"}
     if volume_name(claim) != name:
@@ -172,7 +172,7 @@ def with_volume(claim: JSON, volume: JSON) -> JSON:
 
 
 def bound_status(claim: JSON, volume: JSON) -> JSON:
-    """A claim whose status says what it has; its size only when that is new."""
+    """The claim with the status of a bound one; its capacity is set only when newly bound."""
     known, spec = claim.get("status") or {}, volume["spec"]
     status = {**known, "phase": "Bound", "accessModes": spec.get("accessModes") or []}
     if known.get("phase") != "Bound" or not known.get("capacity"):
@@ -181,21 +181,21 @@ def bound_status(claim: JSON, volume: JSON) -> JSON:
 
 
 def unbound_status(claim: JSON, phase: str) -> JSON:
-    """A claim that has nothing: Pending or Lost."""
+    """The claim with the status of an unbound one: Pending or Lost."""
     known = claim.get("status") or {}
     kept = {k: v for k, v in known.items() if k not in ("accessModes", "capacity")}
     return {**claim, "status": {**kept, "phase": phase}}
 
 
 def waits_for_pod(claim: JSON, storage_class: JSON | None) -> bool:
-    """Whether a claim is bound only when a pod needs it, and none does yet."""
+    """Whether a claim is bound only once a pod needs it, and none does yet."""
     if storage_class is None or storage_class.get("volumeBindingMode") != WAITS_FOR_POD:
         return False
     return annotation(claim, SELECTED_NODE) is None
 
 
 def with_provisioner(claim: JSON, name: str) -> JSON:
-    """A claim that a provisioner is asked to make a volume for."""
+    """The claim with the request that a provisioner create a volume for it."""
     return annotated(claim, **{BETA_PROVISIONER: name, PROVISIONER: name})
 
 

@@ -1,6 +1,6 @@
-"""Approves and signs the certificate requests of nodes: what a cluster's controller manager does.
+"""Approves and signs nodes' certificate requests, as a cluster's controller manager does.
 
-Client certificates of nodes are approved by themselves, as kubeadm sets clusters up; serving
+Client certificates of nodes are approved automatically, as in clusters set up by kubeadm; serving
 certificates wait for ``kubectl certificate approve``. Must never sign what is not approved.
 """
 
@@ -30,15 +30,15 @@ LIFETIME_S = 365 * 24 * 3600.0
 BACKDATE_S = 300.0
 RETRY_S = 30.0
 SHORT_S = 8 * 3600.0
-"""Certificates that live shorter are not backdated: there is little to take from."""
+"""Certificates with a shorter lifetime are not backdated: there is too little to spare."""
 
 
 class CertificateController:
-    """Approves and signs for a registry while it is started. Needs a running event loop.
+    """Approves and signs a registry's requests while it runs. Needs a running event loop.
 
     Args:
-        authority: signs.
-        lifetime: of certificates at most, seconds.
+        authority: signs the certificates.
+        lifetime: the longest of a certificate, in seconds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CertificateController:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begin; requests that wait already are looked at next."""
+        """Start; requests that are already pending are handled next."""
         self._unsubscribe = self._registry.store.subscribe(self._on_change)
         for (_, name), _ in self._registry.store.entries(REQUESTS):
             self._waiting[name] = None
@@ -61,7 +61,7 @@ class CertificateController:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
 
     def stop(self) -> None:
-        """End. Requests stay as they are."""
+        """Stop. Requests are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -108,8 +108,8 @@ class CertificateController:
                     )
                     if isinstance(error, OSError):  # such as a full disk
                         asyncio.get_running_loop().call_later(RETRY_S, self._again, name)
-                except Exception:  # the boundary of a request: the next one is handled all the same
-                    logger.exception("A certificate request broke its signer", extra={"csr": name})
+                except Exception:  # the boundary of a request: the next one is handled anyway
+                    logger.exception("Signing a certificate request failed", extra={"csr": name})
 
     async def _look(self, name: str) -> None:
         found = self._registry.find(REQUESTS, "", name)
@@ -118,7 +118,7 @@ class CertificateController:
         approving = csr_rules.waits_for_approval(found)
         if not approving and not csr_rules.waits_for_signature(found):
             return
-        from kubeletpy.host import x509  # loaded by now: the API's own certificates were looked at
+        from kubeletpy.host import x509  # already loaded, to check the API's own certificates
 
         pem = _request(found)
         try:

@@ -1,4 +1,4 @@
-"""Makes the claims of generic ephemeral volumes. The garbage collector deletes them."""
+"""Creates the claims of generic ephemeral volumes. The garbage collector deletes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claim_for(pod: JSON, volume: JSON) -> JSON:
 
 
 class EphemeralClaims(Reconciler):
-    """Makes claims for a registry while it is started."""
+    """Creates a registry's claims while it runs."""
 
     component = "ephemeral_volume"
 
@@ -52,7 +52,7 @@ class EphemeralClaims(Reconciler):
                 yield "pods", change.object["metadata"]["namespace"], owner["name"]
 
     def look(self, key: Key) -> None:
-        """Make what a pod lacks."""
+        """Create the claims that a pod lacks."""
         pod = self.find(key)
         if pod is not None:
             self._pod(pod)
@@ -71,7 +71,7 @@ class EphemeralClaims(Reconciler):
             elif (owner_of(known) or {}).get("uid") != about["uid"]:
                 where = f"{about['namespace']}/{name}"
                 message = f"PVC {where} was not created for the pod: the pod is not its owner"
-                self.tell("Pod", pod, "Warning", "FailedBinding", message)
+                self.report("Pod", pod, "Warning", "FailedBinding", message)
 
 
 def _ephemeral(pod: JSON) -> list[JSON]:

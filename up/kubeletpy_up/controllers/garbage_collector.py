@@ -1,4 +1,4 @@
-"""Garbage collection: what its owners' deletion means for an object.
+"""Garbage collection: what the deletion of an object's owners means for it.
 
 Event driven: it looks at an object when the object, one of its owners or one of its dependents
 changes. Must never delete an object that has an owner left, or whose owner it can't look up.
@@ -28,7 +28,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class GarbageCollector:
-    """Collects for a registry while it is started. Needs a running event loop."""
+    """Collects a registry's garbage while it runs. Needs a running event loop."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -39,7 +39,7 @@ class GarbageCollector:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begin; everything that is there already is looked at next."""
+        """Start; all existing objects are looked at next."""
         self._loop = asyncio.get_running_loop()
         store = self._registry.store
         for resource in store.resources():
@@ -50,7 +50,7 @@ class GarbageCollector:
         self._unsubscribe = store.subscribe(self._on_change)
 
     def stop(self) -> None:
-        """End. Objects stay as they are."""
+        """Stop. Objects are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -77,7 +77,7 @@ class GarbageCollector:
             self._soon(key)
 
     def _index(self, key: Key, obj: JSON | None, previous: JSON | None) -> None:
-        """Keep track of whose dependent it is."""
+        """Keep track of whose dependent an object is."""
         for uid in ownership.owner_uids(previous):
             known = self._dependents.get(uid, set())
             known.discard(key)
@@ -104,7 +104,7 @@ class GarbageCollector:
             try:
                 self._look(key)
             except ApiError as error:
-                if error.code not in (404, 409):  # it is gone or somebody else's by now
+                if error.code not in (404, 409):  # it is gone or has changed by now
                     about = {"object": "/".join(key), "error": str(error)}
                     logger.warning("An object was not collected", extra=about)
 
@@ -118,7 +118,7 @@ class GarbageCollector:
             self._judge(key, obj)
 
     def _finish(self, key: Key, obj: JSON) -> None:
-        """What is being deleted, as its finalizers say."""
+        """Handle an object being deleted, as its finalizers say."""
         finalizers = obj["metadata"].get("finalizers") or ()
         uid = obj["metadata"]["uid"]
         dependents = [
@@ -136,7 +136,7 @@ class GarbageCollector:
             self._let_go(key, FOREGROUND)
 
     def _judge(self, key: Key, obj: JSON) -> None:
-        """What lives, by the state of its owners."""
+        """Handle a live object, by the state of its owners."""
         states: dict[str, str] = {}
         for reference in obj["metadata"]["ownerReferences"]:
             owner, known = self._owner_key(obj, reference)

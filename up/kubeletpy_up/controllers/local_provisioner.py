@@ -1,7 +1,7 @@
-"""Makes directories for claims, and removes them when the claim is gone and nobody keeps them.
+"""Creates directories for claims, and removes those whose claim is gone unless they are kept.
 
 Event driven; what touches the disk runs in threads, one thing at a time for each volume. Must never
-touch a directory that is not directly below its own, nor one of a volume that it has not made.
+touch a directory that is not directly below its own, nor that of a volume it did not create.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 _CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 _ALL_MAY = 0o777
-"""Mode of a volume: who comes to it is decided by who mounts it, whatever user it runs as."""
+"""Mode of a volume: any pod that mounts it has access, whatever user the pod runs as."""
 
 
 class LocalProvisioner(Reconciler):
-    """Provisions for a registry while it is started.
+    """Provisions a registry's claims while it runs.
 
     Args:
-        directory: below which volumes are; made, for root alone, when the first one is.
+        directory: the parent of all volumes; created, for root alone, with the first one.
         node_name: of the machine.
     """
 
@@ -49,7 +49,7 @@ class LocalProvisioner(Reconciler):
         self._missed: set[Key] = set()
 
     def start(self) -> None:
-        """Begin; the API gets its StorageClass if it has none of that name."""
+        """Start, and create the StorageClass unless the API has one of that name."""
         classes = self.all_of(CLASSES)
         if all(known["metadata"]["name"] != local.CLASS_NAME for known in classes):
             made = local.storage_class(is_default=not any(is_default(c) for c in classes))
@@ -57,7 +57,7 @@ class LocalProvisioner(Reconciler):
         super().start()
 
     def stop(self) -> None:
-        """End. What a thread has begun it ends; the next start looks at everything again."""
+        """Stop. A thread finishes what it has begun; the next start looks at everything again."""
         super().stop()
         for task in self._working.values():
             task.cancel()
@@ -68,7 +68,7 @@ class LocalProvisioner(Reconciler):
         return [key_of(each, obj) for each in (VOLUMES, CLAIMS) for obj in self.all_of(each)]
 
     def concerned(self, change: Change) -> Iterable[Key]:
-        """Claims and volumes that change; all claims that wait when the node or a class comes."""
+        """Claims and volumes that change; all pending claims when the node or a class appears."""
         if change.resource in (CLAIMS, VOLUMES) and change.type != "DELETED":
             yield key_of(change.resource, change.object)
         elif change.resource == CLASSES or (change.resource == "nodes" and change.type == "ADDED"):
@@ -79,7 +79,7 @@ class LocalProvisioner(Reconciler):
             )
 
     def look(self, key: Key) -> None:
-        """Look at a claim or a volume."""
+        """Reconcile a claim or a volume."""
         found = self.find(key)
         if key in self._working:
             self._missed.add(key)
@@ -123,7 +123,7 @@ class LocalProvisioner(Reconciler):
     def _failed(self, claim: JSON, why: str) -> None:
         name = class_of(claim)
         message = f'failed to provision volume with StorageClass "{name}": {why}'
-        self.tell(_CLAIM, claim, "Warning", "ProvisioningFailed", message)
+        self.report(_CLAIM, claim, "Warning", "ProvisioningFailed", message)
 
     async def _make(self, key: Key, claim: JSON, volume: JSON, path: Path) -> None:
         try:
@@ -139,10 +139,10 @@ class LocalProvisioner(Reconciler):
         self.registry.create(CONTROLLER, VOLUMES, volume)
         name = volume["metadata"]["name"]
         message = f"Successfully provisioned volume {name}"
-        self.tell(_CLAIM, claim, "Normal", "ProvisioningSucceeded", message)
+        self.report(_CLAIM, claim, "Normal", "ProvisioningSucceeded", message)
 
     def _grow(self, claim: JSON) -> None:
-        """A directory is as large as anybody says: only the objects change."""
+        """Expand a volume. A directory has no size of its own: only the objects change."""
         volume = self.registry.find(VOLUMES, "", matching.volume_name(claim))
         if volume is None:
             return
@@ -157,7 +157,7 @@ class LocalProvisioner(Reconciler):
         changed = {**claim, "status": {**status, "capacity": {"storage": size}}}
         self.write(CLAIMS, changed, old=claim, status=True)
         message = f"Resize volume succeeded: {size}"
-        self.tell(_CLAIM, claim, "Normal", "VolumeResizeSuccessful", message)
+        self.report(_CLAIM, claim, "Normal", "VolumeResizeSuccessful", message)
 
     # volumes
 
@@ -177,7 +177,7 @@ class LocalProvisioner(Reconciler):
                 why = f"{error.filename or path}: {error.strerror or error}"
                 self.later(key, RETRY_S)
         if why:
-            self.tell(_VOLUME, volume, "Warning", "VolumeFailedDelete", why)
+            self.report(_VOLUME, volume, "Warning", "VolumeFailedDelete", why)
             logger.warning("A volume is not deleted", extra={"volume": name, "error": why})
             return
         now = self.find(key)
@@ -206,13 +206,13 @@ class LocalProvisioner(Reconciler):
 
 
 def _is_left(volume: JSON) -> bool:
-    """Whether somebody deletes a volume whose directory stays: it is kept, or no claim had it."""
+    """Whether a volume is being deleted that is not bound: its directory stays."""
     phase = (volume.get("status") or {}).get("phase")
     return bool(volume["metadata"].get("deletionTimestamp")) and phase != "Bound"
 
 
 def _make_directory(path: Path) -> None:
-    """Make an empty directory, in one for root alone; one that is there already is taken."""
+    """Create an empty directory below one for root alone; an existing one is reused."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         path.mkdir(mode=0o700)
@@ -227,7 +227,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _remove_directory(path: Path) -> None:
-    """Remove a volume's directory with all that is in it, links as links; fine if it is gone."""
+    """Remove a volume's directory and its contents, following no links; fine if it is gone."""
     try:
         remove_tree(str(path))
     except FileNotFoundError:

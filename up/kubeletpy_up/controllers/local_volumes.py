@@ -1,7 +1,7 @@
-"""Volumes that are directories of this machine: which claims can have one, and how it looks. Pure.
+"""Volumes that are local directories: which claims can have one, and what they look like. Pure.
 
-Each is a directory below one that only root may enter, so that nobody but the pods that mount it
-comes to it. Its name is made of the claim's uid alone.
+Each is a directory below one that only root may enter, so that only the pods that mount it can
+reach it. Its name is derived from the claim's uid alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def problem(claim: JSON, storage_class: JSON, node: JSON | None) -> str:
     """Why a claim can't have a directory; empty if it can.
 
     Args:
-        node: the one whose directories these are; None if it is not there (yet).
+        node: the one that has the directories; None if it does not exist (yet).
     """
     spec = claim.get("spec") or {}
     if node is None:
@@ -122,20 +122,20 @@ def is_ours(found: JSON) -> bool:
 
 
 def is_to_be_deleted(found: JSON) -> bool:
-    """Whether a volume's directory goes: its claim is gone, or it is deleted and has none."""
+    """Whether a volume's directory must go: its claim is gone, or it is deleted without one."""
     policy = found["spec"].get("persistentVolumeReclaimPolicy")
     phase = (found.get("status") or {}).get("phase")
     return is_ours(found) and policy == "Delete" and phase == "Released"
 
 
 def released(found: JSON) -> JSON:
-    """A volume that this provisioner does not hold any more."""
+    """A volume without this provisioner's finalizer."""
     finalizers = found["metadata"].get("finalizers") or []
     return with_metadata(found, finalizers=[f for f in finalizers if f != PROVISIONER] or None)
 
 
 def larger(found: JSON, claim: JSON) -> JSON | None:
-    """A bound volume as large as its claim asks for by now; None if it is."""
+    """A bound volume grown to what its claim now requests; None if it is large enough."""
     if not is_ours(found) or not matching.belongs_to(found, claim):
         return None
     if size(claim) <= matching.capacity(found):

@@ -1,7 +1,7 @@
-"""What a cluster's node controller does that one node needs: honest conditions, and their taints.
+"""The part of a cluster's node controller that one node needs: conditions and their taints.
 
 A node whose lease is not renewed for 40 s gets its conditions set to Unknown; taints follow
-conditions, so that the scheduler leaves a node alone that is not ready. Must never evict a pod.
+conditions, so that the scheduler avoids a node that is not ready. Must never evict a pod.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OURS = frozenset({*_PRESSURE.values(), _NOT_READY, _UNREACHABLE, _UNSCHEDULABLE
 
 
 def condition_taints(node: JSON) -> list[JSON]:
-    """All taints a node should have: its own, and those that its conditions stand for. Pure."""
+    """All taints a node should have: its own, and those that its conditions call for. Pure."""
     spec: JSON = node.get("spec") or {}
     conditions = {
         condition.get("type"): condition.get("status")
@@ -67,7 +67,7 @@ def condition_taints(node: JSON) -> list[JSON]:
 
 
 def with_unknown_conditions(node: JSON, now: float) -> JSON:
-    """The node as it looks when nothing is heard of it. Pure; ``now`` in Unix seconds."""
+    """The node with the conditions of one that stopped reporting. Pure; ``now`` in Unix seconds."""
     status: JSON = node.get("status") or {}
     moment = format_time(now)
     conditions = list(status.get("conditions") or [])
@@ -94,7 +94,7 @@ def with_unknown_conditions(node: JSON, now: float) -> JSON:
 
 
 class NodeLifecycle:
-    """Watches nodes and leases of a registry while it is started. Needs a running event loop."""
+    """Watches a registry's nodes and leases while it runs. Needs a running event loop."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -104,7 +104,7 @@ class NodeLifecycle:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begin: every known node has the grace period from now to renew its lease."""
+        """Start: every known node has the grace period from now to renew its lease."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._registry.store.subscribe(self._on_change)
         for (_, name), _entry in self._registry.store.entries("nodes"):
@@ -112,7 +112,7 @@ class NodeLifecycle:
             self._soon(name)
 
     def stop(self) -> None:
-        """End. Conditions stay as they are."""
+        """Stop. Conditions are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -137,7 +137,7 @@ class NodeLifecycle:
             self._soon(name)
 
     def _posted(self, change: Change) -> bool:
-        # A status that somebody else than we wrote is a sign of life, as a lease is.
+        # A status written by anybody but us is a sign of life, as a lease is.
         after = (change.object.get("status") or {}).get("conditions") or []
         before = ((change.previous or {}).get("status") or {}).get("conditions") or []
         return after != before and not any(c.get("status") == "Unknown" for c in after)

@@ -7,7 +7,7 @@ NodeAffinity, TaintToleration, NodeUnschedulable), as far as a single node needs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
@@ -31,13 +31,15 @@ def pick_node(
     pod: JSON,
     nodes: Sequence[JSON],
     pods: Iterable[JSON],
-    volume_misfits: Callable[[JSON], Iterable[str]] = lambda _: (),
+    more_misfits: Callable[[JSON], Iterable[str]] = lambda _: (),
+    not_of_nodes: Container[str] = (),
 ) -> Placement:
     """Choose the first node, by name, that the pod fits on.
 
     Args:
         pods: all pods.
-        volume_misfits: why a node can't have the pod's volumes.
+        more_misfits: why a node can't have the pod's volumes or devices.
+        not_of_nodes: resources that the pod gets by other means where a node has none.
     """
     if not nodes:
         return Placement("", "no nodes available to schedule pods")
@@ -46,7 +48,7 @@ def pick_node(
     for node in sorted(nodes, key=lambda n: str(n["metadata"]["name"])):
         name = node["metadata"]["name"]
         here = [p for p in bound if p["spec"]["nodeName"] == name]
-        reasons = misfits(pod, node, here) or list(volume_misfits(node))
+        reasons = misfits(pod, node, here, not_of_nodes) or list(more_misfits(node))
         if not reasons:
             return Placement(name)
         counted.update(reasons)
@@ -54,7 +56,9 @@ def pick_node(
     return Placement("", f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def misfits(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
+def misfits(
+    pod: JSON, node: JSON, bound: Iterable[JSON], not_of_nodes: Container[str] = ()
+) -> list[str]:
     """Why a pod does not fit on a node; empty if it does. ``bound`` are the node's pods."""
     spec: JSON = pod.get("spec") or {}
     node_spec: JSON = node.get("spec") or {}
@@ -72,7 +76,7 @@ def misfits(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
             ]
     if not _selected(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return _too_big(pod, node, bound) + _port_conflicts(spec, bound)
+    return _too_big(pod, node, bound, not_of_nodes) + _port_conflicts(spec, bound)
 
 
 def _ready(node: JSON) -> bool:
@@ -106,12 +110,16 @@ def _selected(spec: JSON, node: JSON) -> bool:
         return False
     affinity: JSON = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if not required:
-        return True
+    return not required or matches_node(required, node)
+
+
+def matches_node(selector: JSON, node: JSON) -> bool:
+    """Whether a NodeSelector selects a node."""
+    labels: JSON = node["metadata"].get("labels") or {}
     fields = {"metadata.name": node["metadata"]["name"]}
     return any(
         _term(term, labels, fields)
-        for term in required.get("nodeSelectorTerms") or ()
+        for term in selector.get("nodeSelectorTerms") or ()
         if term.get("matchExpressions") or term.get("matchFields")
     )
 
@@ -145,7 +153,9 @@ def _expression(expression: JSON, found: JSON) -> bool:
     return check is not None and check(found.get(expression.get("key") or ""), values)
 
 
-def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
+def _too_big(
+    pod: JSON, node: JSON, bound: Iterable[JSON], not_of_nodes: Container[str]
+) -> list[str]:
     status: JSON = node.get("status") or {}
     room = amounts(status.get("allocatable") or status.get("capacity"))
     used: Counter[str] = Counter()
@@ -157,13 +167,15 @@ def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
     if used["pods"] + 1000 > room.get("pods", 0):
         reasons.append("Too many pods")
     for name, amount in sorted(requests_of(pod).items()):
+        if name in not_of_nodes and name not in room:
+            continue
         if amount and used[name] + amount > room.get(name, 0):
             reasons.append(f"Insufficient {name}")
     return reasons
 
 
 def _as_large_as_now(pod: JSON) -> JSON:
-    """The pod with what it is asked to be, was given or still has, whatever is most."""
+    """The pod with the most that it requests, was allocated or still has."""
     if not (pod.get("status") or {}).get("containerStatuses"):
         return pod
     return in_force(Pod(pod)).object  # type: ignore[arg-type,return-value]

@@ -28,17 +28,17 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of one pod. ``problem``: it can run nowhere, and why."""
+    """The claims of one pod. ``problem``: why it can run nowhere."""
 
     problem: str = ""
     bound: tuple[JSON, ...] = ()
     waiting: tuple[JSON, ...] = ()
-    """Those that are bound when it is known where the pod runs."""
+    """Those that are bound once the pod's node is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a node means for claims that wait: volumes to bind, and claims to be provisioned for."""
+    """What waiting claims get on a node: volumes to bind, and claims to provision for."""
 
     volumes: tuple[JSON, ...] = ()
     claims: tuple[JSON, ...] = ()
@@ -115,7 +115,7 @@ def outlook(
     Args:
         claims: of the pod.
         volumes: all PersistentVolumes.
-        pods: all of the claims' namespace.
+        pods: all those in the claims' namespace.
     """
     if _used_alone(claims, pods):
         return Outlook((IN_USE,))

@@ -1,6 +1,6 @@
-"""What the controllers of storage share: objects that changed are looked at once, in the next turn.
+"""What the storage controllers share: changed objects are looked at once, in the next turn.
 
-Must never look inside the write that told of a change: one look for all that changes in a turn.
+Must never look inside the write that reported a change: one pass covers all changes of a turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 Key = tuple[str, str, str]
 """(resource key, namespace, name)."""
 RETRY_S = 15.0
-"""After which an object whose write was refused is looked at again."""
+"""Delay after which an object whose write was refused is looked at again."""
 
 
 def key_of(resource: str, obj: JSON) -> Key:
@@ -31,14 +31,14 @@ def key_of(resource: str, obj: JSON) -> Key:
 
 
 class Reconciler:
-    """Looks at objects of a registry while it is started. Needs a running event loop.
+    """Reconciles objects of a registry while it runs. Needs a running event loop.
 
-    Subclasses say which objects a change is about (:meth:`concerned`), which there are at the start
-    (:meth:`everything`), and what to do about one (:meth:`look`).
+    Subclasses say which objects a change concerns (:meth:`concerned`), which to look at after a
+    start (:meth:`everything`), and what to do about one (:meth:`look`).
     """
 
     component = "controller"
-    """Whose events they are."""
+    """The source of its events."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -50,13 +50,13 @@ class Reconciler:
         self._told: dict[str, tuple[str, str]] = {}
 
     def start(self) -> None:
-        """Begin, with everything that is there."""
+        """Start, with every existing object."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self.registry.store.subscribe(self._on_change)
         self.again(self.everything())
 
     def stop(self) -> None:
-        """End. Objects stay as they are."""
+        """Stop. Objects are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -77,11 +77,11 @@ class Reconciler:
         raise NotImplementedError
 
     def look(self, key: Key) -> None:
-        """Look at one object, which may be gone. Raises ApiError: it is looked at again later."""
+        """Reconcile one object, which may be gone. Raises ApiError: it is retried later."""
         raise NotImplementedError
 
     def again(self, keys: Iterable[Key]) -> None:
-        """Look at these in the next turn."""
+        """Reconcile these in the next turn."""
         if self._loop is None:
             return
         self._waiting.update(dict.fromkeys(keys))
@@ -89,7 +89,7 @@ class Reconciler:
             self._pass = self._loop.call_soon(self._run)
 
     def later(self, key: Key, seconds: float) -> None:
-        """Look at one after a while; once, however often it is asked for."""
+        """Reconcile one after a delay; once, however often this is called."""
         if self._loop is not None and key not in self._retries:
             self._retries[key] = self._loop.call_later(seconds, self._retry, key)
 
@@ -122,7 +122,7 @@ class Reconciler:
         return [entry.object for _, entry in self.registry.store.entries(resource, namespace)]
 
     def write(self, resource: str, obj: JSON, *, old: JSON, status: bool = False) -> JSON:
-        """Update an object if it is not the same; gives it as it is stored. Raises ApiError."""
+        """Update an object if it differs; returns the stored one. Raises ApiError."""
         if obj == old:
             return old
         about = obj["metadata"]
@@ -135,7 +135,7 @@ class Reconciler:
             subresource="status" if status else "",
         )
 
-    def tell(self, kind: str, obj: JSON, severity: str, reason: str, message: str) -> None:
+    def report(self, kind: str, obj: JSON, severity: str, reason: str, message: str) -> None:
         """Write an event about an object, unless its last one said the same."""
         uid = obj["metadata"]["uid"]
         if self._told.get(uid) == (reason, message):
@@ -181,7 +181,7 @@ def write_event(
     involved = {key: meta.get(key) or "" for key in ("name", "uid", "resourceVersion")}
     number = int(now * 1e9)
     while registry.find("events", namespace or "default", f"{meta['name']}.{number:x}"):
-        number += 1  # another of the same moment
+        number += 1  # another event of the same instant
     event: JSON = {
         "metadata": {"name": f"{meta['name']}.{number:x}"},
         "involvedObject": {

@@ -1,19 +1,23 @@
 """The scheduler: binds each pending pod to a node it fits on, as soon as there is one.
 
-Event driven: it looks when a pod or a node changes, never by itself. Must never move a pod.
+Event driven: it looks when a pod or a node changes, never on a timer. Must never move a pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.api.types import JSON
+from kubeletpy_up.controllers import pod_devices
 from kubeletpy_up.controllers.placement import Placement, pick_node
+from kubeletpy_up.controllers.pod_devices import PodDevices, World, devices_of
 from kubeletpy_up.controllers.pod_volumes import Outlook, Reservation, claims_of, outlook
 from kubeletpy_up.controllers.reconciler import write_event
 from kubeletpy_up.errors import ApiError
+from kubeletpy_up.kinds import devices
 from kubeletpy_up.kinds import pods as pod_rules
 from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES
 from kubeletpy_up.registry.registry import Registry
@@ -24,8 +28,18 @@ logger = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
 _TERMINAL = ("Succeeded", "Failed")
-_MAKE_ROOM = frozenset({"nodes", CLAIMS, VOLUMES, CLASSES})
-"""Whose changes may let a pod run that waits."""
+_MAKE_ROOM = frozenset(
+    {
+        "nodes",
+        CLAIMS,
+        VOLUMES,
+        CLASSES,
+        devices.CLAIMS,
+        devices.SLICES,
+        devices.CLASSES,
+    }
+)
+"""Resources whose changes may let a pending pod run."""
 
 
 def is_waiting(pod: JSON) -> bool:
@@ -41,7 +55,7 @@ def is_waiting(pod: JSON) -> bool:
 
 
 class Scheduler:
-    """Schedules for a registry while it is started. Needs a running event loop."""
+    """Schedules a registry's pods while it runs. Needs a running event loop."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -51,13 +65,13 @@ class Scheduler:
         self._reported: dict[str, str] = {}
 
     def start(self) -> None:
-        """Begin; pods that wait already are looked at next."""
+        """Start; pods that are already pending are looked at next."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._registry.store.subscribe(self._on_change)
         self._soon()
 
     def stop(self) -> None:
-        """End. Pods stay as they are."""
+        """Stop. Pods are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -83,7 +97,7 @@ class Scheduler:
         return _given(change.object) != _given(change.previous or {})
 
     def _soon(self) -> None:
-        # Not inside the write that notified us: one pass for all that changes in this turn.
+        # Not inside the write that notified us: one pass covers all changes of this turn.
         if self._loop is not None and self._pass is None:
             self._pass = self._loop.call_soon(self._run)
 
@@ -114,25 +128,75 @@ class Scheduler:
         store, find = self._registry.store, self._registry.find
         everything = [e.object for _, e in store.entries("pods")]
         claims = claims_of(pod, find)
-        if claims.problem and nodes:
-            text = f"0/{len(nodes)} nodes are available: {claims.problem}."
+        classes = [e.object for _, e in store.entries(devices.CLASSES)]
+        claimed = devices_of(pod, find, classes, nodes)
+        if (problem := claims.problem or claimed.problem) and nodes:
+            text = f"0/{len(nodes)} nodes are available: {problem}."
             self._settle(pod, Placement("", text))
             return
         volumes = [e.object for _, e in store.entries(VOLUMES)] if claims.waiting else []
         namespace = pod["metadata"]["namespace"]
         others = [p for p in everything if p["metadata"]["namespace"] == namespace]
         seen: dict[str, Outlook] = {}
+        allocations: dict[str, Mapping[str, JSON]] = {}
+        world = self._world(classes) if claimed else World((), (), {}, _share_id)
 
-        def volume_misfits(node: JSON) -> tuple[str, ...]:
-            found = outlook(claims, node, volumes, find, others)
-            seen[node["metadata"]["name"]] = found
-            return found.reasons
+        def more_misfits(node: JSON) -> tuple[str, ...]:
+            name = node["metadata"]["name"]
+            seen[name] = outlook(claims, node, volumes, find, others)
+            given = pod_devices.outlook(claimed, node, world)
+            allocations[name] = given.allocations
+            return seen[name].reasons + given.reasons
 
-        placement = pick_node(pod, nodes, everything, volume_misfits)
+        placement = pick_node(pod, nodes, everything, more_misfits, claimed.resources)
         if placement.node and claims.waiting:
             self._reserve(seen[placement.node].reservation)
+        elif placement.node and claimed:
+            self._settle(self._take(pod, claimed, allocations[placement.node]), placement)
         else:
             self._settle(pod, placement)
+
+    def _world(self, classes: Sequence[JSON]) -> World:
+        store = self._registry.store
+        return World(
+            [e.object for _, e in store.entries(devices.CLAIMS)],
+            [e.object for _, e in store.entries(devices.SLICES)],
+            {each["metadata"]["name"]: each for each in classes},
+            _share_id,
+        )
+
+    def _take(self, pod: JSON, claimed: PodDevices, allocations: Mapping[str, JSON]) -> JSON:
+        """Allocate a pod's claims and reserve them for it; returns the updated pod."""
+        registry, about = self._registry, pod["metadata"]
+        namespace, claims = about["namespace"], list(claimed.claims)
+        if claimed.own is not None:
+            made = registry.create(SCHEDULER, devices.CLAIMS, claimed.own, namespace)
+            claims.append(made)
+            allocations = {**allocations, made["metadata"]["name"]: allocations[""]}
+        for claim in claims:
+            name = claim["metadata"]["name"]
+            kept = registry.update(
+                SCHEDULER, devices.CLAIMS, pod_devices.protected(claim), namespace, name=name
+            )
+            wanted = pod_devices.reserved(kept, pod, allocations.get(name), registry.clock.now())
+            registry.update(
+                SCHEDULER, devices.CLAIMS, wanted, namespace, name=name, subresource="status"
+            )
+        if claimed.own is None:
+            return pod
+        own = {
+            "resourceClaimName": claims[-1]["metadata"]["name"],
+            "requestMappings": list(claimed.mappings),
+        }
+        status = {**(pod.get("status") or {}), "extendedResourceClaimStatus": own}
+        return registry.update(
+            SCHEDULER,
+            "pods",
+            {**pod, "status": status},
+            namespace,
+            name=about["name"],
+            subresource="status",
+        )
 
     def _reserve(self, wanted: Reservation) -> None:
         for resource, objects in ((VOLUMES, wanted.volumes), (CLAIMS, wanted.claims)):
@@ -192,8 +256,12 @@ class Scheduler:
         )
 
 
+def _share_id() -> str:
+    return str(uuid.uuid4())
+
+
 def _given(pod: JSON) -> list[JSON | None]:
-    """The resources of a pod's containers, wanted and real: a resize may leave room."""
+    """The resources of a pod's containers, desired and actual: a resize may free some."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     holders = [spec, status, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     holders += [*(status.get("containerStatuses") or ())]

@@ -1,6 +1,6 @@
-"""Keeps claims that pods use and volumes that claims have, and lets go what nobody uses any more.
+"""Protects claims that pods use and volumes that claims use, until nobody uses them any more.
 
-A claim or volume that is deleted stays, with its finalizer, until then. Event driven.
+A deleted claim or volume stays, with its finalizer, until then. Event driven.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeletpy_up.storage.history import Change
 
 
 class VolumeProtection(Reconciler):
-    """Protects for a registry while it is started."""
+    """Protects a registry's claims and volumes while it runs."""
 
     component = "pvc-protection-controller"
 
@@ -33,7 +33,7 @@ class VolumeProtection(Reconciler):
             yield from ((CLAIMS, namespace, name) for name in claim_names(change.object))
 
     def look(self, key: Key) -> None:
-        """Add the finalizer, or take it away from what is deleted and not used."""
+        """Add the finalizer, or remove it from an object that is deleted and unused."""
         resource = key[0]
         found = self.find(key)
         if found is None:

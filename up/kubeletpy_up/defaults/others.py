@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kubeletpy_up.defaults import storage
+from kubeletpy_up.defaults import devices, storage
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -51,7 +51,7 @@ def _service(obj: JSON) -> JSON:
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
-    if kind in ("NodePort", "LoadBalancer"):
+    if kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs")):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
@@ -85,7 +85,7 @@ def _endpoints(obj: JSON) -> JSON:
 
 
 def _event(obj: JSON) -> JSON:
-    """Fields that every event has, be they empty: clients print them."""
+    """Fields that every event has, even if empty: clients print them."""
     return {
         **obj,
         "metadata": obj.get("metadata") or {},
@@ -119,6 +119,9 @@ _BY_RESOURCE: dict[tuple[str, str], Callable[[JSON], JSON]] = {
     ("storage.k8s.io", "csidrivers"): storage.csi_driver,
     ("storage.k8s.io", "csinodes"): storage.csi_node,
     ("storage.k8s.io", "volumeattachments"): storage.volume_attachment,
+    ("resource.k8s.io", "resourceclaims"): devices.claim,
+    ("resource.k8s.io", "resourceclaimtemplates"): devices.template,
+    ("resource.k8s.io", "deviceclasses"): devices.device_class,
 }
 
 

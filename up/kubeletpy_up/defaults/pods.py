@@ -1,7 +1,7 @@
 """What the API fills in: pods here, every other kind in :mod:`kubeletpy_up.defaults.others`.
 
-What a pod has by itself is in :mod:`kubeletpy.pods.defaults`, what needs to know other objects
-(service account tokens, priority classes) in :mod:`kubeletpy_up.kinds.pod_admission`. Pure;
+Defaults that depend on the pod alone are in :mod:`kubeletpy.pods.defaults`, those that need other
+objects (service account tokens, priority classes) in :mod:`kubeletpy_up.kinds.pod_admission`. Pure;
 never changes its argument.
 """
 
@@ -26,7 +26,7 @@ def apply_defaults(resource: ResourceInfo, obj: JSON, *, creating: bool = True) 
     """The object with every default of its kind filled in (decoded objects only).
 
     Args:
-        creating: the object is new; one that is replaced gets no service account by default.
+        creating: the object is new; a replaced one gets no service account by default.
     """
     if (resource.group, resource.plural) == ("", "pods"):
         return pod(obj, creating=creating)
@@ -59,7 +59,7 @@ def pod_spec(spec: JSON) -> JSON:
 
 
 def tolerations(given: list[JSON]) -> list[JSON]:
-    """The given tolerations, and 300 s for a node that is not ready or can't be reached."""
+    """The given tolerations, and 300 s for a node that is not ready or is unreachable."""
     filled = list(given)
     for key in (_NOT_READY, _UNREACHABLE):
         if not any(_tolerates_no_execute(toleration, key) for toleration in given):

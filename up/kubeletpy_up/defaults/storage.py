@@ -20,15 +20,16 @@ _DRIVER: JSON = {
 
 
 def claim(obj: JSON) -> JSON:
-    """A claim: a file system, of the data source that it names either way."""
+    """A claim: a file system, with its data source in both fields."""
     spec = _with_sources({"volumeMode": "Filesystem", **(obj.get("spec") or {})})
     status = {"phase": "Pending", **(obj.get("status") or {})}
     return {**obj, "spec": {"resources": {}, **spec}, "status": status}
 
 
 def _with_sources(spec: JSON) -> JSON:
-    """A source is either of the two fields, and stands in both; others than claims and snapshots
-    are only references."""
+    """A data source given in either field is set in both.
+
+    Sources other than claims and snapshots are only references."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and not _is_source(source):
         spec = {key: value for key, value in spec.items() if key != "dataSource"}
@@ -51,7 +52,7 @@ def _is_source(source: JSON) -> bool:
 
 
 def volume(obj: JSON) -> JSON:
-    """A volume: a file system that is kept when its claim is gone."""
+    """A volume: a file system that is retained when its claim is gone."""
     spec = dict(obj.get("spec") or {})
     spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
     spec.setdefault("volumeMode", "Filesystem")
@@ -64,7 +65,7 @@ def volume(obj: JSON) -> JSON:
 
 
 def storage_class(obj: JSON) -> JSON:
-    """A class: volumes are made at once and deleted with their claim."""
+    """A class: volumes are provisioned at once and deleted with their claim."""
     return {
         **obj,
         "reclaimPolicy": obj.get("reclaimPolicy") or "Delete",
@@ -73,13 +74,13 @@ def storage_class(obj: JSON) -> JSON:
 
 
 def csi_driver(obj: JSON) -> JSON:
-    """A driver: volumes are attached, and live as long as their objects."""
+    """A driver: volumes are attached, and have the lifecycle of their objects."""
     given = {k: v for k, v in (obj.get("spec") or {}).items() if v not in (None, [], "")}
     return {**obj, "spec": {**_DRIVER, **given}}
 
 
 def csi_node(obj: JSON) -> JSON:
-    """A node's drivers: null when there are none."""
+    """A node's drivers: null if there are none."""
     drivers = [
         {**driver, "topologyKeys": driver.get("topologyKeys") or None}
         for driver in (obj.get("spec") or {}).get("drivers") or ()
@@ -88,5 +89,5 @@ def csi_node(obj: JSON) -> JSON:
 
 
 def volume_attachment(obj: JSON) -> JSON:
-    """An attachment: nothing is attached before somebody says so."""
+    """An attachment: not attached until reported."""
     return {**obj, "status": {"attached": False, **(obj.get("status") or {})}}

@@ -1,4 +1,4 @@
-"""What the API says of itself: groups, resources, OpenAPI documents.
+"""How the API describes itself: groups, resources, OpenAPI documents.
 
 Pure: so is every module here.
 """

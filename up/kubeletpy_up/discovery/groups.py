@@ -1,6 +1,6 @@
 """Discovery: which groups, versions and resources there are, plain and aggregated, and /version.
 
-Only what :mod:`kubeletpy_up.resources` says is served.
+Only the resources of :mod:`kubeletpy_up.resources` are served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The OpenAPI documents that kubectl reads before it applies, edits or explains.
 
-Version 2 as JSON and as protobuf (all that kubectl up to 1.23 asks for), version 3 one document per
-group and version. Built when first asked for; only the bytes are kept. There is no prose in them.
+Version 2 as JSON and as protobuf (all that kubectl up to 1.23 requests), version 3 as one document
+per group and version. Built when first requested; only the bytes are kept. They contain no prose.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def v3_index() -> JSON:
     """The answer of /openapi/v3: where each document is; the hash lets clients cache it."""
     paths: JSON = {}
     for path in _group_version_paths():
-        # Past the cache: the index is asked for often, most of the documents never.
+        # Bypasses the cache: the index is requested often, most of the documents never.
         document = v3_document.__wrapped__(path) or b""
         digest = hashlib.sha256(document).hexdigest().upper()
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}

@@ -1,6 +1,6 @@
 """An OpenAPI v2 document in protobuf's wire format.
 
-kubectl up to 1.23 takes nothing else. The messages' fields come from the table in
+kubectl up to 1.23 accepts nothing else. The messages' fields come from the table in
 ``data/openapi-v2-document.json``.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "openapi.v2"
 _UNUSED = "google.protobuf.Any"
-"""Of another file; we write the other field of those that have one."""
+"""From another file; messages with such a field have an alternative, which we write."""
 _PARAMETER = ("required", "in", "name", "type")
 
 

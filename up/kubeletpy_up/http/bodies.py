@@ -15,7 +15,7 @@ from kubeletpy_up.schema.bounds import MAX_VALUES, check_values
 from kubeletpy_up.schema.decode import parse_json
 
 YAML_LIMIT = 256 << 10
-"""Bytes of a body that is not JSON but YAML, which takes ten thousand times as long to read."""
+"""Most bytes of a YAML body, which takes ten thousand times as long to read as JSON."""
 YAML_DEPTH = 200
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
@@ -28,8 +28,9 @@ def media_type(content_type: str) -> str:
 
 
 async def decode(body: bytes, content_type: str, *, is_patch: bool = False) -> Any:
-    """What a client sent: an object, or a patch; None for an empty body, or a patch of a type that
-    there is not. Long YAML is read on a thread.
+    """What a client sent: an object or a patch; None for an empty body or an unknown patch type.
+
+    Long YAML is read on a thread.
 
     Raises:
         ApiError: 400, 413, 415.
@@ -65,10 +66,10 @@ def read(body: bytes, content_type: str) -> Any:
 
 
 def read_yaml(body: bytes) -> Any:
-    """Decode YAML (or JSON, which it contains) into what JSON can say.
+    """Decode YAML (or JSON, which it contains) into what JSON can express.
 
     Raises:
-        ApiError: 400, no YAML, or with aliases (they can blow up a small body); 413.
+        ApiError: 400, not YAML, or with aliases (they can blow up a small body); 413.
     """
     if _is_json(body):
         return parse_json(body)

@@ -14,7 +14,7 @@ _V2_PROTOBUF_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobu
 
 
 def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
-    """Health and version: anybody may ask.
+    """Health and version, without authentication.
 
     Raises:
         ApiError: 405.

@@ -1,7 +1,7 @@
-"""From HTTP to the registry and back: who asks, what for, and the answer as JSON.
+"""From HTTP to the registry and back: the caller, the verb, and the answer as JSON.
 
-Whatever goes wrong ends as a Status object; a broken request never ends as a traceback. Must never
-decide what the API does: that is the registry's.
+Every failure is answered with a Status object; a broken request never ends in a traceback. Must
+never decide what the API does: that is the registry's job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Handler:
     """Answers every request. ``registry`` does the work."""
 
     def __init__(self, registry: Registry, nodes: NodeProxy | None = None) -> None:
-        """``nodes`` None: what a node would answer is refused."""
+        """Without ``nodes``, requests that a node would answer are refused."""
         self._registry = registry
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
@@ -77,7 +77,9 @@ class Handler:
             logger.error("The API's database refused a write", extra={"error": str(error)})
             return error_response(request, errors.internal(f"the database refused: {error}"))
         except Exception:  # the boundary of a request: a broken one never harms another
-            logger.exception("A request broke the API", extra={"path": request.path})
+            logger.exception(
+                "A request failed with an internal error", extra={"path": request.path}
+            )
             return error_response(request, errors.internal("the server broke on this request"))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -120,7 +122,7 @@ class Handler:
         form = negotiation.negotiate(request.headers.get("Accept", ""))
         query, method = request.query, request.method
         if method == "GET":
-            # of an object's own path only the old form, /watch/…, is a watch
+            # on the path of a single object only the old form, /watch/…, is a watch
             watching = route.watch or (query_options.is_watch(query) and not route.name)
             if watching and not route.subresource:
                 return await self._watch(request, caller, route, form)
@@ -177,7 +179,7 @@ class Handler:
         if request.method == "PATCH":
             if not route.name:
                 raise errors.method_not_allowed(route.info.plural, "patch", route.info.group)
-            return 200, registry.patch(
+            answer = registry.patch(
                 caller,
                 key,
                 route.name,
@@ -187,14 +189,14 @@ class Handler:
                 subresource=route.subresource,
                 options=options,
             )
+            return 201 if options.created else 200, answer
         if sent is None:
             raise errors.bad_request("the request has no body")
         if request.method == "PUT":
             if not route.name:
                 raise errors.method_not_allowed(route.info.plural, "update", route.info.group)
-            return 200, registry.update(
-                caller, key, sent, route.namespace, options=options, **where
-            )
+            answer = registry.update(caller, key, sent, route.namespace, options=options, **where)
+            return 201 if options.created else 200, answer
         if route.name and not route.subresource:
             raise errors.method_not_allowed(route.info.plural, "create", route.info.group)
         return 201, registry.create(caller, key, sent, route.namespace, options=options, **where)

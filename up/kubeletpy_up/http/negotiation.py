@@ -1,6 +1,6 @@
 """What the client can read: the Accept header, and answers in the form it asks for.
 
-Pure. JSON is all we write: as objects, Tables, or only their metadata.
+Pure. We write only JSON: as objects, Tables, or only their metadata.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Form:
     Attributes:
         kind: ``object``, ``table``, ``partial`` or ``discovery`` (aggregated).
         version: of the meta.k8s.io or apidiscovery.k8s.io group.
-        many: of ``partial``: a list is asked for.
+        many: for ``partial``: a list is requested.
     """
 
     kind: Literal["object", "table", "partial", "discovery"] = "object"
@@ -46,7 +46,7 @@ def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def negotiate(accept: str) -> Form:
-    """The first form that we have.
+    """The first acceptable form that we support.
 
     Raises:
         ApiError: 406.
@@ -90,7 +90,7 @@ def read_include_object(form: Form, text: str) -> IncludeObject:
 
 
 def _check_one_or_many(form: Form, kind: str, *, is_list: bool) -> None:
-    """Refuse a list in the form of one object, and the other way round. Raises ApiError 406."""
+    """Refuse a list in the form of one object, and vice versa. Raises ApiError 406."""
     if is_list and not form.many:
         found = f"a list (*core.{kind}List)"
         raise wrong_form(
@@ -120,7 +120,7 @@ def shape(
     include_object: IncludeObject = "Metadata",
     with_columns: bool = True,
 ) -> JSON:
-    """An object or list in the form that was asked for; a Status stays as it is."""
+    """An object or list in the requested form; a Status is left unchanged."""
     if form.kind == "object" or answer.get("kind") == "Status":
         return answer
     is_list = answer.get("kind") == info.kind + "List"

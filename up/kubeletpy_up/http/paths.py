@@ -1,6 +1,6 @@
 """What a request's path means: which resource, object and subresource.
 
-Pure. A path that names nothing we have gives None: the caller answers 404.
+Pure. A path that names nothing we serve yields None: the caller answers 404.
 """
 
 from __future__ import annotations

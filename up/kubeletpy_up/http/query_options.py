@@ -1,10 +1,11 @@
-"""What the query of a request asks for: which objects, from when on, and how to write.
+"""What a request's query asks for: which objects, from which version on, and how to write.
 
-Must never guess at a value that it can't read: that is a refusal.
+Must never guess at a value that it can't read: such a request is refused.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -17,23 +18,24 @@ from kubeletpy_up.registry.writing import APPLY
 from kubeletpy_up.requests import WriteOptions, is_dry_run
 
 _FALSE = frozenset({"false", "0"})
+_MAX_MANAGER = 128
 _OPTIONS = {"PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
-    """Whether changes are asked for."""
+    """Whether a watch is requested."""
     return flag(query, "watch")
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A yes or no; everything that is given means yes but what says no."""
+    """A boolean; any value given means true, except one that says false."""
     return name in query and query[name].lower() not in _FALSE
 
 
 def number(text: str | None) -> int:
-    """A count; 0 where it is not given. Raises ApiError 400."""
+    """A count; 0 if not given. Raises ApiError 400."""
     if not text:
         return 0
     if not _NUMBER.fullmatch(text):
@@ -67,7 +69,7 @@ def _initial(query: Mapping[str, str]) -> bool | None:
 
 
 def of_watch(query: Mapping[str, str], name: str) -> ListOptions:
-    """Which objects (of one ``name``, if it is not empty), from when on. Raises ApiError 400."""
+    """Which objects (of one ``name`` unless empty), from which version on. Raises ApiError 400."""
     selector = query.get("fieldSelector", "")
     if name:
         named = f"metadata.name={name}"
@@ -87,7 +89,7 @@ def of_watch(query: Mapping[str, str], name: str) -> ListOptions:
 
 
 def of_write(request: web.Request) -> WriteOptions:
-    """How to create or change. Raises ApiError 422."""
+    """How to create or change an object. Raises ApiError 422."""
     query = request.query
     options = _OPTIONS.get(request.method, "CreateOptions")
     validation = query.get("fieldValidation", "")
@@ -97,6 +99,7 @@ def of_write(request: web.Request) -> WriteOptions:
             '"Warn"'
         )
         raise errors.invalid_options(options, "fieldValidation", "FieldValueNotSupported", text)
+    _check_manager(query.get("fieldManager", ""), options)
     agent = request.headers.get("User-Agent", "").partition("/")[0]
     is_apply = bodies.media_type(request.headers.get("Content-Type", "")) == APPLY
     if request.method == "PATCH" and "force" in query and not is_apply:
@@ -109,3 +112,16 @@ def of_write(request: web.Request) -> WriteOptions:
         force=flag(query, "force"),
         is_patch=request.method == "PATCH" and not is_apply,
     )
+
+
+def _check_manager(name: str, options: str) -> None:
+    if len(name.encode()) > _MAX_MANAGER:
+        text = f"Too long: may not be more than {_MAX_MANAGER} bytes"
+        raise errors.invalid_options(options, "fieldManager", "FieldValueTooLong", text)
+    for position, char in enumerate(name):
+        if not char.isprintable():
+            text = (
+                f"Invalid value: {json.dumps(name)}: invalid character U+{ord(char):04X} "
+                f"(at position {position})"
+            )
+            raise errors.invalid_options(options, "fieldManager", "FieldValueInvalid", text)

@@ -19,7 +19,7 @@ def json_response(
     status: int = 200,
     content_type: str = "application/json",
 ) -> web.Response:
-    """An answer as JSON (bytes as they are), gzipped if large and the client reads that."""
+    """An answer as JSON (bytes unchanged), gzipped if it is large and the client accepts that."""
     body = (
         answer if isinstance(answer, bytes) else json.dumps(answer, separators=(",", ":")).encode()
     )
@@ -31,7 +31,7 @@ def json_response(
 
 
 def error_response(request: web.Request, error: ApiError) -> web.Response:
-    """A refusal as the Status that it is."""
+    """A refusal as its Status object."""
     response = json_response(request, error.status(), error.code)
     retry = error.details.get("retryAfterSeconds")
     if retry:
@@ -40,6 +40,6 @@ def error_response(request: web.Request, error: ApiError) -> web.Response:
 
 
 def header_text(text: str) -> str:
-    """Text of a client as the quoted part of a header: no control characters, escaped."""
+    """A client's text as the quoted part of a header: no control characters, escaped."""
     safe = "".join(c if " " <= c < "\x7f" else "?" for c in text)
     return safe.replace("\\", "\\\\").replace('"', '\\"')

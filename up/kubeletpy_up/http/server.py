@@ -19,7 +19,7 @@ _STOP_SECONDS = 1.0
 BACKLOG = 256
 MAX_CONNECTIONS = 2048
 MAX_LINE = 64 << 10
-"""Bytes of a request's first line: the command of an exec is in its query."""
+"""Most bytes of a request line: the command of an exec is in its query."""
 
 
 def check_loopback(host: str) -> None:
@@ -41,8 +41,8 @@ class Server:
 
     Args:
         registry: the API.
-        tls: of the certificate; None for plain HTTP (kubectl sends no token over that).
-        node_tls: to come to a node's own server with; None: no node is asked anything.
+        tls: with the server's certificate; None for plain HTTP (kubectl sends no token over that).
+        node_tls: to reach a node's own server with; None: no node is asked anything.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Server:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (a free one if 0 was asked for).
+        """Listen; returns the port (a free one if 0 was given).
 
         Raises:
             ValueError: ``host`` is not loopback.

@@ -13,7 +13,7 @@ from kubeletpy_up.printers.tables import IncludeObject
 from kubeletpy_up.storage.watch import Subscription, WatchEvent
 
 _WRITE_SECONDS = 30.0
-"""A client that takes nothing for so long is cut off."""
+"""A client that reads nothing for this long is disconnected."""
 
 
 async def stream(

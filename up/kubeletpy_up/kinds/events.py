@@ -37,7 +37,7 @@ def to_core(event: JSON) -> JSON:
 
 
 def check_new(event: JSON) -> list[Cause]:
-    """What events.k8s.io/v1 asks of a new event, of one in the core/v1 form."""
+    """What events.k8s.io/v1 requires of a new event, which is in the core/v1 form."""
     needed = {
         "eventTime": "eventTime",
         "reportingController": "reportingComponent",
@@ -53,7 +53,7 @@ def check_new(event: JSON) -> list[Cause]:
 
 
 def check(event: JSON) -> list[Cause]:
-    """The rule that an event lives where its object does (cluster-wide objects: ``default``)."""
+    """The rule that an event is in its object's namespace (cluster-wide objects: ``default``)."""
     namespace = event["metadata"].get("namespace", "")
     involved = (event.get("involvedObject") or {}).get("namespace") or ""
     if involved == namespace or (not involved and namespace in ("default", "kube-system")):

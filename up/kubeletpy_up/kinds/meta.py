@@ -30,7 +30,7 @@ _SERVER_OWNED = (
 
 
 def check_namespace(info: ResourceInfo, obj: JSON, namespace: str) -> None:
-    """Refuse an object whose namespace is not the request's.
+    """Refuse an object whose namespace differs from the request's.
 
     Raises:
         ApiError: 400.
@@ -45,7 +45,7 @@ def check_namespace(info: ResourceInfo, obj: JSON, namespace: str) -> None:
 
 
 def check_name(obj: JSON, name: str) -> None:
-    """Refuse an object whose name is not the URL's.
+    """Refuse an object whose name differs from the URL's.
 
     Raises:
         ApiError: 400.
@@ -113,7 +113,7 @@ def check_delete_preconditions(
 
 
 def check_patched(info: ResourceInfo, new: JSON, old: JSON) -> None:
-    """Refuse a patch of what identifies an object or says that it is deleted.
+    """Refuse a patch of the fields that identify an object or mark it as deleted.
 
     Raises:
         ApiError: 422.
@@ -161,7 +161,7 @@ def carry_over(new: JSON, old: JSON) -> JSON:
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Whether two versions of an object differ in nothing that a client could see change."""
+    """Whether two versions of an object differ in nothing but the resourceVersion."""
     return _bare(left) == _bare(right)
 
 
@@ -171,6 +171,6 @@ def _bare(obj: JSON) -> JSON:
 
 
 def with_metadata(obj: JSON, **changes: object) -> JSON:
-    """A copy with metadata fields set; None takes a field away."""
+    """A copy with metadata fields set; None removes a field."""
     meta = {**obj["metadata"], **changes}
     return {**obj, "metadata": {k: v for k, v in meta.items() if v is not None}}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kubeletpy.api.types import JSON
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-"""Finalizers: let dependents go free; wait until those are gone that block."""
+"""Finalizers: orphan the dependents; wait until the blocking ones are gone."""
 SOLID, ABSENT, WAITING = "solid", "absent", "waiting"
 
 
@@ -21,7 +21,7 @@ class Verdict:
 
     Attributes:
         disown: uids of owners to forget.
-        delete: the propagation to delete it with; empty: it stays.
+        delete: the propagation policy to delete it with; empty if it stays.
     """
 
     disown: set[str] = field(default_factory=set)
@@ -29,14 +29,14 @@ class Verdict:
 
 
 def owner_uids(obj: JSON | None) -> set[str]:
-    """The uids of an object's owners; of nothing none."""
+    """The uids of an object's owners; none for no object."""
     return {
         each["uid"] for each in ((obj or {}).get("metadata") or {}).get("ownerReferences") or ()
     }
 
 
 def matters(obj: JSON) -> bool:
-    """Whether an object, as it is, may be somebody's garbage or has some."""
+    """Whether an object in this state may be garbage, or has dependents to deal with."""
     meta = obj["metadata"]
     if meta.get("deletionTimestamp"):
         return bool({ORPHAN, FOREGROUND} & {*(meta.get("finalizers") or ())})
@@ -56,14 +56,14 @@ def blocks(dependent: JSON, uid: str) -> bool:
 
 
 def state(owner: JSON | None, reference: JSON) -> str:
-    """What a reference's owner is: solid, absent (or another by that name) or waiting."""
+    """The state of a reference's owner: solid, absent (or another by that name) or waiting."""
     if owner is None or owner["metadata"]["uid"] != reference["uid"]:
         return ABSENT
     return WAITING if is_waiting_for_dependents(owner) else SOLID
 
 
 def judge(obj: JSON, states: Mapping[str, str], *, has_dependents: bool) -> Verdict:
-    """What becomes of an object that nobody is deleting.
+    """What becomes of an object that is not being deleted.
 
     Args:
         states: of its owners, by uid.

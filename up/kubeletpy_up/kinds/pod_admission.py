@@ -22,7 +22,7 @@ def with_service_account(pod: JSON, account: JSON | None, suffix: str) -> JSON:
     """Mount the account's token, the cluster's CA and the namespace into every container.
 
     Args:
-        pod: a defaulted pod; a mirror pod comes back as it is.
+        pod: a defaulted pod; a mirror pod is returned unchanged.
         account: the ServiceAccount object, None if there is none.
         suffix: five random characters for the volume's name.
     """

@@ -1,4 +1,4 @@
-"""What a pod asks of its node, and whether a resize asks for more than the node has. Pure."""
+"""What a pod requests, and whether a resize requests more than its node has. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kubeletpy_up.errors import forbidden
 
 
 def requests_of(pod: JSON) -> dict[str, int]:
-    """What a pod asks for, in thousandths: the larger of its containers' sum and any init step.
+    """A pod's requests, in thousandths: the larger of its containers' sum and any init step.
 
-    Restartable init containers (sidecars) count as containers, and beside the init containers
-    after them. The pod's overhead is added; a pod-level request wins over the containers'.
+    Restartable init containers (sidecars) count as containers, and with the init containers after
+    them. The pod's overhead is added; a pod-level request overrides the containers'.
     """
     spec: JSON = pod.get("spec") or {}
     total: Counter[str] = Counter()
@@ -46,7 +46,7 @@ def amounts(given: JSON | None) -> dict[str, int]:
 
 
 def check_resize(pod: JSON, node: JSON | None) -> None:
-    """Refuse a resized pod that asks for more than its node has; one that is not bound is fine.
+    """Refuse a resized pod that requests more than its node has; an unbound pod is fine.
 
     Raises:
         ApiError: 403, with the cause NodeCapacity or UnsupportedPlatform.

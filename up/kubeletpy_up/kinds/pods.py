@@ -21,7 +21,7 @@ _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
 
 def is_mirror(pod: JSON) -> bool:
-    """Whether a node made it to show one of its static pods."""
+    """Whether this is a mirror pod, created by a node for a static pod."""
     return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
 
 
@@ -124,7 +124,7 @@ def _runtime_class(pod: JSON, find: Find) -> JSON:
 
 
 def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
-    """A copy of the pod with one status condition set; its transition time kept if it stays."""
+    """A copy of the pod with one condition set; its transition time is kept if unchanged."""
     status: JSON = pod.get("status") or {}
     conditions = list(status.get("conditions") or [])
     changed = {"lastProbeTime": None, "lastTransitionTime": format_time(now), **condition}
@@ -140,14 +140,14 @@ def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
 
 
 def with_kept_status(status: JSON, old: JSON) -> JSON:
-    """A status that is written, with what one that leaves it out does not take away."""
+    """A written status, with the fields kept that a status can't remove by omission."""
     known = old.get("status") or {}
     kept = {key: known[key] for key in ("qosClass", "observedGeneration") if known.get(key)}
     return {**kept, **{key: value for key, value in status.items() if value or key not in kept}}
 
 
 def disrupted(pod: JSON, now: float) -> JSON:
-    """A copy of a pod that is evicted, saying so; the same pod if nobody waits for its end."""
+    """A copy of an evicted pod, marked as such; the same pod if nothing waits for its end."""
     spec, status = pod["spec"], pod.get("status") or {}
     ended = status.get("phase") in ("Succeeded", "Failed")
     if pod["metadata"].get("deletionTimestamp") or ended or not spec.get("nodeName"):
@@ -206,7 +206,7 @@ def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
 def only_resources(new: JSON, old: JSON) -> JSON:
     """The old pod with the new one's resources and resize policies, container by container.
 
-    Containers that are not the same ones in the same order are taken as they come: validation says
+    Containers that are not the same ones in the same order are taken as given: validation reports
     what is wrong with that.
     """
     new_spec: JSON = new.get("spec") or {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
-from kubeletpy_up.kinds import pods, services, storage
+from kubeletpy_up.kinds import devices, pods, services, storage
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.resources import ResourceInfo
 
@@ -36,15 +36,20 @@ RETURNS_DELETED = frozenset(
         "csidrivers.storage.k8s.io",
         "csinodes.storage.k8s.io",
         "volumeattachments.storage.k8s.io",
+        devices.CLAIMS,
+        devices.TEMPLATES,
+        devices.SLICES,
+        devices.CLASSES,
     }
 )
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
+_WITH_GENERATION = frozenset({"pods", "priorityclasses", "deviceclasses", "resourceslices"})
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the kinds' rules may ask.
+    """What the kinds' rules may look up.
 
     Attributes:
         find: (resource key, namespace, name) -> object or None.
@@ -67,7 +72,7 @@ def before_defaults(info: ResourceInfo, obj: JSON, caller: Caller) -> JSON:
     """A new object as its client may set it: without status, with the server's own fields."""
     if info.storage_key not in _KEEPS_STATUS_ON_CREATE and info.subresource("status"):
         obj = {key: value for key, value in obj.items() if key != "status"}
-    if info.plural in ("pods", "priorityclasses"):
+    if info.plural in _WITH_GENERATION:
         obj = {**obj, "metadata": {**obj["metadata"], "generation": 1}}
     elif info.plural == "secrets":
         obj = fold_string_data(obj)
@@ -82,7 +87,7 @@ def before_defaults(info: ResourceInfo, obj: JSON, caller: Caller) -> JSON:
 
 
 def after_defaults(info: ResourceInfo, obj: JSON, context: Context) -> JSON:
-    """A new object with what other objects decide about it.
+    """A new object with the fields that depend on other objects.
 
     Raises:
         ApiError: something it names isn't there, or an address is taken.
@@ -101,7 +106,16 @@ def after_defaults(info: ResourceInfo, obj: JSON, context: Context) -> JSON:
         return storage.with_default_class(obj, context.all_of(storage.CLASSES))
     if info.plural == storage.VOLUMES:
         return {**obj, "status": storage.volume_status(obj, {}, context.now)}
+    if info.key in (devices.CLAIMS, devices.TEMPLATES):
+        _check_admin(info, obj, "", context)
+    if info.key == devices.SLICES:
+        return devices.with_added_taints(obj, context.now)
     return obj
+
+
+def _check_admin(info: ResourceInfo, obj: JSON, subresource: str, context: Context) -> None:
+    namespace = context.find("namespaces", "", obj["metadata"].get("namespace") or "")
+    devices.check_admin(info, obj, namespace, subresource)
 
 
 def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context: Context) -> JSON:
@@ -116,6 +130,8 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
             taken = {"status": _dated(new.get("status") or {}, old, context.now)}
         if info.plural == "pods":
             taken = {"status": pods.with_kept_status(new.get("status") or {}, old)}
+        elif info.key == devices.CLAIMS:
+            taken = {"status": devices.claim_status(new, old)}
         elif info.plural == storage.VOLUMES:
             taken = {"status": storage.volume_status(new, old, context.now)}
         kept = {key: value for key, value in old.items() if key != "status"}
@@ -135,16 +151,18 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
         if "status" in old:
             new["status"] = old["status"]
     if info.storage_key == _REQUESTS:
-        return {**new, "spec": old["spec"]}  # nobody changes what was asked for
+        return {**new, "spec": old["spec"]}  # the request itself never changes
     if info.plural == "secrets":
         return fold_string_data(new)
     if info.plural == "services":
         return _service_update(new, old, context)
+    if info.key == devices.SLICES:
+        return devices.with_added_taints(new, context.now)
     return new
 
 
 def _dated(status: JSON, old: JSON, now: float) -> JSON:
-    """A certificate request's status whose new conditions say since when."""
+    """A certificate request's status with timestamps on its new conditions."""
     if not status.get("conditions"):
         return {key: value for key, value in status.items() if key != "conditions"}
     known = {c.get("type"): c for c in (old.get("status") or {}).get("conditions") or ()}
@@ -167,7 +185,7 @@ def _dated(status: JSON, old: JSON, now: float) -> JSON:
 def check_change(
     info: ResourceInfo, new: JSON, old: JSON, subresource: str, context: Context
 ) -> None:
-    """Refuse a change that is valid in itself because of what other objects say.
+    """Refuse a change that is valid in itself but not allowed by other objects.
 
     Raises:
         ApiError: 403.
@@ -175,6 +193,9 @@ def check_change(
     if info.plural == storage.CLAIMS and not subresource:
         name = storage.class_of(new) or ""
         storage.check_expansion(new, old, context.find(storage.CLASSES, "", name))
+    is_first = not (old.get("status") or {}).get("allocation")
+    if info.key == devices.CLAIMS and subresource == "status" and is_first:
+        _check_admin(info, new, subresource, context)
 
 
 def _service_update(new: JSON, old: JSON, context: Context) -> JSON:
@@ -190,9 +211,11 @@ def _service_update(new: JSON, old: JSON, context: Context) -> JSON:
 
 
 def with_generation(info: ResourceInfo, new: JSON, old: JSON) -> JSON:
-    """The new object with its generation: it grows when the spec changes (pods, drivers)."""
+    """The new object with its generation, which grows with the spec for kinds that have one."""
     generation = old["metadata"].get("generation") or 0
-    counted = info.plural == "csidrivers" or (info.plural == "pods" and generation)
+    counted = info.plural == "csidrivers" or (
+        info.plural in ("pods", "deviceclasses", "resourceslices") and generation
+    )
     if not counted or new.get("spec") == old.get("spec"):
         return new
     return {**new, "metadata": {**new["metadata"], "generation": generation + 1}}

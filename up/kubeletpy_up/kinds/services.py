@@ -1,6 +1,6 @@
-"""Service addresses: a clusterIP for each service that has one, node ports where asked for.
+"""Service addresses: a clusterIP for each service that has one, node ports where requested.
 
-Pure: what is taken already is an argument. Nothing here routes traffic.
+Pure: what is already taken is an argument. Nothing here routes traffic.
 """
 
 from __future__ import annotations

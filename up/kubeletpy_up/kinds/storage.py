@@ -19,7 +19,7 @@ CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 CLASSES = "storageclasses.storage.k8s.io"
 PROTECTION = {CLAIMS: "kubernetes.io/pvc-protection", VOLUMES: "kubernetes.io/pv-protection"}
-"""The finalizer of each, which a controller takes away when nobody uses the object."""
+"""The finalizer of each, which a controller removes once nobody uses the object."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -43,7 +43,7 @@ def is_default(storage_class: JSON) -> bool:
 
 
 def class_of(obj: JSON) -> str | None:
-    """The class that a claim or volume names, "" for none on purpose; None: nothing is said."""
+    """The class that a claim or volume names; "" for explicitly none, None if unset."""
     annotated = (obj["metadata"].get("annotations") or {}).get(BETA_CLASS)
     if annotated is not None:
         return str(annotated)
@@ -81,13 +81,13 @@ def check_expansion(new: JSON, old: JSON, storage_class: JSON | None) -> None:
 
 
 def size(claim: JSON) -> int:
-    """What a claim asks for, in bytes."""
+    """What a claim requests, in bytes."""
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     return in_bytes(requests.get("storage"))
 
 
 def in_bytes(amount: object) -> int:
-    """A quantity in whole bytes, rounded up; nothing is 0."""
+    """A quantity in whole bytes, rounded up; 0 if there is none."""
     return -(-quantities.milli(str(amount)) // 1000) if amount is not None else 0
 
 
@@ -103,7 +103,7 @@ def volume_status(new: JSON, old: JSON, now: float) -> JSON:
 
 
 def warnings(plural: str, obj: JSON) -> list[str]:
-    """What a client should know of a new object although it is accepted."""
+    """The warnings to the client about a new object that is accepted nevertheless."""
     if plural == CLAIMS:
         return _claim_warnings(obj)
     spec = obj.get("spec") or {}

@@ -1,1 +1,1 @@
-"""What the API hands to the node's own server, and how much it uses."""
+"""What the API passes on to the node's own server, and how much the node uses."""

@@ -1,8 +1,8 @@
 """metrics.k8s.io: what nodes and pods use, for ``kubectl top``, as a metrics server has it.
 
-The numbers are the node's own, asked for when somebody asks here: nothing is scraped meanwhile. The
-first one who asks waits for a second scrape, since cpu use is what happens between two; so does who
-asks when a container has only just started.
+The numbers are the node's own, scraped only on request. The first request waits for a second
+scrape, since cpu usage is measured between two; so does one just after a container has
+started.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from kubeletpy_up.registry.registry import Registry
 
 APART_S = 1.2
-"""How far two scrapes are apart when there is no earlier one; a node's own numbers are a second old
-at most."""
+"""How far apart two scrapes are when there is no earlier one; a node's own numbers are at most a
+second old."""
 OLD_S = 60.0
-"""An earlier scrape that is older says nothing of now."""
+"""An earlier scrape that is older than this is useless."""
 _PATH = "/metrics/resource"
 
 
@@ -86,7 +86,7 @@ class NodeMetrics:
         }
 
     async def _items(self, info: ResourceInfo, objects: list[JSON]) -> list[JSON]:
-        """The metrics of nodes or pods, of those that have any."""
+        """The metrics of those nodes or pods that have any."""
         nodes = {
             name
             for obj in objects

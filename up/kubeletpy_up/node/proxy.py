@@ -1,8 +1,8 @@
 """pods/log, exec, attach, portforward and nodes/proxy: handed to the node's own server.
 
-The API asks as itself, with its client certificate, and believes only a server that the cluster's
+The API connects as itself, with its client certificate, and trusts only a server that the cluster's
 authority vouches for as that node. ``nodes/NAME:PORT/proxy`` is another server on that node: it is
-shown no certificate and believed without one. What the caller sent of credentials stays here.
+shown no certificate and needs none. The caller's credentials are never passed on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CONNECT_S = 30.0
 BLOCK = 256 << 10
 MAX_TEXT = 32 << 20
-"""Bytes of a node's answer that is read as a whole."""
+"""Most bytes of a node's answer that is read as a whole."""
 _VERBS = {
     "GET": "get",
     "HEAD": "get",
@@ -53,7 +53,7 @@ _NOT_PASSED = HOP_HEADERS | {"connection", "upgrade", "accept-encoding"}
 _OF_A_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "trailer", "transfer-encoding", "upgrade"}
 ) | {"content-length", "set-cookie", "www-authenticate"}
-"""Headers of an answer that are not passed on: between API and node, or written anew."""
+"""Response headers that are not passed on: between API and node, or written anew."""
 _UP_TO_PROXY = re.compile(r"(?:/+[^/]+){5}")
 """``/api/v1/nodes/NAME/proxy``, whatever the name is."""
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
@@ -68,7 +68,7 @@ class NodeProxy:
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
-        """End connections that are kept."""
+        """Close pooled connections."""
         while self._sessions:
             _, session = self._sessions.popitem()
             await session.close()
@@ -79,7 +79,7 @@ class NodeProxy:
         """Answer a request for a proxied subresource.
 
         Raises:
-            ApiError: 400, 403, 404, 405, 500, 503; what the node refused comes with its own code.
+            ApiError: 400, 403, 404, 405, 500, 503; a refusal by the node keeps its own code.
         """
         info, namespace = route.info, route.namespace or ""
         verb = _VERBS.get(request.method, "")
@@ -105,7 +105,7 @@ class NodeProxy:
         return await self._pass(request, address, target, as_status=info.plural == "pods")
 
     async def read_text(self, node: dict[str, object], target: str) -> str:
-        """What a node answers to a GET of a path with query.
+        """A node's answer to a GET of a path with query.
 
         Raises:
             ApiError: 503, the node can't be reached or refuses.
@@ -245,14 +245,14 @@ async def _check_address(address: NodeAddress) -> None:
 
 
 def _shown(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What the node says of its answer; how it is carried is each hop's own affair."""
+    """The answer's end-to-end headers; how it is carried is for each hop to decide."""
     named = {part.strip().lower() for part in headers.get("Connection", "").split(",")}
     shown = [pair for pair in headers.items() if pair[0].lower() not in _OF_A_HOP | named]
     return shown if "Content-Type" in headers else [*shown, ("Content-Type", "text/plain")]
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
-    """What the node refused, as the Status that a client of the API reads."""
+    """The node's refusal, as the Status that an API client reads."""
     text = (await answer.content.read(BODY_LIMIT)).decode("utf-8", "replace").strip()
     if answer.status >= 500:
         return errors.internal(text)

@@ -29,8 +29,8 @@ class NodeAddress:
     Attributes:
         name: of the node.
         scheme: ``https`` or ``http``.
-        is_agent: the node's own server, which is known by its certificate; else another server on
-            the same machine, which nobody vouches for.
+        is_agent: the node's own server, which is identified by its certificate; else another
+            server on the same machine, which nothing vouches for.
     """
 
     host: str
@@ -56,7 +56,7 @@ class ProxiedNode:
 
     @classmethod
     def read(cls, text: str) -> ProxiedNode:
-        """Take it apart. Raises ApiError 400: it is nothing like that."""
+        """Parse such a name. Raises ApiError 400: it has another form."""
         parts = text.split(":")
         scheme = parts.pop(0) if len(parts) == 3 else ""
         if len(parts) > 2 or not parts[0] or scheme not in ("", "http", "https"):
@@ -64,7 +64,7 @@ class ProxiedNode:
         return cls(parts[0], parts[1] if len(parts) == 2 else "", scheme)
 
     def address(self, node: JSON) -> NodeAddress:
-        """The server that is meant; without a port the node's own.
+        """The requested server; without a port, the node's own.
 
         Raises:
             ApiError: 503, the node has not reported its address, or that is no port.
@@ -79,9 +79,9 @@ class ProxiedNode:
 
 
 def may_be_asked(address: str) -> bool:
-    """Whether the API lets itself be sent to an IP address by what a node said of itself.
+    """Whether the API may connect to an IP address that a node reported as its own.
 
-    The API's own machine and link-local services are not a node's to name.
+    A node must not name the API's own machine or link-local services.
     """
     found = ip_address(address.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
@@ -96,7 +96,7 @@ def may_be_asked(address: str) -> bool:
 
 
 def node_address(node: JSON) -> NodeAddress:
-    """Where a node says that its server is. Raises ApiError 503: it says nothing."""
+    """The reported address of a node's server. Raises ApiError 503: none is reported."""
     name, status = node["metadata"]["name"], node.get("status") or {}
     endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
     addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
@@ -107,7 +107,7 @@ def node_address(node: JSON) -> NodeAddress:
 
 
 def pod_target(pod: JSON, subresource: str, query: Iterable[tuple[str, str]]) -> str:
-    """Path and query on the node's server. Raises ApiError 400: no such container, or which."""
+    """Path and query on the node's server. Raises ApiError 400: container unknown or ambiguous."""
     given = list(query)
     about = pod["metadata"]
     parts = [about.get("namespace", ""), about["name"]]
@@ -130,7 +130,7 @@ def pod_target(pod: JSON, subresource: str, query: Iterable[tuple[str, str]]) ->
 
 
 def container_name(pod: JSON, wanted: str) -> str:
-    """The container that is meant. Raises ApiError 400."""
+    """The requested container. Raises ApiError 400."""
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     regular, init, ephemeral = (
         [container["name"] for container in spec.get(field) or ()]

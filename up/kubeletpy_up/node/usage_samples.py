@@ -1,7 +1,7 @@
-"""What a node's /metrics/resource says, and what was used between two such scrapes. Pure.
+"""What a node's /metrics/resource reports, and the usage between two such scrapes. Pure.
 
-As metrics-server does it: cpu is what was used between two scrapes, of a container younger than the
-first one since its start; a pod counts only when all its containers do.
+As in metrics-server: cpu is what was used between two scrapes, or since its start for a container
+younger than the first one; a pod counts only when all its containers do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NODE: Key = ("", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One counter: seconds of cpu at a time in Unix seconds."""
+    """One counter: cpu seconds at a time in Unix seconds."""
 
     used: float
     at: float
@@ -46,7 +46,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is used: cores, bytes, over a window in seconds that ended ``at``."""
+    """Usage in cores and bytes, over a window in seconds that ended ``at``."""
 
     cores: float
     memory: int
@@ -55,7 +55,7 @@ class Usage:
 
 
 def parse(text: str) -> Samples:
-    """Read a scrape; lines that are not understood are passed over."""
+    """Read a scrape; lines that can't be parsed are skipped."""
     found = Samples()
     for line in text.split("\n"):
         match = _LINE.fullmatch(line)
@@ -80,7 +80,7 @@ def parse(text: str) -> Samples:
 
 
 def used(first: Samples, second: Samples, key: Key) -> Usage | None:
-    """What one container, or the node, used between two scrapes; None when that can't be said."""
+    """What one container, or the node, used between two scrapes; None if that is unknown."""
     now, memory = second.cpu.get(key), second.memory.get(key)
     if now is None or memory is None:
         return None
@@ -97,14 +97,14 @@ def used(first: Samples, second: Samples, key: Key) -> Usage | None:
 
 
 def has_unreported(first: Samples, second: Samples) -> bool:
-    """Whether something runs of which nothing can be said: it was only just started."""
+    """Whether something runs whose usage is unknown yet, since it has only just started."""
     return any(used(first, second, key) is None for key in second.cpu)
 
 
 def pod_usages(
     first: Samples, second: Samples
 ) -> Iterator[tuple[tuple[str, str], dict[str, Usage]]]:
-    """(namespace, name) -> usage by container, of pods all of whose containers are known."""
+    """(namespace, name) -> usage by container, for pods whose containers are all known."""
     pods: dict[tuple[str, str], dict[str, Usage | None]] = {}
     for key in second.cpu:
         if key != NODE:

@@ -1,8 +1,8 @@
-"""Server-side apply: merge what a manager wants into what there is, and remember who owns what.
+"""Server-side apply: merge what a manager wants into the live object, and record who owns what.
 
-The common case of KEP-555: fields merge by the schema's list keys; what a manager leaves out that
-it applied before goes away unless others own it; a field of another manager is changed only by
-force. Who owns what: :mod:`kubeletpy_up.patching.field_managers`. Pure: time is an argument.
+The common case of KEP-555: fields merge by the schema's list keys; what a manager applied
+before and now leaves out is removed unless others own it; another manager's field is changed only
+by force. Who owns what: :mod:`kubeletpy_up.patching.field_managers`. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kubeletpy_up.patching.field_managers import (
     known_managers,
     last_applied,
     managers_of,
+    with_last_applied,
     with_managers,
 )
 from kubeletpy_up.patching.field_sets import Path
@@ -42,7 +43,7 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
 
     Args:
         definition_name: full name of the kind's definition.
-        live: the object as it is, None if there is none.
+        live: the stored object, None if there is none.
         applied: what the manager wants, decoded (quantities canonical), without defaults.
         manager: the request's fieldManager.
         force: take fields over from other managers.
@@ -53,7 +54,8 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
         The object to default, validate and store, managedFields included.
 
     Raises:
-        ApiError: 409 with causes FieldManagerConflict; 400 if the configuration has managedFields.
+        ApiError: 409 with causes FieldManagerConflict; 400 if the configuration has managedFields
+            or the same item of a list twice.
     """
     if (applied.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
@@ -64,6 +66,8 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for '
             "apply patch",
         )
+    if twice := field_sets.duplicate(definition_name, applied):
+        raise bad_request(f"failed to create typed patch object: {twice}")
     members = frozenset(field_sets.paths(field_sets.of_object(definition_name, applied)))
     api_version = str(applied.get("apiVersion", ""))
     mine = Manager(manager, "Apply", api_version, format_time(now), subresource, members)
@@ -72,6 +76,7 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
     if live is not None:
         others = _resolve_conflicts(definition_name, live, applied, mine, others, force=force)
     merged = _merge(definitions.definition(definition_name), live or {}, applied)
+    merged = with_last_applied(merged, applied, manager)
     if before is not None:
         merged = _drop(definition_name, merged, before.members - members, others)
         unchanged = before.members == members and _same(live, merged)
@@ -131,29 +136,39 @@ def _merge_value(schema: JSON, live: Any, applied: Any) -> Any:
 
 
 def _merge_list(schema: JSON, live: list[Any], applied: list[Any]) -> list[Any]:
-    """The applied items in their order; those that only the live list has keep their place."""
+    """Merge two lists: items of only one of them stay before the shared item that they precede.
+
+    Shared items are in the order applied. Where an item of either could come next, that of
+    the live list does.
+    """
     items = definitions.resolve(schema.get("items", {}))
     by_key = {field_sets.item_key(schema, item): item for item in live}
     wanted = {field_sets.item_key(schema, item) for item in applied}
-    merged: list[Any] = []
     waiting = deque((field_sets.item_key(schema, item), item) for item in live)
+    shared = deque(key for item in applied if (key := field_sets.item_key(schema, item)) in by_key)
+    merged: list[Any] = []
     for item in applied:
         key = field_sets.item_key(schema, item)
-        while waiting and key in by_key:
-            live_key, live_item = waiting.popleft()
-            if live_key == key:
+        while waiting and waiting[0][0] != key:
+            if waiting[0][0] not in wanted:
+                merged.append(waiting.popleft()[1])
+            elif not shared or waiting[0][0] != shared[0]:
+                waiting.popleft()  # already merged, or another item's turn
+            else:
                 break
-            if live_key not in wanted:
-                merged.append(live_item)
         old = by_key.get(key)
         merged.append(_merge(items, old, item) if isinstance(old, dict) else item)
+        if shared and shared[0] == key:
+            shared.popleft()
+            if waiting and waiting[0][0] == key:
+                waiting.popleft()
     return merged + [item for key, item in waiting if key not in wanted]
 
 
 def _drop(
     definition_name: str | None, merged: JSON, dropped: frozenset[Path], others: list[Manager]
 ) -> JSON:
-    """Take out what the manager no longer applies and nobody else owns."""
+    """Remove what the manager no longer applies and nobody else owns."""
     owned = {path for other in others for path in other.members}
     parents = {path[:length] for path in owned for length in range(1, len(path))}
     going = (

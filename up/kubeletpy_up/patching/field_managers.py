@@ -1,6 +1,6 @@
 """Who owns which fields of an object, as ``metadata.managedFields`` records it (KEP-555).
 
-Pure: time is an argument. Must never change its arguments, nor fail for what a client has written
+Pure: time is an argument. Must never change its arguments, nor fail on what a client has written
 into the record: what can't be read owns nothing.
 """
 
@@ -31,7 +31,7 @@ class Manager:
 
     Attributes:
         operation: Apply or Update.
-        time: of the last change, RFC 3339; empty when nobody noted it.
+        time: of the last change, RFC 3339; empty if not recorded.
     """
 
     name: str
@@ -60,12 +60,10 @@ class Manager:
             text += f' with subresource "{self.subresource}"'
         if self.operation == "Update":
             text += f" using {self.api_version}"
-            if self.time:
-                text += f" at {self.time}"
         return text
 
     def same_as(self, other: Manager) -> bool:
-        """Whether both are one entry at different times."""
+        """Whether both are the same entry at different times."""
         mine = (self.name, self.operation, self.subresource)
         return mine == (other.name, other.operation, other.subresource)
 
@@ -94,10 +92,10 @@ def _members(fields: Any) -> frozenset[Path]:
 
 
 def known_managers(definition_name: str | None, live: JSON | None) -> list[Manager]:
-    """The recorded managers; an object without any belongs to whoever wrote it before.
+    """The recorded managers; an object without any belongs to an assumed earlier one.
 
-    What client-side apply set is known from its annotation, and is named so that kubectl finds it
-    when it moves to server-side apply; then nothing else is claimed, above all not what admission
+    What client-side apply set is known from its annotation. It is named so that kubectl finds it
+    when it moves to server-side apply. Then nothing else is claimed, above all not what admission
     added.
     """
     recorded = managers_of(live)
@@ -121,11 +119,27 @@ def last_applied(definition_name: str | None, live: JSON) -> frozenset[Path]:
         config = json.loads(annotations.get(_LAST_APPLIED, "{}"))
         return frozenset(field_sets.paths(field_sets.of_object(definition_name, config)))
     except (ValueError, AttributeError, TypeError, RecursionError):
-        return frozenset()  # anybody can write the annotation: what can't be read owns nothing
+        return frozenset()  # any client can write the annotation: what can't be read owns nothing
+
+
+def with_last_applied(obj: JSON, applied: JSON, manager: str) -> JSON:
+    """The object with its client-side apply annotation, if any, set to what was applied.
+
+    A user who goes back to client-side apply then finds there what kubectl applied last.
+    """
+    metadata = obj.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if manager != "kubectl" or _LAST_APPLIED not in annotations:
+        return obj
+    text = json.dumps(applied, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return {
+        **obj,
+        "metadata": {**metadata, "annotations": {**annotations, _LAST_APPLIED: text}},
+    }
 
 
 def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
-    """The refusal of an apply that would change fields of these others."""
+    """The refusal of an apply that would change fields of these other managers."""
     pairs = [(other, path) for other, paths in contested for path in paths]
     causes = [
         Cause("FieldManagerConflict", field_sets.text(path), f"conflict with {other.shown()}")
@@ -144,10 +158,11 @@ def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
 
 
 def with_managers(obj: JSON, managers: list[Manager]) -> JSON:
-    """The object with these managers, of whom those without fields are left out."""
-    entries = [manager.entry() for manager in managers if manager.members]
-    metadata = {**(obj.get("metadata") or {}), "managedFields": entries[-_MAX_MANAGERS:]}
-    return {**obj, "metadata": metadata}
+    """The object with these managers; those without fields are left out."""
+    kept = [manager for manager in managers if manager.members][-_MAX_MANAGERS:]
+    kept.sort(key=lambda one: (one.operation, one.time, one.name, one.api_version, one.subresource))
+    entries = [manager.entry() for manager in kept]
+    return {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": entries}}
 
 
 def track_update(
@@ -161,11 +176,11 @@ def track_update(
 ) -> JSON:
     """Record that an update or another patch changed fields: the changer owns them now.
 
-    Objects that were never applied have no managedFields, and get none here: they cost nothing.
+    Objects that were never applied have no managedFields and get none here, at no cost.
     """
     managers = managers_of(live)
     if not managers or new["metadata"].get("managedFields") != live["metadata"]["managedFields"]:
-        return new  # who writes the record itself is believed
+        return new  # a client that writes the record itself is trusted
     fields = field_sets.of_object(definition_name, new)
     was = field_sets.Values(definition_name, live)
     becomes = field_sets.Values(definition_name, new)

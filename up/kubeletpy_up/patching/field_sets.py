@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 _MISSING = object()
 _WHOLE = "."
-"""In a set of what goes: all that is here."""
+"""In a set of what to remove: everything at this path."""
 # Keys that the API defaults: an item that leaves one out means this value.
 _KEY_DEFAULTS: dict[str, Any] = {"protocol": "TCP"}
 _NEVER_OWNED = {
@@ -66,7 +66,7 @@ def child_schema(schema: JSON, key: str) -> JSON:
 
 
 def is_granular(schema: JSON, resolved: JSON, value: Any) -> bool:
-    """Whether a value's parts are owned one by one, not as a whole."""
+    """Whether a value's parts are owned individually, not as a whole."""
     if isinstance(value, dict):
         atomic = "atomic" in (
             schema.get("x-kubernetes-map-type"),
@@ -79,7 +79,7 @@ def is_granular(schema: JSON, resolved: JSON, value: Any) -> bool:
 
 
 def of_object(definition_name: str | None, obj: JSON) -> FieldSet:
-    """All fields of an object that somebody may own."""
+    """All fields of an object that a manager may own."""
     owned = {key: value for key, value in obj.items() if key not in _NEVER_OWNED}
     if "metadata" in owned:
         metadata = owned["metadata"] or {}
@@ -112,8 +112,32 @@ def _of_value(schema: JSON, value: Any) -> FieldSet:
     return found
 
 
+def duplicate(definition_name: str | None, obj: JSON) -> str:
+    """The item that a list has twice, for a refusal; empty if none."""
+    return _duplicate(definitions.definition(definition_name), obj, ())
+
+
+def _duplicate(schema: JSON, value: Any, at: Path) -> str:
+    resolved = definitions.resolve(schema)
+    if isinstance(value, dict):
+        pairs = ((child_schema(resolved, key), item, f"f:{key}") for key, item in value.items())
+        found = (_duplicate(below, item, (*at, key)) for below, item, key in pairs)
+    elif is_granular(schema, resolved, value):
+        keys = [item_key(schema, item) or "" for item in value]
+        seen: set[str] = set()
+        for key in keys:
+            if key in seen:
+                return f"{text(at)}: duplicate entries for key {text((key,))}"
+            seen.add(key)
+        below = schema.get("items", {})
+        found = (_duplicate(below, item, (*at, key)) for key, item in zip(keys, value, strict=True))
+    else:
+        return ""
+    return next((each for each in found if each), "")
+
+
 def paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
-    """Every member: leaves, and ``.`` entries as the path of what they stand in."""
+    """Every member: leaves, and ``.`` entries as the path of what contains them."""
     for key, below in fields.items():
         if key == ".":
             yield prefix
@@ -143,7 +167,7 @@ def from_paths(members: AbstractSet[Path]) -> FieldSet:
 
 
 def is_path(path: Path) -> bool:
-    """Whether a path can be one of an object; clients may write anything into managedFields."""
+    """Whether a path can exist in an object; clients may write anything into managedFields."""
     return all(map(_is_element, path))
 
 
@@ -159,7 +183,7 @@ def _is_element(element: str) -> bool:
 
 
 def is_item_key(path: Path) -> bool:
-    """Whether a path names one of the fields that a list's item is known by."""
+    """Whether a path names one of the key fields of a list's item."""
     if len(path) < 2 or not path[-2].startswith("k:"):
         return False
     return path[-1][2:] in json.loads(path[-2][2:])
@@ -182,7 +206,7 @@ def text(path: Path) -> str:
 
 
 class Values:
-    """What one object has at paths; items of long lists are found without looking at each."""
+    """An object's values by path; items of long lists are found without a scan."""
 
     def __init__(self, definition_name: str | None, obj: JSON) -> None:
         self._schema: JSON = definitions.definition(definition_name)
@@ -190,7 +214,7 @@ class Values:
         self._lists: dict[int, dict[str | None, Any]] = {}
 
     def at(self, path: Path) -> Any:
-        """What is at a path; a sentinel (see :func:`exists`) if nothing is."""
+        """The value at a path; a sentinel (see :func:`exists`) if there is none."""
         schema, value = self._schema, self._object
         for element in path:
             if element.startswith("f:"):
@@ -221,7 +245,7 @@ def exists(value: Any) -> bool:
 
 
 def remove(definition_name: str | None, obj: JSON, paths: Iterable[Path]) -> JSON:
-    """The object without what is at some paths; parents that they leave empty go with it."""
+    """The object without what is at some paths; parents left empty are removed too."""
     root: FieldSet = {}
     for path in paths:
         at = root

@@ -1,6 +1,6 @@
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7386), on plain JSON without changing it.
 
-Pure. A patch is hostile input: whatever is wrong with it ends as a Status error.
+Pure. A patch is hostile input: anything wrong with it yields a Status error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeletpy_up.schema.json_types import json_type
 
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED = 3 << 20
-"""Bytes of JSON that the copies in one patch may make: copies of copies double each time."""
+"""Bytes of JSON that one patch's copies may create: copies of copies double each time."""
 
 
 def merge_patch(original: Any, patch: Any) -> Any:
@@ -35,8 +35,8 @@ def json_patch(original: JSON, operations: Any) -> JSON:
     """Apply an RFC 6902 patch.
 
     Raises:
-        ApiError: 400 for what is not such a patch, 413 for one that is too large or copies too
-            much, 422 for one that does not fit the object.
+        ApiError: 400 if it is not such a patch, 413 if it is too large or copies too much, 422 if
+            it does not fit the object.
     """
     if not isinstance(operations, list):
         raise bad_request(
@@ -61,8 +61,10 @@ def json_patch(original: JSON, operations: Any) -> JSON:
 def _apply_all(document: Any, operations: list[Any]) -> Any:
     copied = 0
     for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-            raise bad_request("each operation of a JSON patch needs op and path")
+        if not isinstance(operation, dict):
+            raise bad_request("an operation of a JSON patch is not an object")
+        if not isinstance(operation.get("path"), str):
+            raise _rejected()
         if operation.get("op") == "copy":
             copied += len(json.dumps(_source(document, operation)))
             if copied > _MAX_COPIED:
@@ -95,7 +97,6 @@ def _apply(document: Any, operation: JSON) -> Any:
     if op == "add":
         return _add(document, path, copy.deepcopy(operation["value"]))
     if op == "replace":
-        _find(document, path)
         return _replace(document, path, copy.deepcopy(operation["value"]))
     if op == "remove":
         return _remove(document, path)
@@ -157,9 +158,11 @@ def _replace(document: Any, path: list[str], value: Any) -> Any:
         return value
     parent, last = _find(document, path[:-1]), path[-1]
     if isinstance(parent, dict):
-        parent[last] = value
-    else:
+        parent[last] = value  # a Kubernetes API server also replaces what does not exist
+    elif isinstance(parent, list):
         parent[_index(last, len(parent))] = value
+    else:
+        raise _rejected()
     return document
 
 

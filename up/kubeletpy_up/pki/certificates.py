@@ -1,8 +1,8 @@
 """The API's certificates: a private authority and what it signs, in the data directory.
 
 kubectl sends its token over TLS only, so even a loopback server needs a certificate; the node's
-own server has one of the same authority, and knows the API by a client certificate. Must never
-trust or write anything outside its own directory.
+own server has one from the same authority, and identifies the API by a client certificate. Must
+never trust or write anything outside its own directory.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Certificates:
 
     Attributes:
         ca: the authority's certificate.
-        authority: the same with its key: signs what the cluster's requests ask for.
+        authority: the same with its key, which signs the cluster's certificate requests.
         certificate, key: of the API's server.
-        client: the API's identity at the node's server.
+        client: the API's identity towards the node's server.
         node: for the node's server; valid for the node's name and loopback.
     """
 
@@ -49,7 +49,7 @@ class Certificates:
         return self.ca.read_text()
 
     def server_context(self) -> ssl.SSLContext:
-        """For the server: clients may come with a certificate. Raises OSError or ssl.SSLError."""
+        """For the server: clients may present a certificate. Raises OSError or ssl.SSLError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.certificate, self.key)
@@ -66,12 +66,12 @@ class Certificates:
 
 
 def ensure(directory: Path, node_name: str) -> Certificates:
-    """The certificates in ``directory``; what is missing or does not fit is made.
+    """The certificates in ``directory``; any that are missing or don't fit are created.
 
     Blocking.
 
     Raises:
-        CertificateError: the authority can't be used, or the node's name not stand in a
+        CertificateError: the authority can't be used, or the node's name can't be put in a
             certificate.
         OSError: the directory can't be written.
     """

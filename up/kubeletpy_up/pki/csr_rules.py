@@ -1,4 +1,4 @@
-"""Which certificate requests are approved and signed, as the controller manager does it. Pure.
+"""Which certificate requests are approved and signed, as by the controller manager. Pure.
 
 Source: the certificates.k8s.io API, signers kubernetes.io/kube-apiserver-client-kubelet and
 kubernetes.io/kubelet-serving; the approver approves nodes' client certificates, never serving ones.
@@ -14,12 +14,12 @@ REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 JOINING_GROUP = "system:bootstrappers:kubeadm:default-node-token"
-"""Of kubeadm's tokens: whose requests for a node's first certificate are approved by themselves."""
+"""The group of kubeadm's tokens: its requests for a node's first certificate are auto-approved."""
 SIGNERS = (CLIENT_SIGNER, SERVING_SIGNER)
 _NEEDED = {CLIENT_SIGNER: "client auth", SERVING_SIGNER: "server auth"}
 _ALLOWED = {"digital signature", "key encipherment"}
 KEPT_DECIDED_S, KEPT_PENDING_S = 3600.0, 24 * 3600.0
-"""How long requests are kept: decided ones, and those that nobody has decided."""
+"""How long requests are kept: decided ones, and pending ones."""
 
 
 def conditions(request: JSON) -> set[str]:
@@ -29,12 +29,12 @@ def conditions(request: JSON) -> set[str]:
 
 
 def waits_for_approval(request: JSON) -> bool:
-    """Whether nobody has decided, and it is of a kind that is approved by itself."""
+    """Whether a request is undecided and of a kind that is approved automatically."""
     return request["spec"].get("signerName") == CLIENT_SIGNER and not conditions(request)
 
 
 def waits_for_signature(request: JSON) -> bool:
-    """Whether it is approved and ours to sign."""
+    """Whether a request is approved and ours to sign."""
     decided = conditions(request)
     return (
         request["spec"].get("signerName") in SIGNERS
@@ -45,7 +45,7 @@ def waits_for_signature(request: JSON) -> bool:
 
 
 def approval(request: JSON, names: Names) -> str:
-    """Why a request is approved without being asked; empty: it is not."""
+    """Why a request is approved automatically; empty if it is not."""
     spec = request["spec"]
     groups = spec.get("groups") or ()
     if problem(spec, names):
@@ -58,7 +58,7 @@ def approval(request: JSON, names: Names) -> str:
 
 
 def problem(spec: JSON, names: Names) -> str:
-    """What a signer has against a request; empty: nothing."""
+    """Why a signer refuses a request; empty if it does not."""
     signer, usages = str(spec.get("signerName")), set(spec.get("usages") or ())
     if names.organizations != (NODES_GROUP,):
         return "subject organization is not system:nodes"
@@ -94,5 +94,5 @@ def with_condition(request: JSON, kind: str, reason: str, message: str, moment: 
 
 
 def kept_until(request: JSON, created: float) -> float:
-    """When a request is removed, in Unix seconds; ``created`` alike."""
+    """When a request is removed, in Unix seconds, as is ``created``."""
     return created + (KEPT_DECIDED_S if conditions(request) else KEPT_PENDING_S)

@@ -1,7 +1,7 @@
 """Whom a certificate request is for, read before the registry looks at it.
 
-What strangers send may be long, and the registry's work is one step of the event loop, in which
-nobody may wait. Must never decide: that is admission's.
+Untrusted requests may be long, and the registry works within one step of the event loop, which
+must not block. Must never decide: that is for admission.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class SubjectReader:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def common_name(self, obj: Any) -> str | None:
-        """Of a CertificateSigningRequest as a client sent it; None: nothing can be read.
+        """The subject of a CertificateSigningRequest that a client sent; None if unreadable.
 
-        Requests to other signers than those of nodes are nobody's business here: None, unread.
+        Requests for signers other than those of nodes are not read: None.
         """
         spec = obj.get("spec") if isinstance(obj, dict) else None
         if not isinstance(spec, dict) or spec.get("signerName") not in csr_rules.SIGNERS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.printers import storage
+from kubeletpy_up.printers import devices, storage
 from kubeletpy_up.printers.times import UNKNOWN, human_duration, since
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def configmap(obj: JSON, now: float) -> list[Any]:
 
 
 def secret(obj: JSON, now: float) -> list[Any]:
-    """DATA counts the keys; values never show."""
+    """DATA counts the keys; values are never shown."""
     return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), _age(obj, now)]
 
 
@@ -175,7 +175,7 @@ def runtimeclass(obj: JSON, now: float) -> list[Any]:
 
 
 def csr(obj: JSON, now: float) -> list[Any]:
-    """CONDITION is what became of the request."""
+    """CONDITION is the outcome of the request."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kinds = [c.get("type") for c in status.get("conditions") or ()]
     words = [next((k for k in ("Denied", "Approved") if k in kinds), "Pending")]
@@ -227,6 +227,8 @@ ROWS: dict[str, Row] = {
     "csinodes": storage.csi_node,
     "volumeattachments": storage.volume_attachment,
     "csistoragecapacities": storage.storage_capacity,
+    "resourceclaims": devices.claim,
+    "resourceslices": devices.resource_slice,
     "certificatesigningrequests": csr,
     "priorityclasses": priorityclass,
     "serviceaccounts": name_and_age,

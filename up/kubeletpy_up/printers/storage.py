@@ -53,7 +53,7 @@ def access_modes(modes: list[str] | None) -> str:
 
 
 def claim(obj: JSON, now: float) -> list[Any]:
-    """Bound to which volume, how large."""
+    """The volume that a claim is bound to, and its size."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     bound = spec.get("volumeName", "")
     return [
@@ -89,7 +89,7 @@ def volume(obj: JSON, now: float) -> list[Any]:
 
 
 def storage_class(obj: JSON, now: float) -> list[Any]:
-    """Who makes volumes, when, and what becomes of them; the default one says so."""
+    """Provisioner, binding mode and reclaim policy; the default class is marked."""
     annotations = _meta(obj).get("annotations") or {}
     is_default = any(annotations.get(key) == "true" for key in _DEFAULTS)
     return [
@@ -103,7 +103,7 @@ def storage_class(obj: JSON, now: float) -> list[Any]:
 
 
 def csi_driver(obj: JSON, now: float) -> list[Any]:
-    """What a driver needs, and of whom its tokens are."""
+    """What a driver needs, and the audiences of its tokens."""
     spec = obj.get("spec") or {}
     audiences = [request.get("audience") or "" for request in spec.get("tokenRequests") or ()]
     return [
@@ -137,5 +137,5 @@ def volume_attachment(obj: JSON, now: float) -> list[Any]:
 
 
 def storage_capacity(obj: JSON, now: float) -> list[Any]:
-    """The name, and when it was made, as a time."""
+    """The name and the creation timestamp."""
     return [_name(obj), _meta(obj).get("creationTimestamp")]

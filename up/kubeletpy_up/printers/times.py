@@ -13,8 +13,8 @@ UNKNOWN = "<unknown>"
 def human_duration(seconds: float) -> str:
     """A length of time in the compact form of kubectl: ``5s``, ``2m10s``, ``3h5m``, ``4d``, ``2y``.
 
-    Two or three significant figures. Clocks may disagree by less than two seconds: those print
-    as ``0s``, what lies further in the future as ``<invalid>``.
+    Two or three significant figures. Clocks may disagree by less than two seconds: such times
+    print as ``0s``, those further in the future as ``<invalid>``.
     """
     whole = int(seconds)
     if whole < -1:

@@ -25,7 +25,7 @@ _CRITICAL = (
 
 
 class Host(Protocol):
-    """What is needed of the registry."""
+    """What this module needs of the registry."""
 
     service_cidr: str
 
@@ -41,7 +41,7 @@ class Host(Protocol):
 
 
 def create_missing(host: Host) -> None:
-    """Create what is not there yet; does nothing on a second start."""
+    """Create what does not exist yet; does nothing on a second start."""
     for name in BOOTSTRAP:
         if host.find("namespaces", "", name) is None:
             host.create(CONTROLLER, "namespaces", {"metadata": {"name": name}})

@@ -1,4 +1,4 @@
-"""What the API knows and who may do what: the state that all verbs work on.
+"""What the API knows, and who may do what: the state that all verbs work on.
 
 Must never write objects: that is :mod:`kubeletpy_up.registry.writing` and ``removal``.
 """
@@ -30,7 +30,7 @@ class Cluster:
         strict: refuse a node's request that the Node authorizer or NodeRestriction of a real
             cluster would refuse.
         service_account_volumes: mount the ``kube-api-access`` volume into new pods.
-        signing_key: of service account tokens; made up if not given.
+        signing_key: of service account tokens; generated if not given.
         rng: source of uids and generated names; seed it to replay a simulation.
         service_cidr: where clusterIPs come from.
     """
@@ -57,7 +57,7 @@ class Cluster:
         self.static_tokens: Callable[[str], Caller | None] = lambda _: None
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
-        """One stored object by resource key; no questions asked."""
+        """One stored object by resource key, without authorization."""
         entry = self.store.get(resource, namespace, name)
         return entry.object if entry else None
 
@@ -68,7 +68,7 @@ class Cluster:
                 yield entry.object
 
     def volumes_of(self, namespace: str, claims: Container[str]) -> Iterable[JSON]:
-        """The PersistentVolumes that claims of a namespace have, or that are reserved for them."""
+        """The PersistentVolumes bound to, or reserved for, a namespace's claims."""
         for _, entry in self.store.entries("persistentvolumes"):
             reference = (entry.object.get("spec") or {}).get("claimRef") or {}
             if reference.get("namespace") == namespace and reference.get("name") in claims:
@@ -86,7 +86,7 @@ class Cluster:
         return info
 
     def context(self) -> kinds.Context:
-        """What the kinds' rules may ask."""
+        """What the kinds' rules may look up."""
         return kinds.Context(
             find=self.find,
             all_of=lambda key: (entry.object for _, entry in self.store.entries(key)),
@@ -116,7 +116,7 @@ class Cluster:
     def authenticate_token(
         self, token: str, audiences: tuple[str, ...] = ()
     ) -> tuple[Caller, JSON] | None:
-        """Who a bearer token is, with a service account token's claims; None for nobody."""
+        """The caller with a bearer token, and a service account token's claims; None for nobody."""
         caller = self.static_tokens(token)
         if caller is not None:
             return caller, {}

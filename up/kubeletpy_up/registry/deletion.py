@@ -16,20 +16,20 @@ from kubeletpy_up.requests import DeleteOptions
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _MAX_AHEAD = 2**31 - 1
-"""Seconds that a deletionTimestamp lies ahead at most: a grace period may be any number of 64 bits,
-a time has a year of four digits."""
+"""How many seconds a deletionTimestamp lies ahead at most: a grace period may be any 64-bit number,
+but a time has a year of four digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``remove``: the object goes now. ``object``: its (last) state; the same: no write."""
+    """``remove``: the object goes now. ``object``: its (last) state; if unchanged, no write."""
 
     remove: bool
     object: JSON
 
 
 def grace_period(resource: str, obj: JSON, requested: int | None) -> int:
-    """Seconds that a deletion waits for the node; 0 means that nobody has to be waited for."""
+    """Seconds that a deletion waits for the node; 0 means that there is nobody to wait for."""
     if resource != "pods":
         return 0
     spec: JSON = obj.get("spec") or {}
@@ -63,8 +63,8 @@ def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Deci
 def finalizers_for(obj: JSON, propagation: str) -> list[str]:
     """The finalizers with which an object is deleted.
 
-    Those of garbage collection stand for what is to become of its dependents, so the policy that
-    is asked for replaces them.
+    Those of garbage collection say what becomes of its dependents, so the requested policy
+    replaces them.
     """
     known: list[str] = obj["metadata"].get("finalizers") or []
     if not propagation:
@@ -102,7 +102,7 @@ def _again(obj: JSON, options: DeleteOptions, grace: int) -> Decision:
 
 
 def finished(obj: JSON) -> bool:
-    """Whether an update has taken away the last thing that kept a deleted object."""
+    """Whether an update has removed the last thing that kept a deleted object."""
     meta = obj["metadata"]
     return (
         bool(meta.get("deletionTimestamp"))

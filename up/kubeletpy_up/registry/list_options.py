@@ -1,4 +1,4 @@
-"""Options of lists and watches: what they may say together. Pure."""
+"""Options of lists and watches, and how they may be combined. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_revision(text: str, about: str = "") -> int:
 
 
 def check_list(options: ListOptions) -> None:
-    """Refuse what a list can't be asked for. Raises ApiError 422."""
+    """Refuse options that a list can't have. Raises ApiError 422."""
     causes: list[Cause] = []
     match = options.match
     if options.send_initial_events is not None:
@@ -73,7 +73,7 @@ def check_list(options: ListOptions) -> None:
 
 
 def check_watch(options: ListOptions) -> None:
-    """Refuse what a watch can't be asked for. Raises ApiError 422."""
+    """Refuse options that a watch can't have. Raises ApiError 422."""
     causes: list[Cause] = []
     match = options.match
     if options.send_initial_events is None:

@@ -1,7 +1,7 @@
-"""The life of a namespace: what every one gets, and how one goes with everything in it.
+"""The life of a namespace: what every one gets, and how one is deleted with all its content.
 
 Event driven: fed with the store's changes. Must never touch a namespace that is not terminating,
-but to put back what each one has.
+except to restore what every one has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT_CA_NAME = "kube-root-ca.crt"
 
 
 class Writer(Protocol):
-    """What is needed of the registry."""
+    """What this module needs of the registry."""
 
     def create(self, caller: Caller, resource: str, obj: JSON, namespace: str) -> JSON:
         """Create an object."""
@@ -36,7 +36,7 @@ class Writer(Protocol):
 
 
 class NamespaceController:
-    """Keeps the promises of namespaces. Call :meth:`on_change` for every change of the store.
+    """Fills new namespaces, empties old ones. Call :meth:`on_change` for every change of the store.
 
     Args:
         store: to read, and to remove the finished namespace.
@@ -117,7 +117,7 @@ class NamespaceController:
         for key in _stored_namespaced():
             if key != "events" and any(True for _ in self._store.entries(key, namespace)):
                 return
-        # the ends of its pods made more events, which hold nothing up
+        # its pods' deletions made more events, which must not hold it up
         self._delete_all("events", namespace)
         if self._store.get("namespaces", "", namespace) is not None:
             self._store.remove("namespaces", "", namespace)
@@ -130,5 +130,5 @@ def _stored_namespaced() -> list[str]:
 
 
 def terminating(namespace: JSON) -> JSON:
-    """A copy of a namespace that is being deleted, as its phase shows it."""
+    """A copy of a namespace that is being deleted, with its phase saying so."""
     return {**namespace, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}

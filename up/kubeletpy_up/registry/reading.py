@@ -1,15 +1,17 @@
 """Lists and watches: pages, continue tokens, and where a watch starts.
 
-Must never write. All pages show the objects as they were at the first page's resourceVersion.
+Must never write. All pages show the objects as they were at the first page's resourceVersion. A
+client that is too late for that gets a token to continue the list with the objects as of now.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import posixpath
 
 from kubeletpy.api.types import JSON
-from kubeletpy_up.errors import bad_request, gone
+from kubeletpy_up.errors import ApiError, bad_request, gone
 from kubeletpy_up.kinds import events
 from kubeletpy_up.registry.list_options import (
     EXACT,
@@ -25,7 +27,7 @@ from kubeletpy_up.storage.watch import Subscription, Watchers
 
 
 def view(info: ResourceInfo, obj: JSON) -> JSON:
-    """A stored object as this resource's version shows it."""
+    """A stored object in this resource's version."""
     return events.to_new(obj) if info.key == "events.events.k8s.io" else obj
 
 
@@ -35,18 +37,45 @@ def _item(info: ResourceInfo, obj: JSON) -> JSON:
     return {key: value for key, value in seen.items() if key not in ("kind", "apiVersion")}
 
 
-def _encode_continue(revision: int, after: tuple[str, str]) -> str:
-    token = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": list(after)})
+_TOKEN = "meta.k8s.io/v1"
+_NOW = -1
+"""In a token: list the objects as of when it is used."""
+_END = "\0"
+"""Makes a key its immediate successor: the next page begins there."""
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter, or use the continue token in this response to "
+    "retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+def _encode_continue(revision: int, start: str) -> str:
+    token = json.dumps({"v": _TOKEN, "rv": revision, "start": start}, separators=(",", ":"))
     return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
 
 
-def _decode_continue(text: str) -> tuple[int, tuple[str, str]]:
+def _decode_continue(text: str) -> tuple[int, str]:
+    """Revision and key at which a page begins. Raises ApiError 400."""
     try:
         token = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        namespace, name = token["start"]
-        return int(token["rv"]), (str(namespace), str(name))
+        version, revision, start = token["v"], token["rv"], token["start"]
     except (ValueError, TypeError, KeyError):
-        raise bad_request("continue key is not valid") from None
+        raise _bad_token("it can't be decoded") from None
+    if version != _TOKEN:
+        raise _bad_token(f"server does not recognize this encoded version {str(version)[:40]}")
+    if not isinstance(revision, int) or not revision:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN})")
+    if not isinstance(start, str) or not start:
+        raise _bad_token(f"encoded start key empty (version {_TOKEN})")
+    if posixpath.normpath(f"/{start}") != f"/{start}":
+        raise _bad_token(start[:300])
+    return revision, start
+
+
+def _bad_token(why: str) -> ApiError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 def list_objects(
@@ -60,26 +89,28 @@ def list_objects(
     check_list(options)
     revision = store.revision
     wanted = read_revision(options.resource_version, "invalid resource version: ")
-    after: tuple[str, str] | None = None
+    start = ""
     if options.continue_:
         if wanted:
             raise bad_request("specifying resource version is not allowed when using continue")
-        revision, after = _decode_continue(options.continue_)
-        if not store.knows(revision):
-            raise gone("The provided continue parameter is too old to display a consistent list")
-    elif wanted > revision or (options.match == EXACT and not store.knows(wanted)):
+        asked, start = _decode_continue(options.continue_)
+        if asked != _NOW and not store.knows(asked):
+            raise gone(_TOO_OLD, _encode_continue(_NOW, start))
+        revision = revision if asked == _NOW else asked
+    elif options.match == EXACT and wanted <= revision and not store.knows(wanted):
+        raise gone("The resourceVersion for the provided list is too old.")
+    elif wanted > revision:
         raise gone(f"resource version {wanted} is not the one at hand ({revision})")
     elif options.match == EXACT:
         revision = wanted
-    matching = [
-        (key, obj)
-        for key, obj in store.entries_at(revision, info.storage_key, selection.namespace)
-        if (after is None or key > after) and selection.matches(obj)
-    ]
+    of_all = selection.namespace is None
+    listed = store.entries_at(revision, info.storage_key, selection.namespace)
+    named = ((_place(key, of_all=of_all), obj) for key, obj in listed)
+    matching = [pair for pair in named if pair[0] >= start and selection.matches(pair[1])]
     found = sorted(matching, key=lambda pair: pair[0])
     metadata: JSON = {"resourceVersion": str(revision)}
     if 0 < options.limit < len(found):
-        metadata["continue"] = _encode_continue(revision, found[options.limit - 1][0])
+        metadata["continue"] = _encode_continue(revision, found[options.limit - 1][0] + _END)
         if not selection.labels and not selection.fields:
             metadata["remainingItemCount"] = len(found) - options.limit
         found = found[: options.limit]
@@ -91,10 +122,16 @@ def list_objects(
     }
 
 
+def _place(key: tuple[str, str], *, of_all: bool) -> str:
+    """The sort key of a list: namespace and name, or the name if all share a namespace."""
+    namespace, name = key
+    return f"{namespace}/{name}" if of_all and namespace else name
+
+
 def start_watch(
     store: Store, watchers: Watchers, info: ResourceInfo, selection: Selection, options: ListOptions
 ) -> Subscription:
-    """Begin a watch; what it has to send first is queued already.
+    """Begin a watch; what it sends first is already queued.
 
     Raises:
         ApiError: 400 for bad options. A version too old (410) comes as the watch's first event.
@@ -112,7 +149,7 @@ def start_watch(
         on_close=watchers.discard,
     )
     initial = options.send_initial_events
-    if initial is None:  # from no version, a watch is a list first
+    if initial is None:  # without a version, a watch is a list first
         initial = start == 0
     if initial:
         pairs = sorted(store.entries(info.storage_key, selection.namespace), key=lambda p: p[0])

@@ -2,7 +2,7 @@
 
 This is what a request means; :mod:`kubeletpy_up.http.server` only carries it. The simulation
 of the whole agent calls it directly, on virtual time. Every refusal is an
-:class:`~kubeletpy_up.errors.ApiError`. Objects that come back are shared: never change one.
+:class:`~kubeletpy_up.errors.ApiError`. Returned objects are shared: never change one.
 
 Resources are named by plural (``pods``) or key (``events.events.k8s.io``).
 """
@@ -108,7 +108,7 @@ class Registry(Cluster):
     ) -> Subscription:
         """Follow changes: take events with ``await subscription.next()``, then close it.
 
-        A resource version that is too old comes as an ERROR event with a Status of code 410.
+        A resource version that is too old yields an ERROR event with a Status of code 410.
 
         Raises:
             ApiError: 400, 403.
@@ -129,7 +129,7 @@ class Registry(Cluster):
         refused: errors.ApiError | None = None
         fields: tuple[FieldTerm, ...] = ()
         try:
-            # the Node authorizer asks for them; everything else is read for those who may
+            # the Node authorizer needs them; the rest is parsed only for authorized callers
             fields = parse_fields(info.storage_key, options.field_selector)
         except errors.ApiError as error:
             refused = error
@@ -183,7 +183,7 @@ class Registry(Cluster):
         subresource: str = "",
         options: WriteOptions | None = None,
     ) -> JSON:
-        """Replace an object, or the part of it that ``subresource`` is.
+        """Replace an object, or the part of it that ``subresource`` names.
 
         Raises:
             ApiError: 400, 403, 404, 409, 422.
@@ -265,14 +265,14 @@ class Registry(Cluster):
         subresource: str = "",
         body: JSON | None = None,
     ) -> Target:
-        """The object that is meant, once it is known that the caller may do that to it."""
-        info = self._verb(resource, verb, subresource)
+        """The object in question, once the caller is known to be allowed to do this to it."""
+        info = self._verb(resource, verb, subresource, name)
         where = namespace or ""
         request = Request(verb, info.key, subresource, where, name, body=body or {})
         self.check(caller, info, request)
         return Target(caller, info, where, name, subresource)
 
-    def _verb(self, resource: str, verb: str, subresource: str) -> ResourceInfo:
+    def _verb(self, resource: str, verb: str, subresource: str, name: str = "") -> ResourceInfo:
         info = self.resource(resource)
         verbs = info.verbs
         if subresource:
@@ -280,6 +280,8 @@ class Registry(Cluster):
             if below is None or info.is_proxied(subresource):
                 raise errors.unknown_path()
             verbs = below.verbs
+        if verb not in verbs and verbs == ("create",) and not subresource:
+            raise errors.unknown_path() if name else errors.method_not_served()
         if verb not in verbs:
             raise errors.method_not_allowed(info.plural, verb, info.group)
         return info

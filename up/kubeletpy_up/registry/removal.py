@@ -27,7 +27,7 @@ class Host(Protocol):
 
 
 class Remover:
-    """Deletes for the registry; authorization has happened."""
+    """Deletes objects for the registry; the caller is already authorized."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -51,7 +51,7 @@ class Remover:
         store = self._host.store
         if decision.remove:
             if info.storage_key == "pods" and decision.object is not old:
-                # a pod that goes at once is marked first: its watchers see that, too
+                # a pod removed at once is marked first, so that watchers see that, too
                 store.put(info.storage_key, namespace, name, decision.object)
             gone = store.remove(info.storage_key, namespace, name, decision.object)
             return self._answer(info, deletion.Decision(True, gone))
@@ -76,11 +76,11 @@ class Remover:
         marked = namespaces.terminating(meta.with_metadata(marked, finalizers=finalizers))
         if options.dry_run:
             return marked
-        # The namespace's content goes as this write becomes known: see namespaces.py.
+        # The namespace's content is deleted as this write is published: see namespaces.py.
         return self._host.store.put("namespaces", "", name, marked)
 
     def after_update(self, info: ResourceInfo, namespace: str, name: str, obj: JSON) -> JSON | None:
-        """Remove an object whose last finalizer an update took away; None if it stays."""
+        """Remove an object whose last finalizer an update removed; None if it stays."""
         if not deletion.finished(obj) or info.plural == "namespaces":
             return None
         return self._host.store.remove(info.storage_key, namespace, name, obj)

@@ -1,6 +1,6 @@
-"""Creates that are not storing an object: bindings, evictions, tokens and reviews.
+"""Creates that store no object: bindings, evictions, tokens and reviews.
 
-Authorization has happened.
+The caller is already authorized.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Host(WritingHost, Lookup, Protocol):
     def authenticate_token(
         self, token: str, audiences: tuple[str, ...] = ()
     ) -> tuple[Caller, JSON] | None:
-        """Who a bearer token is."""
+        """The caller with a bearer token, and the token's claims."""
         ...
 
     def resource(self, name: str) -> ResourceInfo:
@@ -42,7 +42,7 @@ class Host(WritingHost, Lookup, Protocol):
 
 
 class Subresources:
-    """Acts for the registry."""
+    """Handles such creates for the registry."""
 
     def __init__(self, host: Host, writer: Writer, remover: Remover) -> None:
         self._host = host
@@ -84,8 +84,11 @@ class Subresources:
         if kind == "TokenReview":
             return reviews.token_review(decoded, self._host.authenticate_token, tokens.ISSUER)
         if kind == "SelfSubjectReview":
-            return reviews.self_subject_review(decoded, target.caller)
+            return reviews.self_subject_review(decoded, target.caller, self._host.clock.now())
         if kind.endswith("SubjectAccessReview"):
+            if info.namespaced:
+                metadata = decoded.get("metadata") or {}
+                decoded = {**decoded, "metadata": {**metadata, "namespace": namespace}}
             return reviews.access_review(decoded, target.caller, self._authorize)
         raise errors.method_not_allowed(info.plural, "create", info.group)
 

@@ -1,6 +1,6 @@
 """Creating, replacing and patching objects: decode, check, fill in, admit, validate, store.
 
-Authorization has happened. Must never change the object that a caller handed in.
+The caller is already authorized. Must never change the object that a caller passed in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import events, meta, pod_requests, storage
+from kubeletpy_up.kinds import addresses, events, meta, pod_requests, storage
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import json_patch as patch_json
 from kubeletpy_up.patching import strategic_merge as patch_strategic
@@ -53,7 +53,7 @@ class Host(Protocol):
         ...
 
     def context(self) -> kinds.Context:
-        """What the kinds' rules may ask."""
+        """What the kinds' rules may look up."""
         ...
 
 
@@ -68,7 +68,7 @@ def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
 
 
 class Writer:
-    """Writes for the registry."""
+    """Writes objects for the registry."""
 
     def __init__(self, host: Host, remover: Remover) -> None:
         self._host = host
@@ -87,6 +87,7 @@ class Writer:
             name = (decoded.get("metadata") or {}).get("name") or ""
             raise errors.invalid(info.kind, name, causes)
         options.warnings.extend(storage.warnings(info.plural, decoded))
+        options.warnings.extend(addresses.warnings(info.plural, decoded))
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
@@ -178,6 +179,7 @@ class Writer:
             given = {**(decoded.get("metadata") or {}), "name": name}
             given.pop("resourceVersion", None)
             new = {**decoded, "metadata": given}
+            options.created = True
             return self.create(target.caller, info, new, namespace, WriteOptions(options.dry_run))
         old = self._host.stored(info, namespace, name)
         kinds.need_version(info, decoded)
@@ -215,36 +217,23 @@ class Writer:
             raise errors.invalid_patch(refusal.message) from None
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
+        if not (decoded.get("metadata") or {}).get("name"):
+            raise errors.bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable: name must be "
+                "provided"
+            )
         meta.check_name(decoded, name)
         return self._replace(target, decoded, old, options)
 
     def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
-        from kubeletpy_up.patching import apply
+        from kubeletpy_up.registry import applying
 
-        info, namespace, name = target.info, target.namespace, target.name
-        if not options.field_manager:
-            text = "Required value: is required for apply patch"
-            raise errors.invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", text)
-        decoded, warnings = schema.decode(info, applied, options.field_validation, whole=False)
-        options.warnings.extend(warnings)
-        meta.check_namespace(info, decoded, namespace)
-        meta.check_name(decoded, name)
-        if old is None and target.subresource:
-            raise errors.not_found(info.plural, name, info.group)
-        decoded = {**decoded, "metadata": {**(decoded.get("metadata") or {}), "name": name}}
-        shown = reading.view(info, old) if old else None
-        merged = apply.server_side_apply(
-            definitions.definition_name(info.group, info.version, info.kind),
-            shown,
-            decoded,
-            options.field_manager,
-            force=options.force,
-            now=self._host.clock.now(),
-            subresource=target.subresource,
-        )
-        quiet = WriteOptions(dry_run=options.dry_run, field_validation="Ignore")
+        info, now = target.info, self._host.clock.now()
+        merged = applying.merged(target, applied, old, options, now)
+        quiet = WriteOptions(options.dry_run, field_validation="Ignore", warnings=options.warnings)
         if old is None:
-            return self.create(target.caller, info, merged, namespace, quiet)
+            options.created = True
+            return self.create(target.caller, info, merged, target.namespace, quiet)
         merged, _ = schema.decode(info, merged, "Ignore")
         return self._replace(target, merged, old, quiet)
 
@@ -271,6 +260,7 @@ class Writer:
             node = self._host.find("nodes", "", new["spec"].get("nodeName") or "")
             pod_requests.check_resize(new, node)
         kinds.check_change(info, new, old, subresource, self._host.context())
+        options.warnings.extend(addresses.warnings(info.plural, new, old))
         if meta.same(new, old):
             return reading.view(seen_as, old)
         new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
@@ -284,7 +274,7 @@ class Writer:
     def _with_owners(
         self, target: Target, info: ResourceInfo, new: JSON, old: JSON, manager: str
     ) -> JSON:
-        """The new object, whose changed fields are the changer's if anybody has ever applied it."""
+        """The new object; if it was ever applied, its changed fields now belong to the changer."""
         if not manager or "managedFields" not in old["metadata"]:
             return new
         from kubeletpy_up.patching.field_managers import track_update

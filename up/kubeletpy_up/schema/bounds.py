@@ -7,15 +7,15 @@ from typing import Any
 from kubeletpy_up.errors import ApiError
 
 BODY_LIMIT = 3 << 20
-"""Bytes of a request's body."""
+"""Most bytes of a request's body."""
 MAX_VALUES = 300_000
-"""Values within one body or patched object: each costs the event loop some microseconds, whatever
-it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
+"""Most values within one body or patched object: each costs the event loop some microseconds,
+whatever it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
 """
 
 
 def check_values(sent: Any) -> None:
-    """Refuse what has more values than MAX_VALUES. Raises ApiError 413."""
+    """Refuse an object with more values than MAX_VALUES. Raises ApiError 413."""
     waiting, seen = [sent], 0
     while waiting:
         value = waiting.pop()

@@ -1,7 +1,7 @@
 """Definitions compiled to closures: one call checks and cleans one value.
 
-Each decoder takes a value and a :class:`Found` to mark, and returns the cleaned copy. What the
-type can't hold raises :class:`Mismatch`, whose path grows while the exception leaves the nest, so
+Each decoder takes a value and a :class:`Found` to mark, and returns the cleaned copy. A value
+that its type can't hold raises :class:`Mismatch`, whose path grows as the exception unwinds, so
 that the good case pays nothing for it.
 """
 
@@ -24,10 +24,10 @@ _SECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
 
 class Found:
-    """What a decoder is to do, and what it noticed on its way.
+    """What a decoder is to do, and what it found on the way.
 
     Attributes:
-        whole: the value is a whole object, and gets what the API always writes.
+        whole: the value is a whole object, and gets the fields that the API always writes.
         odd: there is an unknown or a repeated field.
     """
 
@@ -251,7 +251,7 @@ def _struct(
     fields: dict[str, Decoder] = {}
     zeros = zero_values.of_fields(name, required)
     structs: dict[str, Decoder] = {}
-    # An empty list or plain map that isn't required is the same as none: the API leaves it out.
+    # An empty list or plain map that isn't required equals an absent one: the API omits it.
     emptied = frozenset(
         key
         for key, schema in properties.items()
@@ -262,7 +262,7 @@ def _struct(
 
     def decode(value: Any, found: Found) -> Any:
         if not fields:
-            # On first use: definitions refer to one another in circles.
+            # On first use: definitions refer to one another in cycles.
             fields.update((key, _compile(schema)) for key, schema in properties.items())
             structs.update((key, fields[key]) for key in zeros.structs if key in fields)
         if type(value) is not dict:
@@ -293,7 +293,7 @@ def _struct(
 
 
 def _left_out(key: str, item: Any, zeros: frozenset[str], emptied: frozenset[str]) -> bool:
-    """Whether an empty value is the same as none."""
+    """Whether an empty value equals an absent one."""
     if isinstance(item, list | dict):
         return key in emptied
     return key in zeros

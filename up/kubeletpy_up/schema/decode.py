@@ -1,9 +1,8 @@
 """From a client's JSON to an object of a known type: types checked, unknown fields found.
 
-What leaves here has only fields of the schema, canonical quantities and UTC times; zeros and nulls
-are where the API writes them.
-Definitions are compiled to closures the first time a kind is seen. Must never change its input,
-and knows nothing of defaults or of what values mean.
+The result has only fields of the schema, canonical quantities and UTC times; zeros and nulls
+are where the API writes them. Definitions are compiled to closures the first time a kind is seen.
+Must never change its input, and knows nothing of defaults or of what values mean.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ def decode(
         obj: parsed JSON; repeated keys are known only if :func:`parse_json` read it.
         field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them and
             says so, "Ignore" drops them.
-        whole: fill in what the API always writes (see :mod:`.zero_values`); of an applied
-            configuration, which says only what it is about, nothing.
+        whole: fill in what the API always writes (see :mod:`.zero_values`); not for an applied
+            configuration, which holds only what its manager wants.
 
     Returns:
         The cleaned object, always with apiVersion and kind, and warnings for the client.
@@ -95,7 +94,7 @@ def decode_kind(
 ) -> tuple[JSON, list[str]]:
     """Like :func:`decode`, for a body whose kind isn't the resource's (Binding, TokenRequest).
 
-    A kind without a definition passes as it is.
+    A kind without a definition passes unchanged.
     """
     api_version = f"{group}/{version}" if group else version
     if not isinstance(obj, dict):
@@ -130,7 +129,7 @@ def decode_kind(
 
 
 def odd_fields(name: str, obj: JSON) -> list[str]:
-    """What a strict decoder says about an object: each unknown and each repeated field's path."""
+    """A strict decoder's complaints: the path of each unknown and each repeated field."""
     unknown: list[str] = []
     repeated: list[str] = []
     _walk({"$ref": f"#/definitions/{name}"}, obj, "", unknown, repeated)

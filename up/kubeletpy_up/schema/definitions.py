@@ -1,6 +1,6 @@
-"""The API's type definitions (OpenAPI v2, without prose) and table columns, read once when asked.
+"""The API's type definitions (OpenAPI v2, without prose) and table columns, read once on demand.
 
-Must never change what it hands out: callers share the same dictionaries.
+Must never change what it returns: callers share the same dictionaries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GVK = "x-kubernetes-group-version-kind"
 def definitions() -> dict[str, Definition]:
     """All definitions by their full name (``io.k8s.api.core.v1.Pod``).
 
-    What the agent's own types leave out and the API serves nevertheless is in a file beside theirs.
+    What the API serves but the agent's own types leave out is in a file beside theirs.
     """
     loaded: dict[str, Definition] = load_json("api-schema.json")
     return {**loaded, **load_json("api-schema-more.json")}

@@ -20,6 +20,11 @@ _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _QUALIFIED_RE = re.compile(_QUALIFIED)
 _LABEL_VALUE_RE = re.compile(f"({_QUALIFIED})?")
 _CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
+_LOCAL_MULTICAST = {
+    4: ipaddress.ip_network("224.0.0.0/24"),
+    6: ipaddress.ip_network("ff02::/16"),
+}
+_LEADING_ZEROS_RE = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _HEADER_RE = re.compile(_HEADER)
 _PORT_NAME_RE = re.compile("[-a-z0-9]+")
 
@@ -195,12 +200,45 @@ def header_name(value: str) -> list[str]:
 
 
 def ip_address(value: str) -> list[str]:
-    """IPv4 or IPv6."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
+    """IPv4 or IPv6, in a form that has only one reading (gate StrictIPCIDRValidation)."""
+    zeros = False
+    address = _parsed(value)
+    if address is None:
+        address = _parsed(_LEADING_ZEROS_RE.sub("", value))
+        zeros = True
+    if address is None or "%" in value:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
-    return []
+    found = ["must not have leading 0s"] if zeros else []
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped and not zeros:
+        found.append("must not be an IPv4-mapped IPv6 address")
+    return found
+
+
+def special_address(value: str) -> list[str]:
+    """Why a valid address can't be an endpoint that others use."""
+    address = ipaddress.ip_address(value)
+    found = []
+    if address.is_unspecified:
+        found.append(f"may not be unspecified ({value})")
+    if address.is_loopback:
+        found.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        found.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if address.is_multicast and address in _LOCAL_MULTICAST[address.version]:
+        found.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return found
+
+
+def canonical_address(value: str) -> str:
+    """A valid address as RFC 5952 writes it."""
+    return str(ipaddress.ip_address(value))
+
+
+def _parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(value)
+    except ValueError:
+        return None
 
 
 def relative_path(value: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What JSON calls a value. Pure."""
+"""The JSON types of values. Pure."""
 
 from __future__ import annotations
 

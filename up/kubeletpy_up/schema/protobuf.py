@@ -1,16 +1,14 @@
 """Objects that clients send as Kubernetes protobuf, read into JSON.
 
 kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing else.
-Field numbers come from ``data/api-wire.json``. What the table does not know is skipped, as protobuf
-means it. Hostile input: lengths and nesting are the library's to
-bound. We never write protobuf.
+Field numbers come from ``data/api-wire.json``. Fields that the table does not know are skipped, as
+protobuf intends. Hostile input: the library bounds lengths and nesting.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 from functools import cache
 from typing import Any
 
@@ -19,68 +17,28 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from kubeletpy.api.times import format_micro_time, format_time
 from kubeletpy.api.types import JSON
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.api_messages import ApiMessages
+from kubeletpy.wire.messages import Field
 from kubeletpy_up.data import load_json
 from kubeletpy_up.errors import bad_request
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _ENVELOPE, _ABOUT = "Unknown", "TypeMeta"
-_OWN = {
+_AROUND = {
     _ENVELOPE: (Field(1, "about", _ABOUT), Field(2, "raw", "bytes")),
     _ABOUT: (Field(1, "api_version", "string"), Field(2, "kind", "string")),
-    "Quantity": (Field(1, "text", "string"),),
-    "Time": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
-    "MicroTime": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
-    "IntOrString": (
-        Field(1, "type", "int64"),
-        Field(2, "number", "int64"),
-        Field(3, "text", "string"),
-    ),
-    "Duration": (Field(1, "nanoseconds", "int64"),),
-    "FieldsV1": (Field(1, "raw", "bytes"),),
-    "ExtraValue": (Field(1, "items", "string", repeated=True),),
 }
-"""Messages that JSON has in another form, and those round the object."""
-
-Table = dict[str, dict[int, tuple[str, str]]]
+"""Messages that wrap the object."""
 
 
 class _Malformed(Exception):
-    """Not a message of that type."""
+    """The bytes are not a message of that type."""
 
 
 @cache
-def _table() -> Table:
-    loaded: dict[str, dict[str, list[str]]] = load_json("api-wire.json")
-    return {
-        message: {int(number): (name, kind) for number, (name, kind) in fields.items()}
-        for message, fields in loaded.items()
-    }
-
-
-@cache
-def _classes() -> dict[str, Any]:
-    """Of the table's messages; ``group/Kind`` is named ``group_Kind``."""
-    messages: dict[str, tuple[Field, ...]] = {**_OWN}
-    for message, fields in _table().items():
-        made = []
-        for number, (_, kind) in fields.items():
-            name = f"f{number}"
-            bare = kind.lstrip("*^").removeprefix("[]").removeprefix("map ")
-            inner = "int64" if bare == "int" else _class_name(bare)
-            if kind.startswith("map "):
-                entry = f"{_class_name(message)}_{number}"
-                messages[entry] = (Field(1, "key", "string"), Field(2, "value", inner))
-                made.append(Field(number, name, entry, repeated=True))
-            else:
-                made.append(Field(number, name, inner, repeated=kind.startswith("[]")))
-        messages[_class_name(message)] = tuple(made)
-    return message_classes("kubernetes", messages)
-
-
-def _class_name(message: str) -> str:
-    return re.sub(r"\W", "_", message)
+def _messages() -> ApiMessages:
+    return ApiMessages(load_json("api-wire.json"), _AROUND)
 
 
 def decode(body: bytes) -> JSON:
@@ -92,21 +50,22 @@ def decode(body: bytes) -> JSON:
     try:
         if not body.startswith(_MAGIC):
             raise _Malformed
-        envelope = _classes()[_ENVELOPE].FromString(body[len(_MAGIC) :])
+        envelope = _messages().message(_ENVELOPE).FromString(body[len(_MAGIC) :])
         kind, api_version = envelope.about.kind, envelope.about.api_version
         group = api_version.rpartition("/")[0] or "core"
         message = "meta/DeleteOptions" if kind == "DeleteOptions" else f"{group}/{kind}"
-        if message not in _table():
+        if message not in _messages().fields:
             raise bad_request(f"{kind or 'this kind'} in {api_version} can't be read as protobuf")
-        found = _classes()[_class_name(message)].FromString(envelope.raw)
+        found = _messages().message(message).FromString(envelope.raw)
         return {"kind": kind, "apiVersion": api_version, **_object(message, found)}
     except (_Malformed, DecodeError, ValueError, OverflowError, RecursionError):
         raise bad_request("couldn't read the request as Kubernetes protobuf") from None
 
 
 def _checked(message: Any) -> Any:
-    """A message, none of whose known fields came in another type: the library takes those for
-    unknown.
+    """A message none of whose known fields came with another wire type.
+
+    The library treats such fields as unknown.
     """
     known = message.DESCRIPTOR.fields_by_number
     unknown = UnknownFieldSet(message)
@@ -116,7 +75,7 @@ def _checked(message: Any) -> Any:
 
 
 def _object(name: str, message: Any) -> JSON:
-    known = _table()[name]
+    known = _messages().fields[name]
     found: JSON = {}
     for field, value in _checked(message).ListFields():
         key, kind = known[field.number]
@@ -130,7 +89,7 @@ def _object(name: str, message: Any) -> JSON:
             found[key] = _value(kind[1:], value)
         else:
             plain = _value(kind, value)
-            # Go writes a field that is no pointer even if nobody set it: empty means absent.
+            # Go writes a field that is no pointer even if it is unset: empty means absent.
             if plain not in ("", 0, False, None, {}):
                 found[key] = plain
     return found
@@ -160,5 +119,6 @@ _SPECIAL: dict[str, Any] = {
     "IntOrString": lambda message: message.text if message.type == 1 else message.number,
     "Duration": lambda message: f"{message.nanoseconds}ns",
     "FieldsV1": lambda message: json.loads(message.raw if message.HasField("raw") else "{}"),
+    "RawExtension": lambda message: json.loads(message.raw if message.HasField("raw") else "null"),
     "ExtraValue": lambda message: list(message.items),
 }

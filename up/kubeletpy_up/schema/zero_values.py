@@ -1,8 +1,8 @@
 """Zeros and nulls: which fields the API always writes, and which it leaves out when they are empty.
 
-A plain string, number or truth that is empty is left out, unless the field is required: then it is
-always there. A pointer is written as it was given, also when it points at a zero. A nested object
-that is no pointer is always there, if need be as ``{}``; a time that is none is ``null``. Pure.
+An empty plain string, number or boolean is left out, unless the field is required: then it is
+always written. A pointer is written as given, even if it points to a zero value. A nested object
+that is no pointer is always written, if need be as ``{}``; an unset time is ``null``. Pure.
 Source: docs/reference/api-wire.json (``*`` is a pointer), docs/reference/api-schema.json.
 """
 
@@ -17,7 +17,7 @@ from kubeletpy_up.data import load_json
 _PLAIN: dict[str, Any] = {"string": "", "int": 0, "bool": False}
 _TIMES = ("Time", "MicroTime")
 _ALWAYS = {"core/NodeRuntimeHandler": {"name"}}
-"""Fields that are written when empty, though they need not be given."""
+"""Fields that are written when empty, though they are not required."""
 _NEVER_NULL = frozenset({"creationTimestamp"})
 
 
@@ -27,7 +27,7 @@ class ZeroValues:
 
     Attributes:
         left_out: plain fields that are not written when empty.
-        written: field -> what is written when there is no value.
+        written: field -> what is written when it has no value.
         structs: nested objects that are always written.
     """
 
@@ -54,7 +54,7 @@ def _message(definition: str) -> str:
 
 
 def of_fields(definition: str, required: frozenset[str]) -> ZeroValues:
-    """What holds for the fields of a definition; nothing for one that the table doesn't have."""
+    """The rules for a definition's fields; empty for one that the table doesn't have."""
     required |= _ALWAYS.get(_message(definition), set())
     kinds = {key: kind for key, kind in _table().get(_message(definition), {}).values() if key}
     plain = {key: _PLAIN[kind] for key, kind in kinds.items() if kind in _PLAIN}

@@ -12,7 +12,7 @@ MAX_EVENTS = 5000
 
 
 class EventRetention:
-    """Removes events from a store; notify it of the store's changes."""
+    """Removes old events from a store; it must be notified of the store's changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class EventRetention:
         return len(expired)
 
     def on_change(self, change: Change) -> None:
-        """Make room for a new event: the one that was written first goes."""
+        """Make room for a new event: the oldest write is removed first."""
         if change.resource != "events" or change.type != "ADDED":
             return
         if self._store.count("events") > MAX_EVENTS:

@@ -48,11 +48,11 @@ class Past:
 
 
 class History:
-    """What happened lately, one record per revision, without gaps.
+    """The recent changes, one record per revision, without gaps.
 
     Args:
-        revision: where it starts: nothing before is known.
-        count, seconds, size: how much is kept (records, age, bytes); whichever comes first.
+        revision: where it starts; nothing earlier is known.
+        count, seconds, size: how much is kept (records, age, bytes); the first bound reached wins.
     """
 
     def __init__(self, revision: int, count: int, seconds: float, size: int) -> None:
@@ -63,7 +63,7 @@ class History:
         self._bytes = 0
 
     def add(self, past: Past) -> None:
-        """Note the next revision, and forget what is too old."""
+        """Record the next revision, and drop what is too old."""
         count, seconds, size = self._limits
         records = self._records
         records.append(past)
@@ -77,7 +77,7 @@ class History:
             self._oldest = dropped.revision
 
     def knows(self, revision: int) -> bool:
-        """Whether all that happened after ``revision`` is known."""
+        """Whether every change after ``revision`` is known."""
         return self._oldest <= revision <= self._newest
 
     def since(self, revision: int, resource: str) -> list[Change]:

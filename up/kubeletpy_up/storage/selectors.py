@@ -1,4 +1,4 @@
-"""Label and field selectors: read once, then asked for every object.
+"""Label and field selectors: parsed once, then matched against every object.
 
 Pure. Must never fail on an object, however odd: only a selector can be wrong.
 """
@@ -15,13 +15,13 @@ from kubeletpy_up.errors import ApiError, bad_request
 from kubeletpy_up.schema import formats
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
-"""A symbol or a word, and the blanks before it; at each place there is one way to match."""
+"""A symbol or word with its leading blanks; at each position there is one way to match."""
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ","})
 _BOUND = re.compile(r"-?[0-9]{1,19}")
 _MAX_LENGTH = 16 << 10
 _MAX_KEY, _MAX_VALUE = 253 + 1 + 63, 63
 _SHOWN = 100
-"""Characters of a wrong selector that its client is shown."""
+"""How many characters of a wrong selector its client is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def labels_match(selector: JSON, labels: JSON) -> bool:
 
 
 def _tokens(text: str) -> deque[str]:
-    """Symbols and words, in time in proportion to the text."""
+    """Symbols and words, in time proportional to the text's length."""
     return deque(_TOKEN.findall(text))
 
 
@@ -181,6 +181,7 @@ _FIELDS: dict[str, dict[str, Callable[[JSON], str]]] = {
     "secrets": _paths("type"),
     "namespaces": _paths("status.phase"),
     "certificatesigningrequests.certificates.k8s.io": _paths("spec.signerName"),
+    "resourceslices.resource.k8s.io": _paths("spec.nodeName", "spec.driver"),
     "events": {
         **_paths("reason", "type", "reportingComponent"),
         **{f"involvedObject.{key}": _path("involvedObject", key) for key in _INVOLVED},
@@ -209,7 +210,7 @@ def parse_fields(storage_key: str, text: str) -> tuple[FieldTerm, ...]:
     """Read a field selector such as ``spec.nodeName=a,status.phase!=Running``.
 
     Raises:
-        ApiError: 400, bad syntax or a field that the resource can't be selected by.
+        ApiError: 400, bad syntax, or a field that the resource can't be selected by.
     """
     if len(text) > _MAX_LENGTH:
         raise bad_request("fieldSelector: too long")
@@ -240,14 +241,14 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch asks for. ``namespace`` None is all of them."""
+    """What a list or watch selects. ``namespace`` None is all of them."""
 
     namespace: str | None
     labels: tuple[Requirement, ...]
     fields: tuple[FieldTerm, ...]
 
     def matches(self, obj: JSON) -> bool:
-        """Whether an object is asked for."""
+        """Whether an object is selected."""
         meta = obj.get("metadata") or {}
         if self.namespace is not None and meta.get("namespace") != self.namespace:
             return False
@@ -259,6 +260,6 @@ class Selection:
 
     @property
     def single_name(self) -> str:
-        """The name, if only one is asked for by fieldSelector metadata.name=NAME."""
+        """The name, if only one is selected by fieldSelector metadata.name=NAME."""
         names = [t.value for t in self.fields if t.path == "metadata.name" and not t.negated]
         return names[0] if names else ""

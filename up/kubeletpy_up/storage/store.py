@@ -2,7 +2,7 @@
 
 One growing revision counts every write of every object and survives restarts. A write goes to
 SQLite (WAL) before it becomes visible, so a process killed at any instant loses nothing that it has
-answered for. Calls are synchronous and take well under a millisecond. Must never know what an
+acknowledged. Calls are synchronous and take well under a millisecond. Must never know what an
 object means; stored objects are shared and must never be changed in place.
 """
 
@@ -24,7 +24,7 @@ from kubeletpy_up.storage.history import Change, History, Past, versioned
 logger = logging.getLogger(__name__)
 
 MAX_OBJECT = 8 << 20
-"""Characters of JSON, in which a ConfigMap of 1 MiB may be six times as long."""
+"""Characters of JSON; a ConfigMap of 1 MiB may be six times as long when escaped."""
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -76,11 +76,11 @@ class Store:
     Args:
         path: of the database file, or ``:memory:``.
         clock: dates the writes.
-        history_count, history_seconds, history_bytes: how far back a watch may start; whichever
-            bound is reached first.
+        history_count, history_seconds, history_bytes: how far back a watch may start; the
+            first bound reached wins.
 
     Raises:
-        StoreError: the file is not a database of ours.
+        StoreError: the file is not one of our databases.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Store:
                 entry = Entry(json.loads(body), body, revision, updated)
             except ValueError:
                 logger.error(
-                    "An unreadable object in the API's database is left out",
+                    "An unreadable object in the API's database is skipped",
                     extra={"resource": resource, "namespace": namespace, "object": name},
                 )
                 continue
@@ -137,7 +137,7 @@ class Store:
 
     @property
     def revision(self) -> int:
-        """Of the last write."""
+        """The revision of the last write."""
         return self._revision
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Store:
         return len(self._entries.get(resource, {}))
 
     def resources(self) -> list[str]:
-        """Resources that have objects."""
+        """The resources that have objects."""
         return [resource for resource, entries in self._entries.items() if entries]
 
     def put(self, resource: str, namespace: str, name: str, obj: JSON) -> JSON:

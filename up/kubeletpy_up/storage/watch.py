@@ -1,8 +1,8 @@
 """A watch: what one client still has to receive, in order, bounded.
 
-The store's changes go in (synchronously), watch events come out. A client that is too slow to keep
-its queue short is ended; it starts again from the last resourceVersion that it saw. Must never
-block the writer.
+The store's changes go in (synchronously), watch events come out. The watch of a client that
+lets its queue grow too long is ended; the client starts again from the last resourceVersion that
+it saw. Must never block the writer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 QUEUE_LIMIT = 1000
 BOOKMARK_SECONDS = 60.0
 LAST_BOOKMARK_SECONDS = 2.0
-"""How long before its end a watch tells where it is."""
+"""How long before its end a watch sends its last bookmark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class WatchEvent:
     """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (the object is then a Status).
 
     Attributes:
-        text: the object as JSON where that is known already.
+        text: the object as JSON, if already known.
     """
 
     type: str
@@ -41,7 +41,7 @@ class WatchEvent:
 def transition(selection: Selection, change: Change) -> str | None:
     """What a change is to a watch: its event type, or None for nothing.
 
-    An object that stops matching is DELETED, one that starts to match is ADDED.
+    An object that stops matching is DELETED; one that starts matching is ADDED.
     """
     before = change.previous is not None and selection.matches(change.previous)
     if change.type == "DELETED":
@@ -57,7 +57,7 @@ class Subscription:
     Args:
         resource: what is watched.
         selection: which objects.
-        convert: how a stored object looks in this resource's version, or None for as it is.
+        convert: from a stored object to this resource's version; None for no conversion.
         revision: called for the current revision, for bookmarks.
         bookmarks: whether to send BOOKMARK events now and then.
         timeout_seconds: when the watch ends by itself; None for never.
@@ -90,7 +90,7 @@ class Subscription:
         self._ended = False
 
     def offer(self, change: Change) -> None:
-        """Take note of a change of the watched resource."""
+        """Queue a change of the watched resource, if selected."""
         if self._ended or self._closed:
             return
         kind = transition(self._selection, change)
@@ -101,13 +101,13 @@ class Subscription:
             self._notify()
             return
         if kind == "DELETED" and change.type != "DELETED" and change.previous is not None:
-            # what no longer matches is shown as it was when it did
+            # an object that no longer matches is shown as it last matched
             self._push(kind, versioned(change.previous, change.revision), None)
             return
         self._push(kind, change.object, change.text)
 
     def push_initial(self, obj: JSON, text: str) -> None:
-        """Queue an object that was there before; these don't count as being slow."""
+        """Queue an object that existed before; these don't count towards being slow."""
         self._limit += 1
         self._push("ADDED", obj, text)
 
@@ -198,22 +198,22 @@ class Subscription:
 
 
 class Watchers:
-    """All running watches by what is stored; feed it the store's changes."""
+    """All running watches, by stored resource; it must be fed the store's changes."""
 
     def __init__(self) -> None:
         self._by_resource: dict[str, set[Subscription]] = {}
 
     def add(self, subscription: Subscription) -> None:
-        """Offer it every coming change of its resource."""
+        """Offer a watch every coming change of its resource."""
         key = subscription.resource.storage_key
         self._by_resource.setdefault(key, set()).add(subscription)
 
     def discard(self, subscription: Subscription) -> None:
-        """Offer it nothing more."""
+        """Offer a watch no more changes."""
         self._by_resource.get(subscription.resource.storage_key, set()).discard(subscription)
 
     def dispatch(self, change: Change) -> None:
-        """Offer a change to all who watch that resource."""
+        """Offer a change to all watches of its resource."""
         for subscription in tuple(self._by_resource.get(change.resource, ())):
             subscription.offer(change)
 

@@ -27,7 +27,7 @@ def quantity(report: Report, value: Any, path: str) -> None:
 
 
 def is_extended(name: str) -> bool:
-    """A resource that a device plugin or an administrator announces: ``vendor.com/thing``."""
+    """A resource that a device plugin or an administrator advertises: ``vendor.com/thing``."""
     prefix, separator, _ = name.rpartition("/")
     return bool(separator) and not (prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"))
 

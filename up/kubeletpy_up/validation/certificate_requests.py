@@ -1,4 +1,4 @@
-"""Certificate requests: what they may ask for, and how they may be decided."""
+"""Certificate requests: what they may request, and how they may be decided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MIN_SECONDS = 600
 
 
 def validate(report: Report, obj: JSON) -> None:
-    """A request with what has been decided about it."""
+    """A request, with any decision about it."""
     spec: JSON = obj.get("spec") or {}
     if not _is_pem(spec.get("request"), b"CERTIFICATE REQUEST"):
         shown = spec.get("request") or ""
@@ -102,7 +102,7 @@ def _conditions(report: Report, conditions: list[JSON]) -> None:
 
 
 def check_change(report: Report, new: JSON, old: JSON, subresource: str) -> None:
-    """What is decided stays, and is decided by ``approval`` only."""
+    """A decision is final, and is made through ``approval`` only."""
     after, before = _decisions(new), _decisions(old)
     for kind in _DECIDED:
         if before.count(kind) > after.count(kind):

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims: what one may ask for, and what of it may change."""
+"""PersistentVolumeClaims: what one may request, and what may change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""The annotation that was a claim's class before there was a field."""
+"""The annotation that held a claim's class before there was a field."""
 _IMMUTABLE = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
     "bound claims"
@@ -34,7 +34,7 @@ def claim(report: Report, obj: JSON) -> None:
 
 
 def spec(report: Report, given: JSON, path: str) -> None:
-    """What is asked for, in a claim or in the template of one."""
+    """The request, in a claim or in the template of one."""
     access_modes(report, given, path, "at least 1 access mode is required")
     if given.get("selector") is not None:
         label_selector(report, given["selector"], f"{path}.selector")
@@ -108,7 +108,7 @@ def _same_source(source: JSON, reference: JSON) -> bool:
 
 
 def changed(report: Report, new: JSON, old: JSON) -> None:
-    """What may change of a claim: its size when it is bound, its class when it has none."""
+    """What may change in a claim: its size when it is bound, its class when it has none."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     compared = dict(after)
     if not before.get("volumeName"):
@@ -130,7 +130,7 @@ def changed(report: Report, new: JSON, old: JSON) -> None:
 
 
 def status(report: Report, new: JSON) -> None:
-    """A claim's status: amounts, and how far an expansion is."""
+    """A claim's status: amounts, and the progress of an expansion."""
     given = new.get("status") or {}
     not_negative(report, given.get("capacity"), "status.capacity")
     not_negative(report, given.get("allocatedResources"), "status.allocatedResources")

@@ -36,11 +36,11 @@ class PodFacts:
     """What a container's fields are checked against.
 
     Attributes:
-        volumes: the pod's volumes by name; those that are themselves wrong are missing.
+        volumes: the pod's volumes by name, without those that are invalid themselves.
         claims: names of the pod's resource claims.
         grace: terminationGracePeriodSeconds.
         restart_policy: the pod's.
-        host_users: it has no user namespace of its own.
+        host_users: the pod has no user namespace of its own.
     """
 
     volumes: dict[str, JSON]
@@ -74,7 +74,7 @@ def _ports(report: Report, ports: list[JSON], path: str) -> None:
 
 
 def host_port_conflicts(report: Report, containers: list[JSON], path: str) -> None:
-    """No two containers ask for the same port of the host."""
+    """No two containers request the same host port."""
     seen: set[str] = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports") or ()):

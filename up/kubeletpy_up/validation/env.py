@@ -64,7 +64,7 @@ def field_reference(report: Report, given: JSON, path: str, *, in_volume: bool) 
 
 
 def resource_reference(report: Report, given: JSON, path: str, *, in_volume: bool) -> None:
-    """A downward API resource, of a container that files must name."""
+    """A downward API resource; in a volume, it must name its container."""
     if in_volume and not given.get("containerName"):
         report.required(f"{path}.containerName")
     resource = given.get("resource") or ""

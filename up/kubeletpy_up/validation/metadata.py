@@ -29,11 +29,11 @@ def path_segment(name: str) -> list[str]:
 def validate(
     report: Report, obj: JSON, *, namespaced: bool, name_check: NameCheck = formats.dns_subdomain
 ) -> None:
-    """Check an object's metadata. The server has filled in name and namespace before."""
+    """Check an object's metadata. The server has already filled in name and namespace."""
     metadata = obj.get("metadata") or {}
     name, generate = metadata.get("name") or "", metadata.get("generateName") or ""
     if generate:
-        # The suffix comes later: check as if one were there.
+        # The suffix is added later: check as if it were there.
         for detail in name_check(generate.rstrip("-.") or generate):
             report.invalid("metadata.generateName", generate, detail)
     if not name and not generate:
@@ -92,7 +92,7 @@ def _owners(report: Report, owners: list[JSON]) -> None:
 
 
 def validate_update(report: Report, new: JSON, old: JSON) -> None:
-    """Check that identity is kept, and that nothing but finalizers changes the end of an object."""
+    """Check that identity is kept, and that nothing but finalizers affects deletion."""
     new_meta, old_meta = new.get("metadata") or {}, old.get("metadata") or {}
     for key in _IMMUTABLE:
         if new_meta.get(key) is not None and new_meta[key] != old_meta.get(key):

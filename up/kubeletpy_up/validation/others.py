@@ -12,9 +12,11 @@ from kubeletpy_up.validation import (
     amounts,
     certificate_requests,
     claims,
+    device_claims,
     handlers,
     metadata,
     persistent_volumes,
+    resource_slices,
     scheduling,
     storage_objects,
 )
@@ -56,7 +58,7 @@ def configmap(report: Report, obj: JSON) -> None:
 
 
 def secret(report: Report, obj: JSON) -> None:
-    """Keys, size, and what each type must hold. Values never get into a message."""
+    """Keys, size, and what each type must hold. Values never appear in a message."""
     data = obj.get("data") or {}
     if _keys(report, data, "data") * 3 // 4 > _MAX_DATA:
         report.too_long("data", _MAX_DATA)
@@ -103,6 +105,8 @@ def service(report: Report, obj: JSON) -> None:
     address = spec.get("clusterIP") or ""
     if address not in ("", "None"):
         report.all_invalid("spec.clusterIPs[0]", address, formats.ip_address(address))
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        _external(report, address, f"spec.externalIPs[{index}]")
     names: set[str] = set()
     pairs: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
@@ -112,6 +116,13 @@ def service(report: Report, obj: JSON) -> None:
         if pair in pairs:
             report.duplicate(where, {"protocol": pair[0], "port": pair[1]})
         pairs.add(pair)
+
+
+def _external(report: Report, address: str, where: str) -> None:
+    problems = formats.ip_address(address)
+    if not problems:
+        problems = formats.special_address(address)
+    report.all_invalid(where, address, problems)
 
 
 def _service_port(
@@ -140,7 +151,7 @@ def node(report: Report, obj: JSON) -> None:
 
 
 def lease(report: Report, obj: JSON) -> None:
-    """Durations and transitions that can be."""
+    """Valid durations and transitions."""
     spec = obj.get("spec") or {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if seconds is not None and seconds <= 0:
@@ -186,6 +197,10 @@ _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "csinodes": storage_objects.csi_node,
     "volumeattachments": storage_objects.volume_attachment,
     "csistoragecapacities": storage_objects.storage_capacity,
+    "resourceclaims": device_claims.claim,
+    "resourceclaimtemplates": device_claims.template,
+    "deviceclasses": device_claims.device_class,
+    "resourceslices": resource_slices.resource_slice,
 }
 _CHANGED_BY_PLURAL: dict[str, Callable[[Report, JSON, JSON], None]] = {
     "persistentvolumes": persistent_volumes.changed,
@@ -194,6 +209,8 @@ _CHANGED_BY_PLURAL: dict[str, Callable[[Report, JSON, JSON], None]] = {
     "csinodes": storage_objects.csi_node_changed,
     "volumeattachments": storage_objects.volume_attachment_changed,
     "csistoragecapacities": storage_objects.storage_capacity_changed,
+    "resourceclaimtemplates": device_claims.template_changed,
+    "resourceslices": resource_slices.changed,
 }
 _NAME_CHECKS: dict[str, metadata.NameCheck] = {
     "namespaces": formats.dns_label,
@@ -204,7 +221,7 @@ _NAME_CHECKS: dict[str, metadata.NameCheck] = {
 
 
 def validate(report: Report, plural: str, obj: JSON, *, namespaced: bool) -> None:
-    """Metadata, and what else the kind has."""
+    """Check metadata, and what else the kind has."""
     check = _NAME_CHECKS.get(plural, formats.dns_subdomain)
     metadata.validate(report, obj, namespaced=namespaced, name_check=check)
     if plural in _BY_PLURAL:
@@ -214,7 +231,7 @@ def validate(report: Report, plural: str, obj: JSON, *, namespaced: bool) -> Non
 def validate_update(
     report: Report, plural: str, new: JSON, old: JSON, subresource: str = "", *, namespaced: bool
 ) -> None:
-    """Like :func:`validate`, and what must not change."""
+    """Like :func:`validate`, and check what must not change."""
     metadata.validate_update(report, new, old)
     if plural in _CHANGED_BY_PLURAL:
         _CHANGED_BY_PLURAL[plural](report, new, old)
@@ -223,6 +240,8 @@ def validate_update(
             claims.status(report, new)
         else:
             claims.changed(report, new, old)
+    if plural == "resourceclaims":
+        device_claims.claim_changed(report, new, old, subresource)
     if plural in ("configmaps", "secrets") and old.get("immutable"):
         if not new.get("immutable"):
             report.forbidden("immutable", _IMMUTABLE)

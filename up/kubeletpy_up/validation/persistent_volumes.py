@@ -1,4 +1,4 @@
-"""PersistentVolumes: their sources, where they can be had, and what of them may change."""
+"""PersistentVolumes: their sources, where they are accessible, and what may change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EUI, _NAA = re.compile(r"eui\.[0-9a-zA-Z]{16}$"), re.compile(r"naa\.[0-9a-zA-Z]
 
 
 def source_kinds(spec: JSON) -> list[str]:
-    """The fields of a volume's spec that are sources: one, if it is sound."""
+    """The fields of a volume's spec that are sources: one, if it is valid."""
     return [k for k, v in spec.items() if isinstance(v, dict) and k not in _NOT_SOURCES]
 
 
@@ -91,7 +91,7 @@ def _affinity(report: Report, given: JSON) -> None:
 
 
 def source(report: Report, kind: str, given: JSON, path: str) -> None:
-    """Where a volume is."""
+    """A volume's source, by its kind."""
     if kind == "hostPath":
         volumes.host_path(report, given, path)
     elif kind == "local":
@@ -111,7 +111,7 @@ def source(report: Report, kind: str, given: JSON, path: str) -> None:
 
 
 def csi(report: Report, given: JSON, path: str) -> None:
-    """A driver's volume."""
+    """A CSI volume."""
     if given.get("driver"):
         driver_name(report, given["driver"], f"{path}.driver")
     else:
@@ -163,7 +163,7 @@ def _lun(report: Report, number: int, path: str) -> None:
 
 
 def changed(report: Report, new: JSON, old: JSON) -> None:
-    """A volume stays where it is; a node may be named once."""
+    """Source and volumeMode are immutable; node affinity may be set once."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if _sources(after) != _sources(before):
         detail = "spec.persistentvolumesource is immutable after creation"

@@ -44,7 +44,7 @@ def validate(report: Report, new: JSON, old: JSON) -> None:
 
 
 def _node_can(pod: JSON) -> bool:
-    """A node that shows no resources of what it runs does not know how to resize."""
+    """A node that reports no resources of its running containers can't resize."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if "running" in (status.get("state") or {}):
             return "resources" in status
@@ -108,7 +108,7 @@ def _stripped(container: JSON) -> JSON:
 
 
 def _without_compute(resources: JSON | None) -> JSON:
-    """The rest of some resources, by value."""
+    """The remaining resources, by value."""
     rest: JSON = {key: value for key, value in (resources or {}).items() if key not in _KINDS}
     for kind in _KINDS:
         rest[kind] = {

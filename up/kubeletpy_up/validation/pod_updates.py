@@ -1,4 +1,4 @@
-"""What may change in a pod that exists, by the path it is changed through."""
+"""What may change in an existing pod, by the path it is changed through."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _mirror_annotation(report: Report, new: JSON, old: JSON) -> None:
 
 
 def changed_paths(new: Any, old: Any, path: str) -> list[str]:
-    """Paths of the fields in which two objects differ; values stay out of messages."""
+    """The paths of fields in which two objects differ; values stay out of messages."""
     if new == old:
         return []
     if isinstance(new, dict) and isinstance(old, dict):
@@ -183,29 +183,33 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
     if (after.get("observedGeneration") or 0) < 0:
         detail = "must be a non-negative integer"
         report.invalid("status.observedGeneration", after["observedGeneration"], detail)
+    if after.get("hostIPs") and after["hostIPs"][0].get("ip") != (after.get("hostIP") or ""):
+        address = after["hostIPs"][0].get("ip") or ""
+        report.invalid("status.hostIPs[0].ip", address, "must be equal to `hostIP`")
     for key in ("podIPs", "hostIPs"):
-        for index, entry in enumerate(after.get(key) or ()):
-            address = entry.get("ip") or ""
-            report.all_invalid(f"status.{key}[{index}]", address, formats.ip_address(address))
-    _families(report, [str(entry.get("ip") or "") for entry in after.get("podIPs") or ()])
+        _addresses(report, f"status.{key}", after.get(key) or [], before.get(key) or [])
     if (old.get("spec") or {}).get("restartPolicy") == "Always":
         return
     _terminated_stay(report, after, before, old.get("spec") or {})
 
 
-def _families(report: Report, addresses: list[str]) -> None:
-    """At most one address of each family."""
+def _addresses(report: Report, path: str, now: list[JSON], before: list[JSON]) -> None:
+    """New addresses must be valid, at most one of each family."""
+    known = {entry.get("ip") for entry in before}
+    addresses = [str(entry.get("ip") or "") for entry in now]
+    for index, address in enumerate(addresses):
+        if address not in known:
+            report.all_invalid(f"{path}[{index}]", address, formats.ip_address(address))
     if len(addresses) < 2 or any(formats.ip_address(each) for each in addresses):
         return
-    versions = [":" in each for each in addresses]
-    if len(addresses) > len(set(versions)):
+    if len(addresses) > len({":" in each for each in addresses}):
         shown = json.dumps([{"IP": each} for each in addresses], separators=(",", ":"))
         detail = "may specify no more than one IP for each IP family"
-        report.invalid_text("status.podIPs", shown, detail)
+        report.invalid_text(path, shown, detail)
 
 
 def _terminated_stay(report: Report, after: JSON, before: JSON, spec: JSON) -> None:
-    """A container that won't restart stays terminated."""
+    """A terminated container that won't restart stays terminated."""
     restartable = {
         container.get("name")
         for container in spec.get("containers") or ()

@@ -12,7 +12,7 @@ _UNSHOWN = object()
 
 
 def quote(value: Any) -> str:
-    """A value as messages show it: strings quoted, objects as JSON."""
+    """A value as shown in messages: strings quoted, objects as JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -39,7 +39,7 @@ class Report:
         self._add("Invalid", path, "Invalid value", value, detail)
 
     def invalid_text(self, path: str, shown: str, detail: str) -> None:
-        """The same, for a value that the server shows in its own way."""
+        """The same, for a value that the server formats in its own way."""
         self.causes.append(Cause("FieldValueInvalid", path, f"Invalid value: {shown}: {detail}"))
 
     def all_invalid(self, path: str, value: Any, details: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ class Report:
             self.invalid(path, value, detail)
 
     def unsupported(self, path: str, value: Any, supported: Iterable[str]) -> None:
-        """The value is none of an enumeration's."""
+        """The value is not in the enumeration."""
         listed = ", ".join(quote(item) for item in supported)
         self._add("NotSupported", path, "Unsupported value", value, f"supported values: {listed}")
 
@@ -74,7 +74,7 @@ class Report:
         self._add("TooMany", path, "Too many", count, f"must have at most {limit} items")
 
     def one_of(self, path: str, value: Any, supported: tuple[str, ...]) -> None:
-        """Check an enumeration whose value must be there."""
+        """Check a required enumeration value."""
         if value in (None, ""):
             self.required(path)
         elif value not in supported:

@@ -85,7 +85,7 @@ def _node_term(report: Report, term: JSON, path: str) -> None:
 
 
 def node_selector(report: Report, given: JSON, path: str) -> None:
-    """A NodeSelector: one term at least."""
+    """A NodeSelector: at least one term."""
     where, terms = f"{path}.nodeSelectorTerms", given.get("nodeSelectorTerms") or []
     if not terms:
         report.required(where, "must have at least one node selector term")

@@ -95,7 +95,7 @@ def container(report: Report, context: JSON | None, path: str, *, host_users: bo
 
 
 def pod(report: Report, spec: JSON, path: str) -> None:
-    """A pod's ``securityContext`` (``path``) and what of the spec depends on it."""
+    """A pod's ``securityContext`` (``path``) and what in the spec depends on it."""
     context = spec.get("securityContext") or {}
     _identity(report, context, path, ("fsGroup", "runAsUser", "runAsGroup"))
     for index, group in enumerate(context.get("supplementalGroups") or ()):

@@ -1,4 +1,4 @@
-"""Label selectors, of claims and of what they choose from."""
+"""Label selectors, of claims and of storage capacities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of storage.k8s.io: classes, drivers, drivers of nodes, attachments, capacities."""
+"""The kinds of storage.k8s.io: classes, drivers, nodes' drivers, attachments, capacities."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _topologies(report: Report, terms: list[JSON]) -> None:
 
 
 def storage_class_changed(report: Report, new: JSON, old: JSON) -> None:
-    """Of a class nothing changes but whether its volumes grow, and its allowed topologies."""
+    """Only a class's volume expansion and its allowed topologies may change."""
     for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         if (new.get(field) or None) != (old.get(field) or None):
             report.invalid(field, new.get(field), _IMMUTABLE)
@@ -103,7 +103,7 @@ def _lifetime(report: Report, seconds: int | None, path: str) -> None:
 
 
 def csi_driver_changed(report: Report, new: JSON, old: JSON) -> None:
-    """How a driver's volumes are attached and how long they live stays."""
+    """How a driver's volumes are attached, and their lifecycle, is immutable."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     for field, shown in (
         ("attachRequired", "attachedRequired"),
@@ -149,7 +149,7 @@ def _topology_keys(report: Report, given: list[str], where: str) -> None:
 
 
 def csi_node_changed(report: Report, new: JSON, old: JSON) -> None:
-    """A driver that is known keeps its id and its keys; how many volumes it takes may change."""
+    """A known driver keeps its id and keys; how many volumes it accepts may change."""
     known = {d.get("name"): d for d in (old.get("spec") or {}).get("drivers") or ()}
     for driver in (new.get("spec") or {}).get("drivers") or ():
         before = known.get(driver.get("name"))
@@ -202,7 +202,7 @@ def _attached_source(report: Report, source: JSON) -> None:
 
 
 def volume_attachment_changed(report: Report, new: JSON, old: JSON) -> None:
-    """What is attached where stays."""
+    """What is attached where is immutable."""
     if new.get("spec") != old.get("spec"):
         report.invalid("spec", new.get("spec"), _IMMUTABLE)
 
@@ -219,7 +219,7 @@ def storage_capacity(report: Report, obj: JSON) -> None:
 
 
 def storage_capacity_changed(report: Report, new: JSON, old: JSON) -> None:
-    """Whose capacity it is stays."""
+    """What a capacity belongs to is immutable."""
     for field in ("nodeTopology", "storageClassName"):
         if new.get(field) != old.get(field):
             report.invalid(field, new.get(field), _IMMUTABLE)

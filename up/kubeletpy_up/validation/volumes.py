@@ -38,7 +38,7 @@ _MAX_MODE = 0o777
 
 
 def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
-    """Check ``spec.volumes``; returns the sound ones by name, for mounts to refer to."""
+    """Check ``spec.volumes``; returns the valid ones by name, for mounts to refer to."""
     sound: dict[str, JSON] = {}
     for index, volume in enumerate(given):
         where = f"{path}[{index}]"
@@ -96,7 +96,7 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
 
 
 def host_path(report: Report, source: JSON, path: str) -> None:
-    """A path of the node."""
+    """A path on the node."""
     target = source.get("path") or ""
     if not target:
         report.required(f"{path}.path")
@@ -107,7 +107,7 @@ def host_path(report: Report, source: JSON, path: str) -> None:
 
 
 def nfs(report: Report, source: JSON, path: str) -> None:
-    """An export of a server."""
+    """An NFS server's export."""
     for key in ("server", "path"):
         if not source.get(key):
             report.required(f"{path}.{key}")

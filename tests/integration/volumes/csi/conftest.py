@@ -41,7 +41,8 @@ class Node:
 
     def __init__(self, root: Path, driver: RunningDriver, cluster: Cluster) -> None:
         self.root, self.driver, self.cluster = root, driver, cluster
-        self.drivers = Drivers(connect_by(Metrics().csi))
+        self.metrics = Metrics()
+        self.drivers = Drivers(connect_by(self.metrics.csi))
         self.objects = DriverObjects(cluster)
         tokens = PodTokens(cluster, SystemClock())
         self.plugin: VolumePlugin = CsiPlugin(

@@ -51,6 +51,26 @@ async def test_life_of_a_volume_of_two_pods(node: Node) -> None:
     assert (node.data(spec.handle) / "hello").read_text() == "world"
 
 
+async def test_calls_for_a_volume_of_a_kind_that_became_a_driver_are_counted_apart(
+    node: Node,
+) -> None:
+    spec = node.spec(node.volume(), migrated=True)
+    await node.plugin.stage(spec, None, use())
+    await node.plugin.publish(spec, None, use(), remount=False)
+    await node.plugin.unpublish(node.plugin.published(spec, use().uid))
+    await node.plugin.unstage(node.plugin.staged(spec))
+    scrape = node.metrics.render().decode()
+    for method, migrated in (
+        ("NodeStageVolume", "true"),
+        ("NodePublishVolume", "true"),
+        ("NodeUnpublishVolume", "false"),
+    ):
+        found = f'grpc_status_code="OK",method_name="/csi.v1.Node/{method}",migrated="{migrated}"'
+        counted = [line for line in scrape.splitlines() if method in line and "_count" in line]
+        assert len(counted) == 1
+        assert all(part in counted[0] for part in found.split(","))
+
+
 async def test_all_may_be_repeated(node: Node) -> None:
     spec = node.spec(node.volume())
     for _ in range(2):
@@ -303,7 +323,7 @@ async def test_stats_and_expansion(node: Node) -> None:
     for code, problem in (
         ("FAILED_PRECONDITION", ExpansionProblem.IN_USE),
         ("OUT_OF_RANGE", ExpansionProblem.INFEASIBLE),
-        ("INTERNAL", ExpansionProblem.OTHER),
+        ("INTERNAL", ExpansionProblem.REFUSED),
     ):
         node.driver.faults.by_method["NodeExpandVolume"] = Fault(code=code)
         with pytest.raises(ExpansionFailed) as raised:

@@ -51,7 +51,7 @@ def test_responses() -> None:
     [
         ({"kind": "Pod"}, "not a CredentialProviderResponse"),
         ({"apiVersion": f"{V1}beta1"}, f"apiVersion is not {V1}"),
-        ({"hunter2": 1}, "fields that there are not"),
+        ({"hunter2": 1}, "unknown fields"),
         ({"cacheKeyType": None}, "cacheKeyType is not Image, Registry or Global"),
         ({"cacheKeyType": "hunter2"}, "cacheKeyType is not Image, Registry or Global"),
         ({"cacheDuration": "hunter2"}, "cacheDuration is not a duration"),
@@ -59,7 +59,7 @@ def test_responses() -> None:
         ({"auth": ["hunter2"]}, "auth is not an object"),
         ({"auth": {"r": "hunter2"}}, "auth holds what is not {username, password}"),
         ({"auth": {"r": {"token": "hunter2"}}}, "auth holds what is not {username, password}"),
-        ({"auth": {"r": {"password": ["hunter2"]}}}, "auth holds what is not text"),
+        ({"auth": {"r": {"password": ["hunter2"]}}}, "auth holds a value that is not a string"),
     ],
 )
 def test_what_is_wrong_is_said_without_what_it_says(change: dict[str, Any], told: str) -> None:
@@ -98,7 +98,7 @@ def test_what_an_answer_is_kept_for(key_type: str, found: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "default", "until"),
-    [(None, 10, 10), (5, 10, 5), (0, 10, -1), (None, 0, -1), (-5, 10, -1)],
+    [(None, 10, 10), (5, 10, 5), (1, 10, 1), (0, 10, -1), (None, 0, -1), (-5, 10, -1)],
 )
 def test_how_long(seconds: float | None, default: float, until: float) -> None:
     cache = ResponseCache()
@@ -117,3 +117,13 @@ def test_the_narrowest_answer_first_and_memory_is_bounded() -> None:
         cache.keep(answer("Image", 100), f"reg.io/{number}", None, now=0, default_seconds=0)
     assert len(cache) == MAX_ENTRIES
     assert cache.get(f"reg.io/{MAX_ENTRIES + 49}", None, 0)
+
+
+def test_room_is_made_of_what_is_over() -> None:
+    cache = ResponseCache()
+    for number in range(MAX_ENTRIES):
+        seconds = (5, 10, 20)[number % 3] if number < 6 else 30
+        cache.keep(answer("Image", seconds), f"reg.io/{number}", None, now=0, default_seconds=0)
+    cache.keep(answer("Image", 10), "reg.io/new", None, now=10, default_seconds=0)
+    # two were over at 5; those that end now still count
+    assert len(cache) == MAX_ENTRIES - 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.images.credentials import Credential, SecretSource
+from kubeletpy.images.pull_queue import PullRateExceeded
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullRecords
 from kubeletpy.images.records.model import file_name
@@ -227,28 +228,35 @@ def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "stays"),
+    ("failure", "changed_nothing", "stays"),
     [
-        (NotFound("PullImage", "no such image"), False),
-        (CRIError("PullImage", "denied"), False),
-        (Unavailable("PullImage", "socket closed"), True),
-        (asyncio.CancelledError(), True),
-        (RuntimeError("a bug"), True),
+        (NotFound("PullImage", "no such image"), True, False),
+        (NotFound("PullImage", "no such blob"), False, True),
+        (CRIError("PullImage", "denied"), True, False),
+        (CRIError("PullImage", "not written"), False, True),
+        (PullRateExceeded("pull QPS exceeded"), False, False),
+        (Unavailable("PullImage", "socket closed"), True, True),
+        (asyncio.CancelledError(), False, True),
+        (RuntimeError("a bug"), False, True),
     ],
 )
-def test_intents_of_failed_pulls(node: Node, failure: BaseException, stays: bool) -> None:
+def test_intents_of_failed_pulls(
+    node: Node, failure: BaseException, changed_nothing: bool, stays: bool
+) -> None:
     """Where the image may have come although nobody heard of it, it counts as pulled."""
 
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
         with pytest.raises(type(failure)):
-            async with agent.pulling(IMAGE):
+            async with agent.pulling(IMAGE) as progress:
+                progress.changed_nothing = changed_nothing
                 raise failure
         assert node.files("pulling") == ([file_name(IMAGE)] if stays else [])
         assert await node.may_use(agent, LOGIN) is not stays
         with pytest.raises(NotFound):
-            async with agent.pulling(IMAGE):
+            async with agent.pulling(IMAGE) as progress:
+                progress.changed_nothing = True
                 raise NotFound("PullImage")
         assert await node.may_use(agent, LOGIN) is not stays, "another's failure proves nothing"
         await pull(agent)

@@ -65,6 +65,36 @@ def test_documents() -> None:
     assert read_record(older).image_ref == "sha256:abc"
 
 
+@pytest.mark.parametrize(
+    ("grants", "written"),
+    [
+        (
+            Grants(secrets={ONE: "h1"}),
+            {
+                "kubernetesSecrets": [
+                    {"uid": "uid-1", "namespace": "ns", "name": "one", "credentialHash": "h1"}
+                ]
+            },
+        ),
+        (
+            Grants(accounts=frozenset({ROBOT})),
+            {"kubernetesServiceAccounts": [{"uid": "uid-r", "namespace": "ns", "name": "robot"}]},
+        ),
+        (NOBODY, {}),
+    ],
+)
+def test_what_is_not_known_is_not_written(grants: Grants, written: dict[str, object]) -> None:
+    empty = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "ImagePulledRecord",
+        "lastUpdatedTime": "1970-01-01T00:00:00Z",
+        "imageRef": "sha256:a",
+    }
+    assert json.loads(write_record(PulledRecord("sha256:a", 0))) == empty
+    record = PulledRecord("sha256:a", 0, {"reg.io/a": grants})
+    assert json.loads(write_record(record)) == {**empty, "credentialMapping": {"reg.io/a": written}}
+
+
 def test_file_names() -> None:
     assert file_name("") == (
         "sha256-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -82,7 +112,11 @@ def test_file_names() -> None:
         {"credentialMapping": [5]},
         {"credentialMapping": {"a": 5}},
         {"credentialMapping": {"a": {"kubernetesSecrets": {"a": 5}}}},
+        {"credentialMapping": {"a": {"kubernetesSecrets": 5}}},
         {"credentialMapping": {"a": {"kubernetesSecrets": [5]}}},
+        {"credentialMapping": {"a": {"kubernetesSecrets": [{"namespace": "n", "name": "n"}]}}},
+        {"credentialMapping": {"a": {"kubernetesSecrets": [{"uid": "u", "name": "n"}]}}},
+        {"credentialMapping": {"a": {"kubernetesSecrets": [{"uid": "u", "namespace": "n"}]}}},
         {"credentialMapping": {"a": {"kubernetesServiceAccounts": [{"uid": 5}]}}},
     ],
 )

@@ -72,6 +72,8 @@ def test_what_the_record_tells_alone() -> None:
 
     some = Grants(secrets={ONE: HASH})
     assert by_record(None, "reg.io/a") is Outcome.MUST_AUTHENTICATE
+    nameless = PulledRecord("sha256:x", 0, {"": EVERYBODY})
+    assert by_record(nameless, "") is Outcome.MUST_AUTHENTICATE
     assert told({}) is Outcome.MUST_AUTHENTICATE
     assert told({"reg.io/b": EVERYBODY}) is Outcome.MUST_AUTHENTICATE
     assert told({"reg.io/a": NOBODY}) is Outcome.MUST_AUTHENTICATE
@@ -98,6 +100,7 @@ FOUND, MUST = Outcome.RECORD_FOUND, Outcome.MUST_AUTHENTICATE
         ),
         ([shows(SecretSource("uid-9", "ns", "one"), "other")], MUST, NOBODY),
         ([shows(ROBOT, "anything")], FOUND, NOBODY),
+        ([shows(TWO, "other"), shows(ROBOT, "anything")], FOUND, NOBODY),
         ([shows(AccountSource("uid-9", "ns", "robot"))], MUST, NOBODY),
         ([shows(AccountSource("uid-9", "ns", "x")), shows(ROBOT)], MUST, NOBODY),
     ],

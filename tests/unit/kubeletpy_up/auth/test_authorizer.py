@@ -19,6 +19,12 @@ def chosen(fields: str) -> dict[str, Any]:
     return {"options": ListOptions(field_selector=fields)}
 
 
+def _slice(name: str, node_name: str) -> dict[str, Any]:
+    pool = {"name": node_name, "resourceSliceCount": 1}
+    spec = {"driver": "a.com", "nodeName": node_name, "pool": pool}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def _world() -> Registry:
     registry = make_registry()
     for name in ("n1", "n2"):
@@ -45,7 +51,17 @@ def _world() -> Registry:
     bound_pod(
         registry, MINE, "n1", containers=[container], volumes=volumes,
         imagePullSecrets=[{"name": "s-pull"}],
+        resourceClaims=[
+            {"name": "d", "resourceClaimName": "devices"},
+            {"name": "t", "resourceClaimTemplateName": "template"},
+        ],
     )  # fmt: skip
+    made = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}
+    registry.patch(ADMIN, "pods", MINE, {"status": made}, "default", subresource="status")
+    for name in ("devices", "made", "other-devices"):
+        registry.create(ADMIN, "resourceclaims", {"metadata": {"name": name}}, "default")
+    for name in ("n1", "n2"):
+        registry.create(ADMIN, "resourceslices", _slice(f"s-{name}", name))
     bound_pod(
         registry, OTHERS, "n2",
         volumes=[
@@ -161,6 +177,22 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (True, "watch", ("persistentvolumes",), chosen("metadata.name=disk")),
         (False, "list", ("persistentvolumes",), chosen("metadata.name=other-disk")),
         (False, "get", ("persistentvolumes", "other-disk"), {}),
+        # claims of devices and slices
+        (True, "get", ("resourceclaims", "devices", "default"), {}),
+        (True, "get", ("resourceclaims", "made", "default"), {}),
+        (False, "get", ("resourceclaims", "other-devices", "default"), {}),
+        (False, "list", ("resourceclaims", "default"), {}),
+        (False, "patch", ("resourceclaims", "devices", {}, "default"), {"subresource": "status"}),
+        (False, "list", ("deviceclasses",), {}),
+        (True, "create", ("resourceslices", _slice("new", "n1")), {}),
+        (False, "create", ("resourceslices", _slice("new", "n2")), {}),
+        (True, "get", ("resourceslices", "s-n1"), {}),
+        (False, "get", ("resourceslices", "s-n2"), {}),
+        (True, "delete", ("resourceslices", "s-n1"), {}),
+        (False, "delete", ("resourceslices", "s-n2"), {}),
+        (True, "list", ("resourceslices",), chosen("spec.nodeName=n1")),
+        (False, "list", ("resourceslices",), chosen("spec.nodeName=n2")),
+        (False, "delete_collection", ("resourceslices",), {}),
         # leases
         (True, "get", ("leases", "n1", "kube-node-lease"), {}),
         (True, "create", ("leases", {"metadata": {"name": "n1"}}, "kube-node-lease"), {}),

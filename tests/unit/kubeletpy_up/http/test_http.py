@@ -299,7 +299,7 @@ async def test_a_broken_handler_is_a_500_without_a_traceback(
         assert (status, answer["reason"]) == (500, "InternalError")
         assert "Traceback" not in str(answer)
         assert server.registry.list(ADMIN, "pods")["items"] == []
-    assert "A request broke the API" in caplog.text
+    assert "A request failed with an internal error" in caplog.text
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::", "example.com"])

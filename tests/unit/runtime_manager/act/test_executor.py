@@ -202,6 +202,23 @@ async def test_restart_count_comes_from_logs_when_records_are_gone(tmp_path: Pat
 
 
 @on_virtual_time
+@pytest.mark.parametrize(("last_count", "made"), [(None, "app-3"), (3, "app-4")])
+async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
+    tmp_path: Path, last_count: int | None, made: str
+) -> None:
+    node = FakeNode(tmp_path)
+    logs = tmp_path / "pods" / "prod_web_uid-1" / "app"
+    logs.mkdir(parents=True)
+    (logs / "2.log").write_text("said")
+    (logs / "3.log").touch()
+    shown: Any = {}
+    if last_count is not None:
+        shown["containerStatuses"] = [{"name": "app", "restartCount": last_count}]
+    await node.sync(make_pod(), shown=shown)
+    assert list(node.runtime.containers) == [f"container-{made}"]
+
+
+@on_virtual_time
 async def test_replaced_sandbox(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("init",))

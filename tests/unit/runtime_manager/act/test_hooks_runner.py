@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -59,11 +60,12 @@ class Bench:
         self.events = Events()
         self.metrics = Metrics()
         self.pod = make_pod(container("app", ports=list(ports)))
+        self.addresses = NodeAddresses(["192.0.2.1"])
         self.runner = LifecycleHookRunner(
             self.runtime,  # type: ignore[arg-type]
             self.events,
             self.metrics.hooks,
-            (LOOPBACK,),
+            self.addresses,
         )
 
     async def stop(self, handler: Any, pod: Pod | None = None) -> None:
@@ -144,6 +146,7 @@ async def test_http_on_the_hosts_network() -> None:
     bench = Bench()
     bench.runtime.sandbox = cri.PodSandboxStatus()
     bench.runtime.sandbox.linux.namespaces.options.network = cri.NODE
+    bench.addresses.replace([LOOPBACK])
     async with serving(answering(OK)) as port:
         await bench.stop({"httpGet": {"port": port}})
         bench.runtime.sandbox.linux.namespaces.options.network = cri.POD

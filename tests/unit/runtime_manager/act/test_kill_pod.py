@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.stop_order import stop_prerequisites
 from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.runtime_manager.plan.grace import base_grace, container_grace, remaining
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
@@ -57,6 +57,7 @@ def test_probes_have_their_own_grace(reason: KillReason | None, expected: int) -
     )
     pod = make_pod(spec, terminationGracePeriodSeconds=30)
     assert container_grace(pod, spec, reason) == expected
+    assert container_grace(pod, None, reason) == 30, "its spec is gone"
 
 
 def test_only_whole_seconds_count() -> None:

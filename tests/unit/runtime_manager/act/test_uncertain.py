@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kubeletpy.remote.errors import DeadlineExceeded, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,
@@ -44,18 +45,50 @@ async def test_a_sandbox_made_by_a_call_that_failed_is_known(tmp_path: Path) -> 
     assert not any(s.state == cri.SANDBOX_READY for s in node.runtime.sandboxes.values())
 
 
-@on_virtual_time
-async def test_a_container_never_started_makes_room(tmp_path: Path) -> None:
+async def left_unstarted(tmp_path: Path, *, hash_changed: bool) -> FakeNode:
+    """A node that finds a container which an earlier agent has made and not started, and syncs."""
     node = FakeNode(tmp_path)
     pod = make_pod("a")
     await node.sync(pod)
     left = node.runtime.containers["container-a-0"]
     left.state, left.started_at = cri.CONTAINER_CREATED, 0
+    if hash_changed:
+        left.annotations[CONFIG_HASH] = "of another configuration"
     await node.refresh(pod)
+    node.runtime.calls.clear()
     result = await node.sync(pod)
     assert not result.failed
+    return node
+
+
+@on_virtual_time
+async def test_a_container_never_started_is_started_if_it_is_the_same(tmp_path: Path) -> None:
+    node = await left_unstarted(tmp_path, hash_changed=False)
+    assert "start_container container-a-0" in node.runtime.calls
+    assert not [each for each in node.runtime.calls if each.startswith(("create_", "remove_"))]
+
+
+@on_virtual_time
+async def test_a_container_never_started_makes_room_for_another(tmp_path: Path) -> None:
+    node = await left_unstarted(tmp_path, hash_changed=True)
     assert "remove_container container-a-0" in node.runtime.calls
-    assert list(node.runtime.containers) == ["container-a-1"]
+    (made,) = node.runtime.containers.values()
+    assert made.metadata.attempt == 0, "it was no attempt"
+    assert made.annotations["io.kubernetes.container.restartCount"] == "0"
+
+
+@on_virtual_time
+async def test_one_that_can_not_be_started_is_not_tried_again(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    node.runtime.errors["start_container"] = Internal("StartContainer", "no such program")
+    assert (await node.sync(pod)).start_errors["a"].code == "RunContainerError"
+    del node.runtime.errors["start_container"]
+    await node.refresh(pod)
+    await node.sync(pod)
+    assert "remove_container container-a-0" in node.runtime.calls
+    (made,) = node.runtime.containers.values()
+    assert made.metadata.attempt == 1
 
 
 @on_virtual_time
@@ -81,6 +114,7 @@ async def test_nothing_is_made_beside_a_container_that_is_being_started(tmp_path
     pod = make_pod("a")
     await node.sync(pod)
     node.runtime.containers["container-a-0"].state = cri.CONTAINER_CREATED
+    node.runtime.containers["container-a-0"].annotations[CONFIG_HASH] = "of another configuration"
     await node.refresh(pod)
     node.runtime.errors["remove_container"] = Internal("RemoveContainer", "in starting state")
     result = await node.sync(pod)

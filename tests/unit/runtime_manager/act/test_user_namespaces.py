@@ -26,7 +26,8 @@ def alone(root: Path, uid: str) -> Any:
 
 
 def make(root: Path, *, supporting: tuple[str, ...] = ("", "runc"), **how: Any) -> UserNamespaces:
-    return UserNamespaces(root, supporting=supporting, max_pods=how.pop("max_pods", 3), **how)
+    how.setdefault("max_pods", 3)
+    return UserNamespaces(root, supporting=lambda: supporting, **how)
 
 
 def test_each_pod_has_a_range_of_its_own_for_good(tmp_path: Path) -> None:
@@ -50,6 +51,15 @@ def test_each_pod_has_a_range_of_its_own_for_good(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host_users", [None, True])
 def test_pods_with_the_nodes_users(tmp_path: Path, host_users: bool | None) -> None:
     assert make(tmp_path, supporting=()).of(pod(hostUsers=host_users)) is None
+
+
+def test_a_runtime_may_have_learned_them_meanwhile(tmp_path: Path) -> None:
+    supporting: list[str] = []
+    made = UserNamespaces(tmp_path, supporting=lambda: supporting, max_pods=3)
+    with pytest.raises(UserNamespaceError):
+        made.of(alone(tmp_path, "a"))
+    supporting.append("")
+    assert made.of(alone(tmp_path, "a")) is not None
 
 
 async def test_where_the_runtime_has_none(tmp_path: Path) -> None:

@@ -81,6 +81,23 @@ def test_a_termination_message_path_is_a_path() -> None:
         config({"terminationMessagePath": "/" + "x" * 4999})
 
 
+@pytest.mark.parametrize(
+    "address", ["999.9.9.9", "10.01.2.3", "fe80::1%eth0", "10.0.0.0/8", "localhost", " 10.1.2.3"]
+)
+def test_a_host_ip_that_is_no_address_is_refused(address: str) -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": address}]
+    with pytest.raises(SandboxConfigError, match=f'hostIP "{address}" of a port of container c0'):
+        sandbox(make_pod(container("c0", ports=ports)))
+    assert not sandbox(make_pod(container("c0", ports=ports), hostNetwork=True)).port_mappings
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "2001:db8::1", "::ffff:10.1.2.3", ""])
+def test_a_host_ip_that_is_one_is_passed_on(address: str) -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": address}]
+    (mapping,) = sandbox(make_pod(container("c0", ports=ports))).port_mappings
+    assert mapping.host_ip == address
+
+
 def test_host_network_sandbox_has_no_hostname_and_no_port_mappings() -> None:
     ports = [{"containerPort": 80, "hostPort": 80}]
     made = sandbox(make_pod(container("app", ports=ports), hostNetwork=True, hostname="db"))
@@ -139,6 +156,12 @@ def test_sandbox_security() -> None:
     assert security.selinux_options.level == "s0"
 
 
+def test_a_sandbox_user_needs_no_group() -> None:
+    security = sandbox(make_pod(securityContext={"runAsUser": 5})).linux.security_context
+    assert security.run_as_user.value == 5
+    assert not security.HasField("run_as_group")
+
+
 def test_a_sandbox_group_needs_a_user() -> None:
     """CRI: run_as_group without run_as_user is an error of the runtime."""
     security = sandbox(make_pod(securityContext={"runAsGroup": 6})).linux.security_context
@@ -184,13 +207,16 @@ def test_sysctl_names(name: str, expected: str) -> None:
         ({"hostUsers": False}, "user namespace"),
         ({"securityContext": {"supplementalGroupsPolicy": "Loose"}}, "supplementalGroupsPolicy"),
         ({"overhead": {"cpu": "much"}}, "not a quantity"),
-        ({"securityContext": {"runAsUser": 2**70}}, "wrong form"),
-        ({"securityContext": {"fsGroup": "x"}}, "wrong form"),
+        ({"securityContext": {"runAsUser": 2**70}}, "malformed"),
+        ({"securityContext": {"fsGroup": "x"}}, "malformed"),
     ],
 )
 def test_sandboxes_that_cannot_be(spec: dict[str, Any], message: str) -> None:
-    with pytest.raises(SandboxConfigError, match=message):
+    with pytest.raises(SandboxConfigError, match=message) as refused:
         sandbox(make_pod(**spec))
+    assert ("has a malformed field" in str(refused.value)) is (
+        message in ("malformed", "not a quantity")
+    )
 
 
 def test_a_uid_cannot_lead_the_logs_elsewhere() -> None:
@@ -262,6 +288,12 @@ def test_mounts() -> None:
 
 def test_no_termination_mount_without_a_path() -> None:
     assert not config(termination_log="/x").mounts
+    assert not config({"terminationMessagePath": "/x"}).mounts
+
+
+def test_an_image_is_mounted_by_its_name_while_it_has_no_reference() -> None:
+    (made,) = config(mounts=[Mount("/image", "", image="files:1")]).mounts
+    assert (made.image.image, made.image.user_specified_image) == ("files:1", "files:1")
 
 
 def test_mounts_of_a_pod_in_a_user_namespace_are_mapped() -> None:
@@ -314,11 +346,11 @@ def test_an_ephemeral_container_sees_its_target() -> None:
     [
         ({"securityContext": {"runAsNonRoot": True}}, {}, "image will run as root"),
         ({"resources": {"limits": {"cpu": "lots"}}}, {}, "not a quantity"),
-        ({"workingDir": 7}, {}, "wrong form"),
-        ({"env": "x"}, {}, "wrong form"),
-        ({"securityContext": "x"}, {}, "wrong form"),
-        ({"command": ["\ud800"]}, {}, "wrong form"),
-        ({}, {"restart_count": -1}, "wrong form"),
+        ({"workingDir": 7}, {}, "malformed"),
+        ({"env": "x"}, {}, "malformed"),
+        ({"securityContext": "x"}, {}, "malformed"),
+        ({"command": ["\ud800"]}, {}, "malformed"),
+        ({}, {"restart_count": -1}, "malformed"),
         (
             {"env": [{"name": "A", "value": "x" * 600_000}], "command": ["$(A)$(A)"]},
             {},

@@ -35,6 +35,7 @@ ROWS: list[tuple[str, dict[str, Any], RuntimeSettings, ResolverConfig]] = [
         CLUSTER,
         IN_CLUSTER,
     ),
+    ("host-network-unset", {"hostNetwork": True}, CLUSTER, HOST),
     ("default", {"dnsPolicy": "Default"}, CLUSTER, HOST),
     ("none", {"dnsPolicy": "None"}, CLUSTER, ResolverConfig()),
     (
@@ -87,6 +88,26 @@ def test_no_resolv_conf(node_ips: tuple[str, ...], servers: tuple[str, ...]) -> 
     assert config == ResolverConfig(servers, (".",), ())
 
 
+def test_cluster_dns_without_a_resolv_conf() -> None:
+    expected = ResolverConfig(IN_CLUSTER.servers, IN_CLUSTER.searches[:3], ("ndots:5",))
+    assert pod_dns(make_pod(), CLUSTER, None) == (expected, ())
+
+
+def test_as_much_as_the_limits_allow() -> None:
+    longest = "x" * 253
+    searches = (*(longest[1:] + str(n) for n in range(8)), "y" * (2048 - 8 * 254))
+    assert len(" ".join(searches)) == 2048
+    for host in (
+        ResolverConfig(("1.1.1.1", "2.2.2.2", "3.3.3.3"), searches),
+        ResolverConfig((), tuple(f"d{n}" for n in range(32))),
+    ):
+        assert pod_dns(make_pod(dnsPolicy="Default"), CLUSTER, host) == (host, ())
+    more = ResolverConfig((), (*searches[:-1], searches[-1] + "y"))
+    config, (warning,) = pod_dns(make_pod(dnsPolicy="Default"), CLUSTER, more)
+    assert config.searches == searches[:-1]
+    assert warning.reason == "DNSConfigForming"
+
+
 def test_name_server_limit() -> None:
     servers = ("1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4")
     config, (warning,) = pod_dns(
@@ -120,11 +141,11 @@ nameserver 192.0.2.1   # trailing words are ignored
   nameserver 192.0.2.2
 options ndots:1 rotate
 search new.example. . other.example
-options ndots:3
+options ndots:3 edns0
 unknown line
 """
     assert parse_resolv_conf(text) == ResolverConfig(
-        ("192.0.2.1", "192.0.2.2"), ("new.example", "other.example"), ("ndots:3", "rotate")
+        ("192.0.2.1", "192.0.2.2"), ("new.example", "other.example"), ("ndots:3", "rotate", "edns0")
     )
 
 

@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
+from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.resources import amounts
-from kubeletpy.runtime_manager.config.resources import container_resources, oom_score_adj
+from kubeletpy.runtime_manager.config.resources import (
+    container_resources,
+    has_swap,
+    oom_score_adj,
+    placed,
+)
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
@@ -118,6 +124,12 @@ OOM_ROWS = [
         -997,
     ),
     ("pod-level-share", asks(MEMORY_1G), {"resources": {"requests": {"memory": "3Gi"}}}, 700),
+    (
+        "pod-level-share-of-two",
+        asks(MEMORY_1G),
+        {"resources": {"requests": {"memory": "3Gi"}}, "init": (container("init"),)},
+        800,
+    ),
 ]
 
 
@@ -127,6 +139,25 @@ OOM_ROWS = [
 def test_oom_score(fields: dict[str, Any], spec: dict[str, Any], expected: int) -> None:
     pod = make_pod(container("app", **fields), **spec)
     assert oom_score_adj(pod, pod.containers[0], REGULAR, 10 * GIB) == expected
+
+
+@pytest.mark.parametrize(
+    ("memory", "of_pod", "capacity", "expected"),
+    [
+        ("9009", None, 10_000, 100),
+        ("9010", None, 10_000, 99),
+        ("9009", "9009", 10_000, 100),
+        # more than its pod: refused elsewhere
+        ("9010", "9000", 10_000, 99),
+        ("1", None, 1, 3),
+    ],
+)
+def test_oom_score_to_the_byte(
+    memory: str, of_pod: str | None, capacity: int, expected: int
+) -> None:
+    spec: Any = {} if of_pod is None else {"resources": {"requests": {"memory": of_pod}}}
+    pod = make_pod(container("app", **asks({"memory": memory})), **spec)
+    assert oom_score_adj(pod, pod.containers[0], REGULAR, capacity) == expected
 
 
 def test_oom_score_of_sidecars_is_no_higher_than_that_of_regular_containers() -> None:
@@ -162,6 +193,21 @@ SWAP_ROWS = [
     ("request-is-limit", SWAP_V2, asks(MEMORY_1G, MEMORY_1G), {}, "0"),
     ("critical", SWAP_V2, asks(MEMORY_1G), {"priority": 2_000_000_000}, "0"),
     ("more-than-the-node", SWAP_V2, asks({"memory": "20Gi"}), {}, "0"),
+    ("all-of-the-node", SWAP_V2, asks({"memory": "10Gi"}), {}, str(GIB)),
+    (
+        "one-byte",
+        replace(SWAP_V2, memory_capacity=10, swap_capacity=100),
+        asks({"memory": "1"}),
+        {},
+        "10",
+    ),
+    (
+        "no-request-of-a-node-without-a-known-capacity",
+        replace(SWAP_V2, memory_capacity=0),
+        asks({"memory": "0"}, MEMORY_1G),
+        {},
+        "0",
+    ),
 ]
 
 
@@ -174,6 +220,37 @@ def test_swap(settings: RuntimeSettings, fields: Any, spec: Any, expected: str |
     pod = make_pod(container("app", **fields), **spec)
     resources = container_resources(pod, pod.containers[0], REGULAR, settings)
     assert resources.unified.get("memory.swap.max") == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec", "expected"),
+    [
+        (SWAP_V2, {}, True),
+        (replace(SWAP_V2, swap_controller=False), {}, False),
+        (replace(SWAP_V2, cgroup_v2=False), {}, False),
+        (replace(SWAP_V2, limited_swap=False), {}, False),
+        # as a whole the pod is Guaranteed
+        (SWAP_V2, {"resources": {"requests": FULL, "limits": FULL}}, False),
+    ],
+)
+def test_who_may_swap(settings: RuntimeSettings, spec: Any, expected: bool) -> None:
+    pod = make_pod(container("app", **asks({"memory": "1Mi"})), **spec)
+    assert has_swap(pod, pod.containers[0], settings) is expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "placement", "expected"),
+    [
+        (SETTINGS, Placement("1-2", "0"), ("1-2", "0", 100_000)),
+        (SETTINGS, Placement("1-2", "0", no_cfs_quota=True), ("1-2", "0", -1)),
+        (replace(SETTINGS, cpu_cfs_quota=False), Placement("3", no_cfs_quota=True), ("3", "", 0)),
+    ],
+)
+def test_on_cpus_of_its_own(
+    settings: RuntimeSettings, placement: Placement, expected: tuple[str, str, int]
+) -> None:
+    found = placed(of(settings, **asks({}, {"cpu": "1"})), placement)
+    assert (found.cpuset_cpus, found.cpuset_mems, found.cpu_quota) == expected
 
 
 def test_swap_on_cgroup_v1_is_the_memory_limit() -> None:

@@ -202,7 +202,33 @@ def test_apparmor_fills_both_fields(profile: Any, kind: int, ref: str, legacy: s
         assert security.apparmor_profile == legacy
 
 
-@pytest.mark.parametrize("profile", [{"type": "Localhost"}, {"type": "Magic"}, {}])
+@pytest.mark.parametrize(
+    ("annotation", "why"),
+    [
+        ("localhost", 'unknown apparmor profile type: "localhost"'),
+        ("other/x", 'unknown apparmor profile type: "other/x"'),
+        ("localhost/", "missing localhost apparmor profile name"),
+    ],
+)
+def test_bad_apparmor_annotations_are_refused(annotation: str, why: str) -> None:
+    key = "container.apparmor.security.beta.kubernetes.io/app"
+    with pytest.raises(ContainerConfigError) as refused:
+        built(None, None, metadata={"annotations": {key: annotation}})
+    assert str(refused.value) == why
+
+
+def test_what_is_null_is_not_set() -> None:
+    pod = secured({"runAsUser": 5, "runAsGroup": None}, {"runAsUser": None, "privileged": True})
+    assert effective_security_context(pod, pod.containers[0]) == {
+        "runAsUser": 5,
+        "privileged": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [{"type": "Localhost"}, {"type": "Magic"}, {"type": "Magic", "localhostProfile": "x"}, {}],
+)
 def test_bad_apparmor_profiles_are_refused(profile: Any) -> None:
     with pytest.raises(ContainerConfigError, match="apparmor"):
         built(None, {"appArmorProfile": profile})
@@ -214,9 +240,12 @@ NON_ROOT_ROWS = [
     ("image-name", None, "app", "image has non-numeric user (app), cannot verify"),
     ("image-root", None, 0, "image will run as root"),
     ("image-none", None, None, "image will run as root"),
+    ("image-empty", None, "", "image will run as root"),
     ("image-negative", None, -1, "image has an invalid user id (-1)"),
     ("image-too-large", None, 2**31, "image has an invalid user id (2147483648)"),
     ("image-number", None, 1000, None),
+    ("image-least", None, 1, None),
+    ("image-largest", None, 2**31 - 1, None),
 ]
 
 

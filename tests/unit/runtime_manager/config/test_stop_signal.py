@@ -42,6 +42,7 @@ def test_what_is_said() -> None:
     spec, deaf = signalled("SIGUSR1"), cri.ContainerStatus()
     knows = cri.ContainerStatus(stop_signal=cri.SIGUSR1)
     assert why_ignored(spec, knows, enabled=True) == ""
+    assert why_ignored(spec, None, enabled=True) == ""
     assert "runtime does not know" in why_ignored(spec, deaf, enabled=True)
     assert "ContainerStopSignals is off" in why_ignored(spec, None, enabled=False)
     silent: Any = container("app")

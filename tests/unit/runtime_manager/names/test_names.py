@@ -27,7 +27,6 @@ from kubeletpy.runtime_manager.names.log_paths import (
     log_link,
     pod_log_directory,
     pod_uid_of_log_directory,
-    restart_count_from_logs,
 )
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
@@ -36,7 +35,11 @@ PORTS = [{"containerPort": 80, "protocol": "TCP"}]
 
 @pytest.mark.parametrize(
     ("spec", "expected"),
-    [({"name": "web", "image": "nginx:1.25"}, "3899ff6c")],
+    [
+        ({"name": "web", "image": "nginx:1.25"}, "3899ff6c"),
+        # Go leaves what is not ASCII as it is
+        ({"name": "web", "image": "b\u00fccher"}, "a66f1754"),
+    ],
 )
 def test_the_kubelets_hash(spec: Any, expected: str) -> None:
     assert container_hash(spec) == expected
@@ -124,6 +127,12 @@ def test_absent_fields_leave_no_annotation() -> None:
         },
         {
             "io.kubernetes.container.restartCount": "-7",
+            "io.kubernetes.container.preStopHandler": "[1]",
+            "io.kubernetes.container.ports": '{"name":"x"}',
+            "io.kubernetes.pod.deletionGracePeriod": "9" * 20,
+            "io.kubernetes.pod.terminationGracePeriod": "",
+        },
+        {
             "io.kubernetes.container.preStopHandler": "[" * 100_000,
             "io.kubernetes.container.ports": "[1, null]",
         },
@@ -138,6 +147,17 @@ def test_a_restart_count_stays_an_int32() -> None:
     assert read_container_annotations(huge).restart_count + 1 < 2**31
 
 
+def test_a_grace_period_may_have_19_digits() -> None:
+    longest = {"io.kubernetes.pod.deletionGracePeriod": "9" * 19}
+    assert read_container_annotations(longest).deletion_grace_period == 10**19 - 1
+
+
+def test_a_log_directory_whose_name_is_too_long() -> None:
+    assert pod_log_directory("/l", "ns", "n" * 216, "u" * 35).endswith("u")
+    with pytest.raises(UnsafeName, match=r"name of 256 bytes, .* that is 1 bytes shorter"):
+        pod_log_directory("/l", "ns", "n" * 217, "u" * 35)
+
+
 def test_log_paths() -> None:
     assert pod_log_directory("/var/log/pods", "ns", "pod", "u-1") == "/var/log/pods/ns_pod_u-1"
     assert (
@@ -147,6 +167,7 @@ def test_log_paths() -> None:
     assert container_log_path("app", 3) == "app/3.log"
     assert pod_uid_of_log_directory("ns_pod_u-1") == "u-1"
     assert pod_uid_of_log_directory("u-1") == "u-1"
+    assert pod_uid_of_log_directory("a_b_c_u-1") == "u-1"
 
 
 def test_log_link_names_are_cut_to_255() -> None:
@@ -162,6 +183,8 @@ def test_log_link_names_are_cut_to_255() -> None:
     ("name", "expected"),
     [
         ("pod_ns_app-abc123def.log", "abc123def"),
+        ("pod_ns_app-abc123.log", "abc123"),
+        ("pod_ns_app-abc12.log", None),
         ("pod_ns_app-abc.log", None),
         ("pod_ns_app-abc123def", None),
         ("", None),
@@ -184,17 +207,14 @@ def test_a_uid_that_leads_elsewhere_is_refused() -> None:
         log_link("/l", "pod", "ns", "app", "../../etc/passwd")
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ([], 0),
-        (["0.log"], 1),
-        (["0.log", "2.log", "10.log.20260101-000000.gz"], 11),
-        (["x.log", "3.txt", "4", "5.logs", "٣.log", "99999999999999.log"], 0),
-    ],
-)
-def test_restart_count_from_log_files(files: list[str], expected: int) -> None:
-    assert restart_count_from_logs(files) == expected
+@pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
+def test_handlers_and_ports_as_large_as_can_be(more: int, kept: bool) -> None:
+    handler = {"exec": {"command": ["x" * (MAX_HANDLER - len('{"exec":{"command":[""]}}') + more)]}}
+    ports = [{"name": "x" * (MAX_HANDLER - len('[{"name":""}]') + more)}]
+    spec: Any = container("app", lifecycle={"preStop": handler}, ports=ports)
+    info = read_container_annotations(container_annotations(make_pod(), spec, 0))
+    assert (info.pre_stop == handler, info.kept_pre_stop == "") == (kept, kept)
+    assert bool(info.ports) is kept
 
 
 def test_large_handlers_and_ports_stay_out_of_annotations() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff, crash_loop_key
+from kubeletpy.runtime_manager.plan.crash_loop import (
+    MAX_AHEAD,
+    CrashLoopBackoff,
+    crash_loop_key,
+)
 from tests.unit.runtime_manager.pods_and_records import container, exited, has, make_pod, running
 
 POD = make_pod("app")
@@ -64,10 +68,43 @@ def test_a_short_maximum_lowers_the_base() -> None:
     assert backoff.next("k", 0, 0) == 1
 
 
-def test_an_end_in_the_future_counts_as_now() -> None:
+def test_an_end_in_the_future_counts_from_when_it_is_seen() -> None:
     backoff = CrashLoopBackoff()
     backoff.next("k", 100, 100)
     assert backoff.check("k", 1e6, 105) == 115
+    assert backoff.check("k", 1e6, 110) == 115
+    backoff.collect(110)
+    assert backoff.check("k", 1e6, 115) is None
+    backoff.next("k", 1e6, 115)
+    # another end that is given the same time, and one seen before the clock was set back again
+    assert backoff.check("k", 1e6, 120) == 140
+    assert backoff.check("k", 1e6, 50) == 70
+    assert backoff.check("k", 60, 65) == 80
+    for number in range(MAX_AHEAD + 5):
+        backoff.check(f"k{number}", 1e6, 1)
+    assert len(backoff._ahead) == MAX_AHEAD
+    backoff.collect(2e6)
+    assert not backoff._ahead
+
+
+def test_what_is_known_of_an_end_in_the_future() -> None:
+    backoff = CrashLoopBackoff()
+    backoff.next("k", 100, 100)
+    assert backoff.check("k", 100, 100) == 110
+    assert not backoff._ahead, "it is not in the future"
+    assert backoff.check("k", 1e6, 105) == 115
+    backoff.collect(105)
+    assert backoff.check("k", 1e6, 106) == 115
+    assert backoff.check("k", 2e6, 107) == 117, "another end"
+    backoff.collect(2e6)
+    assert not backoff._ahead
+
+
+def test_the_end_of_another_container_does_not_count() -> None:
+    backoff = CrashLoopBackoff()
+    for _ in range(2):
+        assert backoff.admit(POD, APP, has(exited("other", 1, finished_at=10**9)), 1) is None
+    assert len(backoff) == 0
 
 
 def test_the_newest_exited_record_counts() -> None:
@@ -95,6 +132,11 @@ def test_a_changed_image_or_resources_start_afresh() -> None:
     def key(spec: Any, **metadata: Any) -> str:
         return crash_loop_key(make_pod(spec, metadata=metadata), spec)
 
+    both = {"cpu": "1", "memory": "1Gi"}
+    backwards = dict(reversed(both.items()))
+    assert key(container("app", resources={"limits": both})) == key(
+        container("app", resources={"limits": backwards})
+    )
     base = key(container("app"))
     assert base == key(container("app", env=[{"name": "X"}]))
     others = [

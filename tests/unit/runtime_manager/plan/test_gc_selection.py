@@ -37,6 +37,10 @@ def test_the_policy_of_the_flags() -> None:
         ({"state": cri.CONTAINER_EXITED}, DeadContainer("c", "u", "a", 40 * S, False, False)),
         ({"state": cri.CONTAINER_UNKNOWN}, DeadContainer("c", "u", "a", 40 * S, True, False)),
         ({"state": cri.CONTAINER_CREATED}, DeadContainer("c", "u", "a", 40 * S, False, True)),
+        (
+            {"state": cri.CONTAINER_EXITED, "metadata": cri.ContainerMetadata(attempt=7)},
+            DeadContainer("c", "u", "a", 40 * S, False, False, 7),
+        ),
         ({"state": cri.CONTAINER_RUNNING}, None),
         ({"state": cri.CONTAINER_EXITED, "created_at": 40 * S + 1}, None),
         ({"state": cri.CONTAINER_EXITED, "id": ""}, None),
@@ -49,9 +53,12 @@ def test_the_policy_of_the_flags() -> None:
 )
 def test_who_is_dead(fields: dict[str, Any], found: DeadContainer | None) -> None:
     """It is second 100; what is younger than 60 s stays."""
-    given = {"id": "c", "labels": LABELS, "created_at": 40 * S, **fields}
-    one = cri.Container(metadata=cri.ContainerMetadata(name="meta"), **given)
-    assert dead_containers([one], GCPolicy(min_age=60.0), 100.0) == ([found] if found else [])
+    metadata = cri.ContainerMetadata(name="meta")
+    given = {"id": "c", "labels": LABELS, "created_at": 40 * S, "metadata": metadata, **fields}
+    one = cri.Container(**given)
+    policy = GCPolicy(min_age=60.0)
+    assert dead_containers([one], policy, 100.0) == ([found] if found else [])
+    assert dead_containers([one, one], policy, 100.0) == ([found] if found else [])
 
 
 def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[DeadContainer]:
@@ -105,6 +112,27 @@ def test_which_containers_go(
         assert [one.id for one in found] == gone
 
 
+def test_the_clock_was_put_back_and_the_last_record_stays() -> None:
+    """The record of attempt 3 has an earlier date than those of attempts 1 and 2."""
+    records = [
+        DeadContainer(f"c{attempt}", "u", "a", created, False, attempt=attempt)
+        for attempt, created in ((1, 800), (2, 900), (3, 100))
+    ]
+    found = containers_to_remove(records, GCPolicy(), lambda uid: False, all_sources_ready=True)
+    assert {one.id for one in found} == {"c1", "c2"}
+    sandboxes = [
+        cri.PodSandbox(
+            id=f"s{attempt}",
+            labels={POD_UID: "u"},
+            state=cri.SANDBOX_NOTREADY,
+            created_at=created,
+            metadata=cri.PodSandboxMetadata(attempt=attempt),
+        )
+        for attempt, created in ((0, 900), (1, 100))
+    ]
+    assert sandboxes_to_remove(sandboxes, frozenset(), lambda uid: False) == [("s0", "u")]
+
+
 def test_which_sandboxes_go() -> None:
     def made(name: str, uid: str, created: int, ready: bool = False) -> cri.PodSandbox:
         state = cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY
@@ -121,6 +149,6 @@ def test_which_sandboxes_go() -> None:
         made("n", "", 9),
     ]
     expected = [("u1", "u"), ("r4", "r"), ("r5", "r")]
-    for order in (sandboxes, sandboxes[::-1]):
+    for order in (sandboxes, sandboxes[::-1], [*sandboxes, *sandboxes]):
         found = sandboxes_to_remove(order, frozenset({"u2"}), lambda uid: uid in ("r", ""))
         assert found == expected

@@ -25,8 +25,6 @@ from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod
 
-steady = settings(deadline=None)  # how long one example takes is not what is tested
-
 STATES = list(ContainerState)
 POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])
 OUTCOMES = st.sampled_from([None, *ProbeOutcome])
@@ -88,7 +86,6 @@ def cases(draw: st.DrawFn) -> tuple[Pod, PodRuntimeStatus, ProbeResults]:
     return pod, status, ProbeResults(**results)
 
 
-@steady
 @given(cases())
 def test_a_plan_never_starts_what_it_does_not_stop_first(case: Any) -> None:
     pod, status, probes = case
@@ -103,7 +100,6 @@ def test_a_plan_never_starts_what_it_does_not_stop_first(case: Any) -> None:
         assert not may_run or actions.kill_pod or record.id in killed
 
 
-@steady
 @given(cases())
 def test_a_killed_pod_starts_nothing_without_a_new_sandbox(case: Any) -> None:
     actions = compute_pod_actions(*case)
@@ -115,7 +111,6 @@ def test_a_killed_pod_starts_nothing_without_a_new_sandbox(case: Any) -> None:
         assert not actions.ephemeral_to_start
 
 
-@steady
 @given(cases())
 def test_starts_are_unique_in_order_and_have_a_reason(case: Any) -> None:
     pod, status, probes = case
@@ -129,7 +124,6 @@ def test_starts_are_unique_in_order_and_have_a_reason(case: Any) -> None:
     assert len({kill.id for kill in actions.containers_to_kill}) == len(actions.containers_to_kill)
 
 
-@steady
 @given(cases())
 def test_no_regular_container_starts_before_initialisation_is_done(case: Any) -> None:
     pod, status, probes = case
@@ -151,7 +145,6 @@ def test_no_regular_container_starts_before_initialisation_is_done(case: Any) ->
     assert created or up
 
 
-@steady
 @given(cases())
 def test_deciding_twice_gives_the_same_plan(case: Any) -> None:
     assert compute_pod_actions(*case) == compute_pod_actions(*case)
@@ -224,7 +217,7 @@ def everything_is_well(status: PodRuntimeStatus) -> ProbeResults:
     return ProbeResults(liveness=well, startup=well)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_carrying_plans_out_converges_and_then_nothing_is_left_to_do(case: Any) -> None:
     pod, status, probes = case

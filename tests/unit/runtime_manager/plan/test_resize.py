@@ -8,19 +8,26 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerStatus, RuntimeResources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.actions import KillReason, PodActions
+from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.resizable import (
+    Resizable,
     Resource,
     effective_resources,
     merged,
     resizable,
 )
-from kubeletpy.runtime_manager.plan.resize import UNKNOWN, InEffect, resize_in_progress
+from kubeletpy.runtime_manager.plan.resize import (
+    UNKNOWN,
+    ContainerResize,
+    InEffect,
+    resize_in_progress,
+)
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     container,
@@ -156,6 +163,8 @@ def test_adding_a_limit_is_lowering_and_its_memory_is_checked() -> None:
     (memory,) = plan(pod, {"app": res("100m", "64Mi")}).resize.memory
     assert memory.lowers
     assert memory.new_memory_limit == 64 << 20
+    (cpu,) = plan(pod, {"app": res("100m", "64Mi")}).resize.cpu
+    assert (cpu.lowers, cpu.new_memory_limit) == (True, 0)
 
 
 def test_raising_memory_or_lowering_a_request_is_not_checked() -> None:
@@ -208,8 +217,9 @@ def test_a_lost_record_and_a_runtime_that_has_something_else() -> None:
     other = told(102, 20_000, 64 << 20)
     in_place = plan(make_pod(sized("app", SMALL)), {}, other)
     assert updates(in_place) == {"memory": ["app"], "cpu": ["app"]}
-    restarted = plan(make_pod(sized("app", SMALL, resizePolicy=RESTART_MEMORY)), {}, other)
-    assert [kill.name for kill in restarted.containers_to_kill] == ["app"]
+    for there in (other, told(0, 20_000, 0)):
+        restarted = plan(make_pod(sized("app", SMALL, resizePolicy=RESTART_MEMORY)), {}, there)
+        assert [kill.name for kill in restarted.containers_to_kill] == ["app"]
 
 
 def test_a_container_without_resources_needs_no_record() -> None:
@@ -282,6 +292,8 @@ def test_a_crashed_container_that_comes_back_bigger_makes_its_pod_bigger() -> No
         (d.what, d.why) for d in actions.decisions
     ]
     assert plan(pod, {}, exited("app", code=137)).resize.empty
+    odd = make_pod(sized("app", res("nonsense")))
+    assert plan(odd, {"app": SMALL}, exited("app", code=137)).resize.empty
 
 
 def test_a_new_sandbox_for_a_resized_pod() -> None:
@@ -313,6 +325,24 @@ def test_resources_of_the_pod_as_a_whole() -> None:
     lost = plan(pod, {"app": SMALL})
     assert lost.nothing_to_do, "its cgroup was looked at"
     assert lost.resize.pod_level == whole
+    pages: api.ResourceRequirements = {"limits": {"hugepages-2Mi": "2Mi"}}
+    of_pages = plan(make_pod(sized("app", SMALL), resources=pages), {"app": SMALL})
+    assert of_pages.resize.pod_level == pages
+    none = plan(make_pod(sized("app", SMALL), resources={}), {"app": SMALL}, pod_level=whole)
+    assert none.resize.pod_level is None
+
+
+def test_what_is_not_given_is_nothing() -> None:
+    assert resizable({}) == resizable(None) == Resizable(0, 0, 0, 0)
+    assert effective_resources(make_pod("app"), make_pod("app").containers[0]) == {}
+    of_cpu = make_pod("app", resources=res(limit_cpu="2"))
+    assert effective_resources(of_cpu, of_cpu.containers[0]) == {"limits": {"cpu": "2"}}
+
+
+def test_what_is_said_of_a_resize() -> None:
+    assert ContainerResize("app", "why").decisions == ()
+    restart = Decision("restart container app with new resources", "why")
+    assert ContainerResize("app", "why", restart=True).decisions == (restart,)
 
 
 def test_a_container_without_limits_has_those_of_its_pod() -> None:
@@ -350,6 +380,20 @@ def test_progress(known: dict[str, api.ResourceRequirements], expected: bool) ->
     status = has(running("app"), running("side"), running("first"), exited("done"))
     assert resize_in_progress(pod, status, InEffect(known)) is expected
     assert resize_in_progress(pod, status, InEffect(known, pod_limits_differ="x"))
+
+
+def test_progress_of_what_the_runtime_has_and_of_the_pod_as_a_whole() -> None:
+    pod = make_pod(sized("app", SMALL))
+    assert not resize_in_progress(pod, has(SMALL_TOLD), InEffect({}))
+    debugged = make_pod(sized("app", SMALL), ephemeral=("debug",))
+    known = {"app": SMALL, "debug": SMALL}
+    status = has(running("app"), running("debug"))
+    assert not resize_in_progress(debugged, status, InEffect(known))
+    whole = res("2", "1Gi", "2", "1Gi")
+    pod = make_pod(sized("app", SMALL), resources=whole)
+    for there, expected in ((None, False), (whole, False), (SMALL, True)):
+        in_effect = InEffect({"app": SMALL}, pod_level=there)
+        assert resize_in_progress(pod, has(running("app")), in_effect) is expected
 
 
 def test_one_resource_after_the_other() -> None:

@@ -82,11 +82,15 @@ def test_a_step_changes_only_what_it_has() -> None:
         shares=512, quota_us=80_000, period_us=100_000, memory=1000
     )
     assert applied(NOW, PodLimits()) == NOW
+    whole = PodLimits(shares=2, quota_us=3, period_us=4, memory=5)
+    assert applied(NOW, whole) == applied(PodLimits(), whole) == whole
 
 
 def test_difference_in_words() -> None:
     assert difference(NOW, NOW) == ""
     assert difference(NOW, limits(shares=512)) == ""
+    unknown = difference(PodLimits(), limits(memory=5))
+    assert unknown == "the pod's cgroup: memory limit none -> 5"
     assert difference(NOW, limits(shares=2, quota_us=-1, memory=5)) == (
         "the pod's cgroup: cpu shares 512 -> 2, cpu quota 50000 -> none, memory limit 1000 -> 5"
     )
@@ -110,6 +114,10 @@ def test_what_the_runtime_is_reported() -> None:
     )
     assert (resources.cpu_shares, resources.cpu_quota) == (410, 40_000)
     assert resources.memory_limit_in_bytes == 900
+    much = make_pod(overhead={"cpu": "10"})
+    plenty = limits(shares=65_536, quota_us=6_400_000, period_us=100_000)
+    _, resources = sandbox_resources(much, plenty, settings)
+    assert (resources.cpu_shares, resources.cpu_quota) == (55_296, 5_400_000)
     unlimited = limits(shares=2, quota_us=-1, period_us=100_000, memory=-1)
     _, resources = sandbox_resources(pod, unlimited, settings)
     assert (resources.cpu_shares, resources.cpu_quota, resources.memory_limit_in_bytes) == (2, 0, 0)

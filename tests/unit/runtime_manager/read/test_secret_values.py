@@ -26,6 +26,7 @@ VARIABLES = {
     "DB_HOST": "db.example",
     "DB_CERT": "BEGIN\nAAAA\nEND",
     "DB_ON": "1",
+    "DB_WORD": "open",
     "MODE": "fast",
 }
 
@@ -35,6 +36,7 @@ VARIABLES = {
     [
         ('exec: "hush-hush": not found', 'exec: "***": not found'),
         ("open sesame and hush-hush", "*** and ***"),
+        ("open, not openly", "***, not ***ly"),
         ('exec: "BEGIN\\nAAAA\\nEND"', 'exec: "***\\n***\\nEND"'),
         ("visible on db.example, fast, 1 time", "visible on db.example, fast, 1 time"),
     ],
@@ -61,3 +63,18 @@ def test_of_more_than_can_be_looked_for_nothing_is_shown(much: str) -> None:
     container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
     assert hide_secrets("exec: a word", container, {**VARIABLES, "DB_X": much}) == UNSHOWN
     assert hide_secrets("exec: a word", container, {**VARIABLES, "MODE": much}) == "exec: a word"
+
+
+@pytest.mark.parametrize(
+    ("most", "more"),
+    [
+        ("x" * MAX_CHARACTERS, "x"),
+        # the value as a whole counts too
+        ("\n".join(f"line {number}" for number in range(MAX_PARTS - 1)), "\nline"),
+    ],
+    ids=["long", "many lines"],
+)
+def test_how_much_can_be_looked_for(most: str, more: str) -> None:
+    container = cast(Any, {"name": "c", "env": ENV[:1]})
+    assert hide_secrets("exec: a word", container, {"KEY": most}) == "exec: a word"
+    assert hide_secrets("exec: a word", container, {"KEY": most + more}) == UNSHOWN

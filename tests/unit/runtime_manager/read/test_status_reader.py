@@ -26,6 +26,8 @@ from kubeletpy.runtime_manager.read.status_reader import (
     ReadContainer,
     pod_status_from_cri,
     sandbox_from_list,
+    sort_containers,
+    sort_sandboxes,
     summaries_from_lists,
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
@@ -42,6 +44,22 @@ LABELS = {POD_UID: "u", POD_NAME: "web", POD_NAMESPACE: "prod"}
 
 def read(status: cri.ContainerStatus, message: str = "") -> PodRuntimeStatus:
     return pod_status_from_cri(IDENTITY, [], [ReadContainer(status, "s", message)], 1)
+
+
+def test_what_was_made_after_the_clock_was_put_back_is_newer() -> None:
+    exited = ContainerState.EXITED
+    first, second = (
+        ContainerStatus("c0", "main", exited, created_at=900),
+        ContainerStatus("c1", "main", exited, created_at=100, restart_count=1),
+    )
+    assert sort_containers([first, second]) == (second, first)
+    assert sort_containers([second, replace(second, id="c2", created_at=101)])[0].id == "c2"
+    before, after = (
+        SandboxStatus("s0", False, created_at=900),
+        SandboxStatus("s1", True, attempt=1, created_at=100),
+    )
+    assert sort_sandboxes([before, after]) == (after, before)
+    assert sort_sandboxes([after, replace(after, id="s2", created_at=101)])[0].id == "s2"
 
 
 def test_sandboxes_newest_first_and_their_addresses() -> None:
@@ -169,6 +187,13 @@ def test_health() -> None:
     assert not bad.runtime_ready
     assert bad.message == "runtime does not report RuntimeReady"
     assert bad.network_message == "NetworkReady=false reason:R message:M"
+    neither = [condition("RuntimeReady", False), condition("NetworkReady", False)]
+    assert health_from_conditions(neither) == RuntimeHealth(
+        runtime_ready=False,
+        network_ready=False,
+        message="RuntimeReady=false reason:R message:M",
+        network_message="NetworkReady=false reason:R message:M",
+    )
 
 
 @on_virtual_time

@@ -12,9 +12,9 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.container_files import (
     create_termination_file,
     link_log,
+    log_sizes,
     remove_logs,
     remove_termination_file,
-    restart_count_by_logs,
 )
 from kubeletpy.runtime_manager.names.labels import (
     CONTAINER_NAME,
@@ -235,4 +235,10 @@ def test_logs_are_removed_below_their_root_only(tmp_path: Path) -> None:
     assert outside.exists()
     assert [path.name for path in log.parent.iterdir()] == ["00.log"]
     assert not link.is_symlink()
-    assert restart_count_by_logs(str(log.parent)) == 1
+    (log.parent / "1.log").write_text("text")
+    (log.parent / "2.log").symlink_to("elsewhere")
+    (log.parent / "3.log").mkdir()
+    sizes = {"00.log": 0, "1.log": 4, "2.log": len("elsewhere")}
+    assert log_sizes(str(log.parent)) == sizes
+    assert log_sizes(str(root / "none")) == {}
+    assert log_sizes(str(outside)) == {}

@@ -68,7 +68,7 @@ class Container:
         self.news.set()
 
     async def follow(self, **options: Any) -> asyncio.Task[None]:
-        log = await self.streams.open(str(self.path))
+        log = await self.streams.open(str(self.path), "")
         made = LogOptions(follow=True, **options)
         return asyncio.create_task(self.streams.send(log, "u", "id", made, self.write))
 
@@ -183,7 +183,7 @@ async def test_a_client_that_is_rotations_behind_misses_nothing(
         await gate.wait()
 
     container.say("first")
-    log = await container.streams.open(str(container.path))
+    log = await container.streams.open(str(container.path), "")
     options = LogOptions(follow=True)
     task = asyncio.create_task(container.streams.send(log, "u", "id", options, write))
     await started.wait()
@@ -242,7 +242,7 @@ async def test_a_slow_client_holds_back_the_reading(container: Container) -> Non
         pieces.append(len(data))
         await gate.wait()
 
-    log = await container.streams.open(str(container.path))
+    log = await container.streams.open(str(container.path), "")
     task = asyncio.create_task(container.streams.send(log, "u", "id", LogOptions(), write))
     async with asyncio.timeout(5):
         while not pieces:  # noqa: ASYNC110 - nothing tells of a first piece

@@ -53,7 +53,7 @@ def test_cri(piece: int) -> None:
     since = parse_time("2026-01-02T03:04:05.3Z")
     assert show(CRI, piece, since=since) == b"three four\n\n"
     assert show(CRI, piece, limit=6) == b"one\ntw"
-    assert show(CRI, piece, limit=0) == b""
+    assert show(CRI, piece, limit=0) == show(CRI, piece, records=0) == b""
     assert show(CRI, piece, records=2) == b"one\ntw"
 
 
@@ -107,6 +107,15 @@ def test_what_is_long_ago_is_passed_over() -> None:
     since = parse_time("2026-01-02T03:50:00Z")
     for piece in (1, 40, 90, 1000):
         assert show(text, piece, since=since) == b"minute 50\nminute 51\nminute 52\n"
+        assert show(text, piece, since=since, records=2) == b"minute 50\nminute 51\n"
+
+
+@pytest.mark.parametrize("odd", [b"0000-01-02T03:04:05Z", b"2024-13-02T03:04:05Z"])
+def test_a_time_of_no_calendar_takes_no_other_line_with_it(odd: bytes) -> None:
+    sound = b"2024-01-02T03:04:05Z stdout F sound\n"
+    log = sound + odd + b" stdout F odd\n"
+    assert Formatter(since=1000.0).feed(log + sound + log) == b"sound\n" * 3
+    assert Formatter(timestamps=True).feed(log).count(b"\n") == 2
 
 
 def test_a_large_log_that_is_long_ago_costs_little() -> None:
@@ -185,7 +194,10 @@ def test_a_closed_file_is_closed_and_reads_nothing(tmp_path: Path) -> None:
         ({"stream": "All"}, LogOptions()),
         ({"follow": "maybe"}, UnreadableOptions),
         ({"tailLines": "x"}, UnreadableOptions),
-        ({"tailLines": "9" * 30}, UnreadableOptions),
+        ({"tailLines": "9" * 18}, LogOptions(tail=10**18 - 1)),
+        ({"tailLines": "9" * 19}, UnreadableOptions),
+        ({"tailLines": "٣"}, UnreadableOptions),
+        ({"sinceSeconds": "1", "limitBytes": "1"}, LogOptions(since=99.0, limit=1)),
         ({"sinceTime": "yesterday"}, UnreadableOptions),
         ({"stream": "Stdout"}, UnreadableOptions),
         ({"stream": "Stdin"}, InvalidOptions),
@@ -230,6 +242,7 @@ ENDED = {"terminated": {"containerID": "containerd://old"}}
     [
         ({"running": {}}, {}, False, "now"),
         ({"running": {}}, ENDED, False, "now"),
+        ({"terminated": {"containerID": "bare"}}, {}, False, "bare"),
         ({"running": {}}, ENDED, True, "old"),
         ({"running": {}}, {}, True, "previous terminated container"),
         ({"terminated": {"containerID": "c://t"}}, ENDED, False, "t"),
@@ -246,7 +259,7 @@ ENDED = {"terminated": {"containerID": "containerd://old"}}
 def test_which_container(state: object, last: object, previous: bool, expected: str) -> None:
     entry = {"name": "c", "containerID": "containerd://now", "state": state, "lastState": last}
     for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        status = cast(Any, {field: [entry]})
+        status = cast(Any, {field: [{"name": "other", "state": {"running": {}}}, entry]})
         if " " in expected:
             with pytest.raises(NoLog, match=expected):
                 container_id("p", "c", status, previous=previous)

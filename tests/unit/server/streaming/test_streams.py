@@ -31,6 +31,7 @@ from kubeletpy.server.streaming.options import (
     BadStreamRequest,
     Streams,
     Way,
+    offered_protocols,
     read_ports,
     read_streams,
     way_of,
@@ -52,6 +53,8 @@ Serve = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
         ("input=1&output=1&error=1", Streams(True, True, True, False)),
         ("output=1&error=1&tty=1", Streams(False, True, False, True)),
         ("output=1&output=0", Streams(False, True, False, False)),
+        ("input=1", Streams(True, False, False, False)),
+        ("error=1", Streams(False, False, True, False)),
         ("output=true", None),
         ("tty=1", None),
         ("", None),
@@ -74,7 +77,14 @@ def test_streams(query: str, expected: Streams | None) -> None:
         ([], None),
         ([("port", "0")], None),
         ([("port", "65536")], None),
+        ([("port", "65535")], [65535]),
+        ([("port", "0" * 15 + "1")], [1]),
+        ([("port", "0" * 16 + "1")], None),
         ([("port", "x")], None),
+        ([("port", ""), ("port", "1")], None),
+        ([("port", "٣")], None),
+        ([("other", "80"), ("port", "81")], [81]),
+        ([("port", "1")] * 64, [1] * 64),
         ([("port", "1")] * 65, None),
     ],
 )
@@ -85,6 +95,14 @@ def test_ports(query: list[tuple[str, str]], expected: list[int] | None) -> None
             read_ports(query, websocket=True)
     else:
         assert read_ports(query, websocket=True) == expected
+
+
+def test_the_protocols_of_a_header() -> None:
+    assert offered_protocols("v5.channel.k8s.io,, v4.channel.k8s.io ") == [
+        "v5.channel.k8s.io",
+        "v4.channel.k8s.io",
+    ]
+    assert offered_protocols("") == []
 
 
 @pytest.mark.parametrize(
@@ -179,6 +197,7 @@ async def played(head: bytes, reader: asyncio.StreamReader, writer: asyncio.Stre
                 stdin += frame.data
                 ended = ended or frame.is_last
     writer.write(spdy.data(5, stdin) + spdy.data(7, b"to stderr"))
+    writer.write(spdy.data(3, b"nothing that a client may get"))
     writer.write(spdy.data(1, b'{"status":"Success"}', last=True))
     for stream in (5, 7):
         writer.write(spdy.data(stream, b"", last=True))
@@ -201,6 +220,16 @@ async def test_a_v5_websocket_can_close_stdin(tmp_path: Path, pki: Pki) -> None:
             assert got == {1: blob, 2: b"to stderr", 3: b'{"status":"Success"}'}
         (asked,) = runtime.asked
         assert (asked.container_id, list(asked.cmd), asked.tty) == ("cid", ["cat", "-"], False)
+
+
+async def test_a_runtimes_url_without_a_scheme_is_http(tmp_path: Path, pki: Pki) -> None:
+    async with node(tmp_path, pki, played) as (server, runtime):
+        runtime.url = runtime.url.removeprefix("http:")
+        path = "/exec/n/p/c?command=cat&input=1&output=1&error=1"
+        async with websocket(server, path, V5) as socket:
+            await socket.send_bytes(b"\0in")
+            await socket.send_bytes(b"\xff\0")
+            assert {m.data[0]: m.data[1:] async for m in socket}[1] == b"in"
 
 
 @pytest.mark.parametrize(

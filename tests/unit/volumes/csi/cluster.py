@@ -11,6 +11,7 @@ from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, NODES, Call, KubeApi, Resource, WatchEvent
+from tests.streamed_list import streamed
 
 
 class Cluster(KubeApi):
@@ -54,7 +55,7 @@ class Cluster(KubeApi):
         """An object as it is, or None."""
         return self.objects.get((resource.plural, "", name))
 
-    async def _ask(self, call: Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         self.calls.append(f"{call.verb} {call.resource.plural}{call.subresource and '/token'}")
         await asyncio.sleep(0)
         if self.refusals:
@@ -92,10 +93,15 @@ class Cluster(KubeApi):
             return self.objects.pop(key)
         return found
 
-    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._queues.append((call.resource.plural, queue))
         yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": call.resource_version}})
+        if call.send_initial_events:
+            plural = call.resource.plural
+            items = [found for (each, _, _), found in self.objects.items() if each == plural]
+            for event in streamed(items, str(self._version)):
+                yield event
         while True:
             yield await queue.get()
 

@@ -55,6 +55,14 @@ def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:
             {"annotations": {ANNOTATION: '{"a":"node-a","c":"other"}'}},
         ),
         (node('{"a":"node-a"}', zone="1"), {}, {"a"}, {"annotations": {ANNOTATION: None}}),
+        (
+            node('{"c":"other","a":"old"}', zone="1"),
+            {"a": A},
+            set(),
+            {"annotations": {ANNOTATION: '{"a":"node-a","c":"other"}'}},
+        ),
+        (node('{"c":5}'), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
+        (node('["c"]'), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
         (node("{torn", zone="1"), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
         (
             node(zone="2"),

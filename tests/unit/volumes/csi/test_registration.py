@@ -26,6 +26,7 @@ from kubeletpy.volumes.operation import OperationFailed
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options
+from tests.virtual_time import settle
 
 from .cluster import Cluster
 
@@ -98,6 +99,33 @@ async def test_a_driver_comes_and_goes(short: Path) -> None:
         scrape = agent.metrics.render().decode()
         assert 'method_name="/csi.v1.Node/NodeGetInfo"' in scrape
         assert "plugin_manager_total_plugins{" not in scrape
+
+
+async def test_a_driver_that_attaches_no_more_is_asked_how_many_fit(short: Path) -> None:
+    def fit() -> object:
+        return agent.cluster.get_now(CSINODES, "n")["spec"]["drivers"][0]["allocatable"]["count"]
+
+    async with (
+        node(short) as agent,
+        running(short / "driver", Options(max_volumes=7)) as driver,
+        registered(driver, agent.registry),
+    ):
+        read: asyncio.Queue[str] = asyncio.Queue()
+        agent.objects.on_change(read.put_nowait)
+        agent.cluster.driver(NAME, nodeAllocatableUpdatePeriodSeconds=600)
+        await driver.until_told()
+        assert not agent.handler.full("another")
+        assert fit() == 7
+        driver.services.options = Options(max_volumes=3)
+        async with asyncio.timeout(20):
+            while not agent.handler.full(NAME):  # its object was not read yet
+                await read.get()
+            while fit() != 3:
+                await agent.cluster.wrote()
+        asked = driver.faults.names().count("NodeGetInfo")
+        assert agent.handler.full(NAME)
+        await settle()
+        assert driver.faults.names().count("NodeGetInfo") == asked, "it was asked just now"
 
 
 @pytest.mark.parametrize(

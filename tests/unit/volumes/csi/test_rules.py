@@ -203,6 +203,12 @@ def test_a_device_has_no_file_system() -> None:
     assert made.WhichOneof("access_type") == "block"
 
 
+@pytest.mark.parametrize(("group", "said"), [(None, ""), (0, "0"), (7, "7")])
+def test_a_driver_is_told_the_group_of_a_mount(group: int | None, said: str) -> None:
+    made = requests.capability(Access("ReadWriteMany", group=group), multi_writer=True)
+    assert made.mount.volume_mount_group == said
+
+
 UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"}
 
 
@@ -212,7 +218,9 @@ def test_error_classes(code: Code) -> None:
     assert answers.outcome_of(code, answered=True) is expected
     assert answers.outcome_of(code, answered=False) is Outcome.UNCERTAIN
     infeasible = code.value in {"INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND"}
-    problem = ExpansionProblem.INFEASIBLE if infeasible else ExpansionProblem.OTHER
+    problem = ExpansionProblem.REFUSED if expected is Outcome.FINAL else ExpansionProblem.OTHER
+    if infeasible:
+        problem = ExpansionProblem.INFEASIBLE
     if code is Code.FAILED_PRECONDITION:
         problem = ExpansionProblem.IN_USE
     assert answers.expansion_problem(code, answered=True) is problem
@@ -223,6 +231,7 @@ def test_error_classes(code: Code) -> None:
     ("told", "read"),
     [
         ({"node_id": "n"}, NodeInfo("n")),
+        ({"node_id": "n", "max_volumes_per_node": 1}, NodeInfo("n", 1)),
         ({"node_id": "n", "max_volumes_per_node": 3}, NodeInfo("n", 3)),
         ({"node_id": "n", "max_volumes_per_node": 1 << 40}, NodeInfo("n", 2**31 - 1)),
         (
@@ -270,6 +279,11 @@ def test_stats() -> None:
     assert answers.volume_stats(both, condition=True) == VolumeStats(*numbers, True, "sick")
     sick = csi.NodeGetVolumeStatsResponse(volume_condition=SICK)
     assert answers.volume_stats(sick, condition=True).message == "sick"
+    silent = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+    assert answers.volume_stats(silent, condition=True) == VolumeStats(10, 4, 6)
+    wordy = csi.VolumeCondition(abnormal=True, message="x" * 1024 + "y")
+    long = csi.NodeGetVolumeStatsResponse(volume_condition=wordy)
+    assert answers.volume_stats(long, condition=True).message == "x" * 1024
     with pytest.raises(BadAnswer, match="no usage"):
         answers.volume_stats(sick, condition=False)
     odd = csi.NodeGetVolumeStatsResponse(usage=[csi.VolumeUsage(unit="BYTES", used=-1)])

@@ -1,0 +1,195 @@
+"""``python -m bench.pressure``: how soon a pod ends that takes more memory than the node can spare.
+
+``python -m bench`` shows the same as a row, of fewer rounds and without the idle cost.
+Pods have little room, in a cgroup with a limit; a pod fills a volume in memory until less than the
+hard threshold is left. The crossing is seen by looking at the cgroup all the time, the end of the
+container is that of its process: the runtime's record of it is gone too soon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import select
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from bench.containers import main_processes
+from bench.manifests import NAMESPACE, manifest
+from bench.results import quantile
+from bench.stand import CGROUP_ROOT, NODE, Stand, make_stand
+from bench.usage import cpu_seconds
+from bench.watching import READY
+from kubeletpy.api.types import JSON
+from kubeletpy.host.kernel_text import number
+from kubeletpy.kubeapi.protocol import NODES, PODS
+from kubeletpy.remote.client import RemoteRuntime
+
+MI = 1 << 20
+ROOM, THRESHOLD = 400 * MI, 200 * MI
+EATS = 296
+"""MiB: not enough to trigger the kernel's OOM killer."""
+IDLE_S = 30.0
+AIM_S = 1.0
+TERMINAL = ("Failed", "Succeeded")
+MEMORY = Path("/sys/fs/cgroup/memory")
+SCRIPT = (
+    f"trap 'exit 0' TERM; i=0; while [ $i -lt {EATS // 8} ]; do "
+    "dd if=/dev/zero of=/mem/$i bs=8M count=1 2>/dev/null; i=$((i+1)); sleep 0.05 & wait $!; done; "
+    "while :; do sleep 1 & wait $!; done"
+)
+"""A few hundred megabytes per second."""
+
+
+def machine_memory() -> int:
+    """Total memory in bytes."""
+    found = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+def settings(_: Path) -> JSON:
+    """Fields of the KubeletConfiguration."""
+    return {
+        "systemReserved": {"memory": str(machine_memory() - ROOM)},
+        "evictionHard": {"memory.available": str(THRESHOLD)},
+        "evictionPressureTransitionPeriod": "1s",
+    }
+
+
+def eater(name: str) -> JSON:
+    """A pod that eats up memory."""
+    pod = manifest(name, NODE)
+    container = pod["spec"]["containers"][0]
+    container["command"] = ["/bin/sh", "-c", SCRIPT]
+    container["volumeMounts"] = [{"name": "mem", "mountPath": "/mem"}]
+    pod["spec"]["volumes"] = [{"name": "mem", "emptyDir": {"medium": "Memory"}}]
+    return pod
+
+
+def _left(group: Path) -> int:
+    """Bytes that pods have left, as the kubelet calculates it."""
+    used = number((group / "memory.usage_in_bytes").read_text()) or 0
+    inactive = re.search(
+        r"^total_inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE
+    )
+    assert inactive is not None
+    return ROOM - (used - int(inactive[1]))
+
+
+def _crossed(group: Path) -> float:
+    """Block until less than the threshold is left; returns when (Unix seconds)."""
+    until = time.time() + 60
+    while _left(group) >= THRESHOLD:
+        if time.time() > until:
+            raise TimeoutError("no pod has crossed the threshold")
+        time.sleep(0.002)
+    return time.time()
+
+
+def _ended(pid: int) -> float:
+    """Block until a process has ended; returns when."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        ended, _, _ = select.select([descriptor], [], [], 60)
+    finally:
+        os.close(descriptor)
+    if not ended:
+        raise TimeoutError("nobody ends the pod that eats the memory")
+    return time.time()
+
+
+async def _is_well(stand: Stand) -> bool:
+    node = await stand.api.get(NODES, NODE)
+    conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+    return conditions.get("MemoryPressure") == "False"
+
+
+ENDED, SHOWN = "crossing -> container ended", "crossing -> its end shown"
+
+
+async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
+    """Seconds by quantity; the agent runs, with :func:`settings`."""
+    runtime = RemoteRuntime(stand.agent_runtime.endpoint)
+    await runtime.connect(20)
+    group = MEMORY / ("" if stand.program else CGROUP_ROOT.lstrip("/")) / "kubepods"
+    ends: dict[str, asyncio.Future[float]] = {}
+
+    def shown(kind: str, obj: JSON) -> None:
+        waiting = ends.get(obj["metadata"]["name"])
+        # a Go kubelet reports a pod that exits with 0 on SIGTERM as Succeeded, though evicted
+        over = (obj.get("status") or {}).get("phase") in TERMINAL
+        if over and waiting is not None and not waiting.done():
+            waiting.set_result(time.time())
+
+    stand.pods.observers.append(shown)
+    found: dict[str, list[float]] = defaultdict(list)
+    try:
+        for round_ in range(rounds):
+            name = f"eater{round_}"
+            ends[name] = asyncio.get_running_loop().create_future()
+            crossed = asyncio.create_task(asyncio.to_thread(_crossed, group))
+            await stand.api.create(PODS, eater(name), NAMESPACE)
+            await stand.pods.until(name, READY)
+            (pid,) = await main_processes(runtime, [_container(stand, name)])
+            ended = await asyncio.to_thread(_ended, pid)
+            began = await crossed
+            found[ENDED].append(ended - began)
+            async with asyncio.timeout(60):
+                found[SHOWN].append(await ends[name] - began)
+            await stand.api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
+            await stand.pods.until(name, "gone")
+            async with asyncio.timeout(120):
+                # neither the cgroup nor the node announces that it has recovered: poll
+                while not await _is_well(stand) or _left(group) < 2 * THRESHOLD - 50 * MI:  # noqa: ASYNC110
+                    await asyncio.sleep(0.5)
+    finally:
+        stand.pods.observers.remove(shown)
+        await runtime.close()
+    return found
+
+
+def _container(stand: Stand, name: str) -> str:
+    entries = stand.pods.latest[name]["status"]["containerStatuses"]
+    return str(entries[0]["containerID"]).partition("://")[2]
+
+
+async def _idle(stand: Stand) -> float:
+    before = cpu_seconds(stand.agent_pid)
+    await asyncio.sleep(IDLE_S)
+    return (cpu_seconds(stand.agent_pid) - before) / IDLE_S * 100
+
+
+def table(found: dict[str, list[float]]) -> str:
+    """One line for each quantity."""
+    lines = [f"{'':<32} {'n':>4} {'p50':>8} {'max':>8}"]
+    for what, figures in found.items():
+        unit = 1 if "%" in what else 1000
+        shown = " ".join(f"{each * unit:>8.2f}" for each in (quantile(figures, 0.5), max(figures)))
+        lines.append(f"{what + ('' if unit == 1 else ', ms'):<32} {len(figures):>4} {shown}")
+    p50 = quantile(found[ENDED], 0.5)
+    lines.append(f"aim: {AIM_S * 1000:.0f} ms, {'met' if p50 <= AIM_S else 'MISSED'}")
+    return "\n".join(lines)
+
+
+async def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pressure", description=__doc__)
+    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument(
+        "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
+    )
+    given = parser.parse_args()
+    async with make_stand(given.containerd, config=settings, program=given.agent) as stand:
+        await stand.start_agent()
+        await asyncio.sleep(5)
+        idle = {"agent CPU, idle, % of a core": [await _idle(stand)]}
+        print(table(idle | await crossings(stand, given.rounds)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,103 @@
+"""Admission: graceful shutdown and the admission gate. A part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.signals import Signals
+from kubeletpy.config import KubeletSettings
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.own_node import OwnNode
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.shutdown.logind import SystemLogind
+from kubeletpy.shutdown.manager import ShutdownManager
+from kubeletpy.shutdown.plan import periods_of
+from kubeletpy.syncloop.active_pods import ActivePods
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the rest of the composition root uses."""
+
+    gate: AdmissionGate
+    shutdown: ShutdownManager
+
+
+def build_admission(
+    settings: KubeletSettings,
+    outside: Outside,
+    options: NodeOptions,
+    recorder: EventRecorder,
+    signals: Signals,
+    *,
+    root: Path,
+    active: ActivePods,
+    cache: PodStatusCache,
+    queries: WorkerQueries,
+    workers: PodWorkers,
+    node: OwnNode,
+    place: Place,
+    held: Callable[[str], Mapping[str, int]],
+) -> Admission:
+    """Args:
+    root: the kubelet's root directory.
+    node: the Node object as the agent knows it.
+    place: assigns a pod its place on the machine.
+    held: the share of the node's resources that devices hold.
+    """
+    clock, kernel, gates = outside.clock, outside.machine.kernel, settings.feature_gates
+    shutdown = ShutdownManager(
+        periods_of(settings),
+        connect=SystemLogind.connect,
+        pods=active,
+        kill=workers.kill_pod,
+        is_finished=queries.should_be_finished,
+        changed=signals.shutdown_changed,
+        observe=outside.metrics.node.shutdown_observed,
+        recorder=recorder,
+        clock=clock,
+        node_name=options.name,
+        root_dir=root,
+    )
+    always = NodeState(
+        allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
+        kernel_version=outside.machine.facts.kernel_version,
+        apparmor=kernel.apparmor,
+        pod_level_resources=gates.enabled("PodLevelResources"),
+        declared_features=options.declared_features
+        if gates.enabled("NodeDeclaredFeatures")
+        else None,
+    )
+
+    def now() -> NodeState:
+        pressures = signals.pressures()
+        return replace(
+            always,
+            shutting_down=shutdown.shutting_down,
+            pressures=pressures,
+            let_in=frozenset(cache) if pressures else frozenset(),
+        )
+
+    gate = AdmissionGate(
+        now,
+        recorder,
+        clock,
+        outside.metrics.workers,
+        node=node.current,
+        newest_node=node.newest,
+        kill=workers.kill_pod,
+        place=place,
+        held=held,
+    )
+    return Admission(gate, shutdown)

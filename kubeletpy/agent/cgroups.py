@@ -1,0 +1,73 @@
+"""Pod cgroups: a part of the composition root. Must never decide anything about a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room, Task
+from kubeletpy.cgroups.limits import KernelPodLimits
+from kubeletpy.cgroups.manager import PodCgroups
+from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """What the rest of the composition root uses.
+
+    Attributes:
+        tree: None: the machine's cgroups are not ours to use (a simulation, cgroupsPerQOS off).
+        pods: creates and removes pod cgroups; None without a tree.
+        parent: the cgroup in which a pod's sandbox is created.
+        limits: sets what a pod may use.
+    """
+
+    tree: CgroupTree | None
+    pods: PodCgroups | None
+    parent: Callable[[Pod], str]
+    limits: PodCgroupLimits
+    rooms: list[Room]
+
+
+def build_cgroups(
+    outside: Outside,
+    recorder: EventRecorder,
+    *,
+    node_name: str,
+    has_no_quota: Callable[[str], bool],
+    active_pods: Callable[[], Sequence[Pod]],
+    in_use: Callable[[str], bool],
+    has_volumes: Callable[[str], bool],
+) -> Cgroups:
+    """Args:
+    has_no_quota: whether a pod (uid) has CPUs of its own.
+    active_pods: with the resources allocated to them.
+    in_use: whether containers of a pod (uid) may still run.
+    has_volumes: whether volumes of a pod (uid) are still mounted.
+    """
+    found = outside.machine.cgroups
+    if found is None:
+        return Cgroups(None, None, lambda pod: "", NoPodCgroupLimits(), [])
+    if not isinstance(found, CgroupTree):
+        return Cgroups(None, None, found.parent, found, [])
+    found.has_no_quota = has_no_quota
+    pods = PodCgroups(
+        found,
+        recorder,
+        outside.metrics.node,
+        node_name=node_name,
+        active_pods=active_pods,
+        in_use=in_use,
+        has_volumes=has_volumes,
+    )
+    room = Room(
+        pods,
+        (Task("cgroups", pods.run),),
+        keep=lambda found: pods.sweep_soon(),
+        close=pods.close,
+    )
+    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), [room])

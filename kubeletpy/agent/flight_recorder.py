@@ -1,0 +1,46 @@
+"""The part of the root that builds the flight recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.agent.room import Room, Task
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.config import NodeFlags
+from kubeletpy.podworkers.records import Effect, Event
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
+from kubeletpy.status.generate import StatusInputs
+from kubeletpy.trace.spans import SpanLog
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """What reports to the recorder; all None without one."""
+
+    rooms: tuple[Room, ...] = ()
+    event: Callable[[Event, Sequence[Effect]], None] | None = None
+    plan: Callable[[PlanInputs, PodActions], None] | None = None
+    status: Callable[[StatusInputs, api.PodStatus], None] | None = None
+    span: SpanLog | None = None
+
+
+def build_flight_recorder(
+    flags: NodeFlags, clock: Clock, machine: WorkerMachine, root: Path, node_name: str
+) -> Flight:
+    """The recorder, unless --flight-recorder-mib is 0."""
+    if flags.flight_recorder_mib <= 0:
+        return Flight()
+    from kubeletpy.recorder.files import DIRECTORY, RecordingFiles
+    from kubeletpy.recorder.recorder import FlightRecorder
+
+    files = RecordingFiles(root / DIRECTORY, flags.flight_recorder_mib * _MIB)
+    recorder = FlightRecorder(files, clock, machine, node_name)
+    room = Room(recorder, (Task("flight-recorder", recorder.run),), close=recorder.close)
+    return Flight((room,), recorder.event, recorder.plan, recorder.status, recorder.span)

@@ -1,0 +1,100 @@
+"""Images: access, pulling, garbage collection. A part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.images.ages import ImageAges
+from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
+from kubeletpy.images.manager import ImageManager
+from kubeletpy.images.node_credentials import NodeCredentials, default_paths
+from kubeletpy.images.puller import PullSettings
+from kubeletpy.images.records.from_settings import pull_records
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.start_latency import StartLatency
+from kubeletpy.volumes.tokens import PodTokens
+
+if TYPE_CHECKING:
+    from kubeletpy.images.providers.plugins import Plugins
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """What the rest of the composition root uses."""
+
+    manager: ImageManager
+    gc: ImageGarbageCollector
+    rooms: list[Room]
+
+
+def build_images(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    outside: Outside,
+    recorder: EventRecorder,
+    *,
+    root: Path,
+    node_name: str,
+    pods: PodManager,
+    tokens: PodTokens,
+    starts: StartLatency,
+) -> Images:
+    """Args:
+    root: the kubelet's root directory.
+    pods: whose image volumes are not collected.
+    tokens: of service accounts, for credential providers.
+    starts: measures image pulls of starting pods.
+
+    Raises:
+        ConfigError: the credential providers that the flags name can't be used.
+    """
+    clock, metrics, rooms = outside.clock, outside.metrics, list[Room]()
+    records = pull_records(settings, root, outside.images, clock, metrics.pull_records)
+    if records is not None:
+        rooms.append(Room(records, start=records.start, close=records.close))
+    providers: Plugins | None = None
+    if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
+        # most nodes have none and start without loading this
+        from kubeletpy.images.providers.from_flags import make
+        from kubeletpy.volumes.service_accounts import ClusterAccounts
+
+        kube_api = outside.api.pods if outside.api is not None else None
+        accounts = ClusterAccounts(kube_api, tokens)
+        providers = make(settings, flags, accounts, metrics.credential_providers)
+        rooms.append(Room(providers, close=providers.close))
+    gc = ImageGarbageCollector(
+        outside.images,
+        outside.runtime,
+        recorder,
+        clock,
+        metrics.images,
+        node_name=node_name,
+        policy=ImageGCPolicy.from_settings(settings),
+        on_remaining=records.prune if records is not None else None,
+        ages=ImageAges(root),
+        volumes=lambda: image_volumes(pods.pods()),
+        tracer=outside.tracer,
+    )
+    manager = ImageManager(
+        outside.images,
+        recorder,
+        clock,
+        metrics.images,
+        settings=PullSettings.from_settings(settings),
+        node_credentials=NodeCredentials(default_paths(root, Path.home())),
+        providers=providers,
+        records=records,
+        pull_times=starts,
+        pulled=gc.pulled,
+    )
+    return Images(manager, gc, rooms)

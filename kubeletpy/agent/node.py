@@ -1,0 +1,129 @@
+"""The node in the API: its object, its lease, its mirror pods. A part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room, Run, Task, after
+from kubeletpy.agent.signals import Signals
+from kubeletpy.events.recorder import AnnotatingRecorder
+from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.images import image_summaries
+from kubeletpy.node.lease import LeaseKeeper
+from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.own_node import OwnNode
+from kubeletpy.node.startup import NodeStartup
+from kubeletpy.pods.granted import DeviceCounts
+from kubeletpy.pods.pod import Pod
+from kubeletpy.server.health import HealthCheck
+from kubeletpy.syncloop.mirror import ApiMirrorKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class ApiNode:
+    """What the rest of the composition root uses.
+
+    Attributes:
+        manager, lease, mirrors: None: standalone, there is no API.
+        own: the Node object as the agent knows it.
+    """
+
+    manager: NodeManager | None
+    lease: LeaseKeeper | None
+    mirrors: ApiMirrorKeeper | None
+    own: OwnNode
+
+    def problems(self) -> list[HealthCheck]:
+        """Why the API does not have or hear of the node, for explain."""
+        return [each.problem for each in (self.manager, self.lease) if each is not None]
+
+    def rooms(self, sync_static_pods: Run) -> list[Room]:
+        """Tasks that run once pods can be synced; mirror pods wait for the node's registration."""
+        node, lease = self.manager, self.lease
+        if node is None or lease is None:
+            return []
+        tasks = (
+            Task("node", node.run),
+            Task("own-node", self.own.run),
+            Task("node-lease", after(node.registered, lease.run)),
+            Task("static-pods-mirrors", after(node.registered, sync_static_pods)),
+        )
+        return [Room(node, tasks)]
+
+
+def build_node(
+    outside: Outside,
+    options: NodeOptions,
+    recorder: AnnotatingRecorder,
+    signals: Signals,
+    *,
+    started_at: float,
+    runtime_info: Callable[[], RuntimeInfo],
+    wanted: Callable[[Pod], bool],
+    volumes_in_use: Callable[[], list[str] | None],
+    volumes_in_use_written: Callable[[], None],
+    devices: Callable[[Mapping[str, str]], DeviceCounts],
+) -> ApiNode:
+    """Args:
+    started_at: when the agent started, Unix seconds.
+    runtime_info: what the runtime reports about itself now.
+    wanted: whether a static pod is still in the configuration.
+    volumes_in_use, volumes_in_use_written: see NodeManager.
+    devices: those of device plugins; given the capacity that the API shows.
+    """
+    machine, clock, rng, api = outside.machine, outside.clock, outside.rng, outside.api
+    info, node_ips = outside.runtime_info, machine.node_ips
+    node: NodeManager | None = None
+    lease: LeaseKeeper | None = None
+    mirrors: ApiMirrorKeeper | None = None
+    if api is not None:
+        node = manager = NodeManager(
+            api.heartbeats,
+            clock,
+            options,
+            machine.facts,
+            node_ips=node_ips,
+            recorder=recorder,
+            health=signals.node_health,
+            runtime_info=runtime_info,
+            list_images=lambda: image_summaries(outside.images),
+            startup=NodeStartup(
+                outside.metrics.node,
+                clock,
+                booted_at=machine.booted_at,
+                started_at=started_at if machine.started_at is None else machine.started_at,
+            ),
+            newest=signals.newest_node,
+            answered=signals.node_answered,
+            volumes_in_use=volumes_in_use,
+            volumes_in_use_written=volumes_in_use_written,
+            devices=devices,
+            rng=rng,
+        )
+        lease = LeaseKeeper(
+            api.heartbeats,
+            clock,
+            options.name,
+            options.lease_duration_s,
+            node_uid=lambda: manager.uid,
+            rng=rng,
+        )
+        mirrors = ApiMirrorKeeper(
+            api.pods, options.name, lambda: manager.uid or None, wanted=wanted, rng=rng
+        )
+    own = OwnNode(
+        options.name,
+        api.pods if api is not None else None,
+        recorder,
+        initial=initial_node(machine.facts, options, info, node_ips=node_ips, now=started_at),
+        written=lambda: node.node if node is not None else None,
+        shown=signals.node_shown,
+        rng=rng,
+    )
+    return ApiNode(node, lease, mirrors, own)

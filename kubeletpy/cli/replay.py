@@ -1,0 +1,63 @@
+"""``kubeletpy replay``: a recording decided again, and told. Touches nothing but the given file."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+MOST = 256 << 20
+"""Bytes of a recording, unpacked; the rest of a longer one is not read."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code: 1 for a difference, 2 for what can't be read."""
+    given = _parser().parse_args(arguments)
+    from kubeletpy.recorder import render
+    from kubeletpy.recorder.replay import replay
+    from kubeletpy.version import VERSION
+
+    try:
+        found = replay(_lines(given.file))
+    except (OSError, EOFError, zlib.error) as error:
+        print(f"kubeletpy replay: {given.file}: {error}", file=sys.stderr)
+        return 2
+    if not found.versions:
+        print(f"kubeletpy replay: {given.file} is no recording", file=sys.stderr)
+        return 2
+    if given.pod is None:
+        sys.stdout.write(render.overview(found, VERSION) + render.differences(found))
+    else:
+        wanted = given.pod if "/" in given.pod else f"default/{given.pod}"
+        uids = [uid for uid in found.stories if wanted == found.names.get(uid) or uid == given.pod]
+        if not uids:
+            print(f"kubeletpy replay: no pod {wanted} is in {given.file}", file=sys.stderr)
+            return 2
+        sys.stdout.write("".join(render.story(found, uid) for uid in uids))
+    return int(bool(found.differences))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    from kubeletpy.recorder.files import MAX_LINE
+
+    with path.open("rb") as opened:
+        packed = opened.read(2) == b"\x1f\x8b"
+    left = MOST
+    with gzip.open(path) if packed else path.open("rb") as lines:
+        while left > 0 and (line := lines.readline(MAX_LINE)):
+            left -= len(line)
+            yield line
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="kubeletpy replay",
+        description="Give what was recorded to this version's decisions again: each pod's story, "
+        "and where this version decides differently. Runs anywhere, without an agent.",
+    )
+    made.add_argument("file", type=Path, help="of kubeletpy record")
+    made.add_argument("pod", nargs="?", help="NAME, NAMESPACE/NAME or UID: its whole story")
+    return made

@@ -1,0 +1,69 @@
+"""``kubeletpy view``: the node's pods in a browser, live; a page on loopback."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.cli import agent_socket
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line until it is interrupted; the exit code: 1 when there is no agent."""
+    given = parser().parse_args(arguments)
+    try:
+        path = agent_socket.find(given.socket)
+        agent_socket.ask(path, "node")
+    except (agent_socket.NoAgent, agent_socket.NotFound) as error:
+        print(f"kubeletpy view: {error}", file=sys.stderr)
+        return 1
+    return asyncio.run(serve(path, given.port))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kubeletpy view",
+        description="Show the pods of this node in a browser, live. Serves a page on 127.0.0.1 "
+        "until it is interrupted, to whoever has the address that it prints.",
+    )
+    made.add_argument("--port", type=int, default=0, help="of the page (a free one)")
+    made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
+    return made
+
+
+async def serve(path: Path, port: int) -> int:
+    """Serve the page until SIGINT or SIGTERM, or until cancelled; returns the exit code."""
+    from kubeletpy.view.server import ViewServer
+    from kubeletpy.view.watcher import Silent
+
+    def ask(*parts: str) -> Any:
+        try:
+            return agent_socket.ask(path, *parts)
+        except agent_socket.NotFound as error:
+            return {"error": str(error), "last": error.last}
+        except agent_socket.NoAgent as error:
+            raise Silent(str(error)) from error
+
+    server = ViewServer(ask, port=port)
+    try:
+        await server.start()
+    except OSError as error:
+        print(f"kubeletpy view: can't listen on port {port}: {error}", file=sys.stderr)
+        return 1
+    try:
+        own = server.url.split("/")[2].rpartition(":")[2]
+        print(f"{server.url}\n\nThe address is the key: whoever has it sees this node's pods.")
+        print(f"From another machine, first: ssh -L {own}:127.0.0.1:{own} THIS_NODE", flush=True)
+        interrupted, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored
+            loop.add_signal_handler(number, interrupted.set)
+        await interrupted.wait()
+    finally:
+        await server.close()
+    return 0

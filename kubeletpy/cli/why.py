@@ -1,0 +1,139 @@
+"""``kubectl why``: why a pod of any node is in its state, asked with the caller's own rights.
+
+A kubectl plugin. It asks the pod's node through the API server's node proxy; where the node does
+not explain (it runs the kubelet, it does not answer, the caller may not ask it) it says what status
+and events tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kubeletpy.explain import from_api, render
+
+TIMEOUT_S = 30.0
+_PASSED_ON = ("kubeconfig", "context", "cluster", "user", "as")
+
+
+class KubectlFailed(Exception):
+    """kubectl did not answer; the text is what it said."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code: 1 when there is no such pod."""
+    given = parser().parse_args(arguments)
+    program = shutil.which("kubectl")
+    if program is None:
+        print("kubectl why: there is no kubectl on the PATH", file=sys.stderr)
+        return 1
+    kubectl = Kubectl(program, given)
+    try:
+        pod = json.loads(kubectl.run("get", "pod", kubectl.pod, "--output=json"))
+    except (KubectlFailed, ValueError) as error:
+        print(f"kubectl why: {error}", file=sys.stderr)
+        return 1
+    found, node_says = explained(kubectl, pod)
+    if given.output == "json":
+        print(json.dumps(found if found is not None else {"error": node_says}, indent=2))
+        return int(found is None)
+    if found is not None:
+        sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
+        return 0
+    sys.stdout.write(from_api.explain(pod, events(kubectl, pod), node_says))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kubectl why",
+        description="Say why a pod is in its state: what its node has decided, and what it waits "
+        "for. Asks the node through the API server, which takes permission to get nodes/proxy.",
+    )
+    made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
+    made.add_argument("-n", "--namespace")
+    made.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    for name in _PASSED_ON:
+        made.add_argument(f"--{name}", dest=f"kubectl_{name}", help="as for kubectl")
+    return made
+
+
+class Kubectl:
+    """Runs kubectl for one pod, as the caller."""
+
+    def __init__(self, program: str, given: argparse.Namespace) -> None:
+        first, slash, last = given.pod.removeprefix("pod/").partition("/")
+        namespace, self.pod = (first, last) if slash else (given.namespace, first)
+        self._command = [program]
+        for name in _PASSED_ON:
+            if (value := getattr(given, f"kubectl_{name}")) is not None:
+                self._command.append(f"--{name}={value}")
+        if namespace:
+            self._command.append(f"--namespace={namespace}")
+
+    def run(self, verb: str, *arguments: str) -> str:
+        """What it prints. Raises KubectlFailed."""
+        command = [*self._command, verb, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KubectlFailed(str(error)) from error
+        if done.returncode:
+            raise KubectlFailed(done.stderr.strip() or f"kubectl ended with {done.returncode}")
+        return done.stdout
+
+
+def explained(kubectl: Kubectl, pod: Any) -> tuple[dict[str, Any] | None, str]:
+    """What the pod's node explains; or None, and why it does not."""
+    metadata, node = pod.get("metadata") or {}, (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        return None, ""
+    parts = (node, "proxy", "explain", metadata.get("namespace"), metadata.get("name"))
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    try:
+        found = json.loads(kubectl.run("get", f"--raw=/api/v1/nodes/{path}"))
+    except ValueError:
+        return None, f"node {node} answers with something else than an explanation"
+    except KubectlFailed as error:
+        return None, _why_not(node, str(error))
+    if not isinstance(found, dict) or "verdict" not in found:
+        return None, f"node {node} answers with something else than an explanation"
+    return found, ""
+
+
+def _why_not(node: str, said: str) -> str:
+    if "(NotFound)" in said or "404" in said:
+        return f"node {node} explains nothing about it: it runs the kubelet, or no longer this pod"
+    if "(Forbidden)" in said:
+        return f"you may not ask node {node}: that takes permission to get nodes/proxy"
+    return f"node {node} does not answer: {said}"
+
+
+def events(kubectl: Kubectl, pod: Any) -> list[Any]:
+    """The events of a pod; none where they can't be had."""
+    uid = (pod.get("metadata") or {}).get("uid")
+    selector = f"--field-selector=involvedObject.uid={uid}"
+    try:
+        found = json.loads(kubectl.run("get", "events", selector, "--output=json"))
+    except (KubectlFailed, ValueError):
+        return []
+    return list(found.get("items") or ())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

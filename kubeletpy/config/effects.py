@@ -1,0 +1,198 @@
+"""What a configuration asks for and does not get: fields, flags and gates without effect. Pure.
+
+Each has its consequence in words, is logged once at the start, and is shown by ``kubeletpy explain
+--node``. What has an effect is not in here; :mod:`kubeletpy.config.rules` refuses a value that
+can't be honoured at all. Must never hold secrets: values are masked as in messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from kubeletpy.config.gates import HERE, FeatureGates
+from kubeletpy.config.problems import show
+from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing that was asked for and has no effect, or less than in the kubelet.
+
+    Attributes:
+        name: a field's path, a flag with its dashes, or ``feature gate NAME``.
+        value: what was asked for, as a document would have it.
+        consequence: what applies instead.
+    """
+
+    name: str
+    value: str
+    consequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A field with a fixed value: ``value`` is in effect, whatever the field is set to."""
+
+    value: Any
+    consequence: str
+
+
+_NETWORK = "the network of pods is the runtime's"
+_AT_ONCE = "lines are written as they come, never held back"
+FIELDS: Mapping[str, Fixed] = MappingProxyType(
+    {
+        "kernelMemcgNotification": Fixed(
+            True, "the kernel's memory notifications are used wherever they exist"
+        ),
+        "configMapAndSecretChangeDetectionStrategy": Fixed("Watch", "objects are watched"),
+        "volumePluginDir": Fixed(
+            "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
+            "there are no FlexVolumes: a pod with one waits, and an event says so",
+        ),
+        "hairpinMode": Fixed("promiscuous-bridge", f"{_NETWORK}; the kubelet does nothing either"),
+        "iptablesMasqueradeBit": Fixed(14, f"{_NETWORK}; the kubelet does nothing either"),
+        "iptablesDropBit": Fixed(15, f"{_NETWORK}; the kubelet does nothing either"),
+        "tlsCurvePreferences": Fixed((), "OpenSSL chooses the curve by its own order"),
+        "contentType": Fixed("application/json", "requests to the API are in JSON"),
+        "enableContentionProfiling": Fixed(False, "there are no locks to profile"),
+        "logging.options.text.infoBufferSize": Fixed(0, _AT_ONCE),
+        "logging.options.json.infoBufferSize": Fixed(0, _AT_ONCE),
+    }
+)
+"""Fields that are read and checked, and change nothing."""
+
+_CADVISOR = "this agent measures by itself, without cAdvisor"
+FLAGS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                "application-metrics-count-limit",
+                "boot-id-file",
+                "container-hints",
+                "containerd",
+                "containerd-namespace",
+                "enable-load-reader",
+                "event-storage-age-limit",
+                "event-storage-event-limit",
+                "global-housekeeping-interval",
+                "housekeeping-interval",
+                "log-cadvisor-usage",
+                "machine-id-file",
+                "max-housekeeping-interval",
+                "storage-driver-buffer-duration",
+                "storage-driver-db",
+                "storage-driver-host",
+                "storage-driver-password",
+                "storage-driver-secure",
+                "storage-driver-table",
+                "storage-driver-user",
+            ),
+            _CADVISOR,
+        ),
+        "experimental-mounter-path": "the machine's own mount is used",
+    }
+)
+"""Flags that are read and change nothing, with the consequence."""
+
+
+def notices(
+    settings: KubeletSettings,
+    explicit: frozenset[str],
+    flags: Mapping[str, str],
+    cloud_provider: str = "",
+) -> tuple[Notice, ...]:
+    """What was asked for and has no effect.
+
+    Args:
+        settings: all of them.
+        explicit: paths of the fields that the user set.
+        flags: given flags of :data:`FLAGS`, without dashes, with their texts.
+        cloud_provider: the value of ``--cloud-provider``.
+    """
+    found = []
+    for path, fixed in FIELDS.items():
+        asked = value_at(settings, path)
+        if path in explicit and asked != fixed.value:
+            found.append(Notice(path, show(path, asked), fixed.consequence))
+    for name, text in flags.items():
+        shown = "<masked>" if "password" in name else show(name, text)
+        found.append(Notice(f"--{name}", shown, FLAGS[name]))
+    if cloud_provider not in ("", "external"):
+        text = "only external is known: the node is run as without a cloud"
+        found.append(Notice("--cloud-provider", show("", cloud_provider), text))
+    found += _of_tracing(settings.tracing)
+    found += _of_reserved_memory(settings)
+    return (*found, *gate_notices(settings.feature_gates))
+
+
+def _of_tracing(asked: Tracing) -> list[Notice]:
+    """An endpoint to which nothing is sent, or whose name server is not asked."""
+    endpoint = asked.endpoint
+    if endpoint is None:
+        return []
+    if not asked.sampling_rate_per_million:
+        text = "no spans are sent: tracing.samplingRatePerMillion is 0"
+    elif endpoint.startswith("dns://") and not endpoint.startswith("dns:///"):
+        text = "the machine's own name servers are asked"
+    else:
+        return []
+    return [Notice("tracing.endpoint", show("tracing.endpoint", endpoint), text)]
+
+
+def _of_reserved_memory(settings: KubeletSettings) -> list[Notice]:
+    """Reservations that no memory manager reads."""
+    if not settings.reserved_memory or settings.memory_manager_policy != "None":
+        return []
+    asked = [
+        {"numaNode": each.numa_node, "limits": dict(each.limits)}
+        for each in settings.reserved_memory
+    ]
+    text = "memoryManagerPolicy None has no use for it; the kubelet does nothing either"
+    return [Notice("reservedMemory", show("reservedMemory", asked), text)]
+
+
+def gate_notices(gates: FeatureGates) -> tuple[Notice, ...]:
+    """Gates that were changed from their default, or named, and have another value here."""
+    return tuple(
+        Notice(f"feature gate {name}", show("", asked), HERE[name][1])
+        for name, asked in gates.asked.items()
+        if asked != gates.effective[name]
+    )
+
+
+def lines(found: Sequence[Notice]) -> list[str]:
+    """The notices for a log: one line for all that have the same consequence."""
+    together: dict[str, list[str]] = {}
+    for each in found:
+        together.setdefault(each.consequence, []).append(f"{each.name}={each.value}")
+    return [
+        f"without effect here: {', '.join(names)}: {consequence}"
+        for consequence, names in together.items()
+    ]
+
+
+def value_at(settings: KubeletSettings, path: str) -> Any:
+    """A field of the settings by its path in the document."""
+    value: Any = settings
+    for part in path.split("."):
+        value = getattr(value, attribute(part))
+    return value
+
+
+def in_effect(settings: KubeletSettings) -> KubeletSettings:
+    """The settings with what applies in place of what was asked for."""
+    for path, fixed in FIELDS.items():
+        settings = _with(settings, path.split("."), fixed.value)
+    gates = settings.feature_gates
+    true = {name: gates.effective[name] for name in gates.explicit}
+    return replace(settings, feature_gates=replace(gates, explicit=MappingProxyType(true)))
+
+
+def _with(part: Any, path: Sequence[str], value: Any) -> Any:
+    name = attribute(path[0])
+    if len(path) > 1:
+        value = _with(getattr(part, name), path[1:], value)
+    return replace(part, **{name: value})

@@ -1,0 +1,246 @@
+"""The device plugins that have registered: each is followed to its end, one a resource.
+
+Must never give a device to a container: :mod:`.allocator` does. Source:
+docs/reference/behaviour-resources.md, rn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.devices.checkpoint_file import CheckpointFile
+from kubeletpy.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket
+from kubeletpy.devices.model import Holder
+from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, connected
+from kubeletpy.devices.report import NodeReport
+from kubeletpy.devices.state import DeviceState
+from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.plugin_calls import PluginCallFailed
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+MAX_RESOURCES = 256
+PACE_S = 0.1
+"""A plugin's lists are read no faster than this."""
+LISTEN_AGAIN_S = 30.0
+"""How often to retry when kubelet.sock can't be created."""
+
+
+class DevicePlugins:
+    """The plugins by resource. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        state: DeviceState,
+        file: CheckpointFile,
+        report: NodeReport,
+        metrics: DeviceMetrics,
+        *,
+        pod_changed: Callable[[str], None],
+        open_plugin: OpenPlugin,
+        listen: bool,
+    ) -> None:
+        """Args:
+        directory: holds the plugins' sockets.
+        file: what is written when there are other devices.
+        pod_changed: what a pod's status says about devices has changed.
+        listen: False: no plugin can register over kubelet.sock.
+        """
+        self.current: dict[str, DevicePlugin] = {}
+        self._directory = directory
+        self._state = state
+        self._file = file
+        self._report = report
+        self._metrics = metrics
+        self._pod_changed = pod_changed
+        self._open_plugin = open_plugin
+        self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
+        self._socket = KubeletSocket(directory, self._register) if listen else None
+        self._ends = asyncio.Event()
+        self._unheard = ""
+        self._problems: dict[str, str] = {}
+        self._newest: dict[str, object] = {}
+        self._prepares: dict[str, bool] = {}
+        """Whether a resource's last plugin wants to be called before containers start."""
+
+    async def listen(self) -> None:
+        """Let plugins register over kubelet.sock. Where they can't, that is logged and retried: the
+        node works without, and plugins of plugins_registry need no kubelet.sock."""
+        if self._socket is None:
+            return
+        try:
+            if await self._socket.start():
+                self._report.nothing_known()
+        except OSError as error:
+            if self._unheard != (why := str(error)):
+                self._unheard = why
+                extra = {"socket": str(self._directory / SOCKET), "why": why}
+                log.error("device plugins can't register; trying again", extra=extra)
+        else:
+            self._unheard = ""
+
+    def problem(self) -> str:
+        """Why no device plugin can register over kubelet.sock; empty: they can."""
+        if not self._unheard:
+            return ""
+        return f"device plugins can't register over {self._directory / SOCKET}: {self._unheard}"
+
+    async def run(self) -> None:
+        """Forget resources whose plugins have gone for good, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._ends.clear()
+            at = self._state.expires_at()
+            if self._unheard:
+                again = loop.time() + LISTEN_AGAIN_S
+                at = again if at is None else min(at, again)
+            try:
+                async with asyncio.timeout_at(at):
+                    await self._ends.wait()
+            except TimeoutError:
+                if self._unheard:
+                    await self.listen()
+                gone = self._state.expire(loop.time())
+                if not gone:
+                    continue
+                log.info("resources of device plugins forgotten", extra={"resources": list(gone)})
+                self._file.write_soon()
+                self._report.forgotten(gone)
+
+    async def close(self) -> None:
+        """Disconnect from the plugins; pods keep what they have."""
+        if self._socket is not None:
+            await self._socket.close()
+        watches = list(self._watches.values())
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        for plugin in self.current.values():
+            await plugin.close()
+
+    async def _register(self, request: pb.RegisterRequest) -> None:
+        """Register a plugin. Raises Refused."""
+        check_version([request.version])
+        check_resource(request.resource_name)
+        self._metrics.registrations.labels(request.resource_name).inc()
+        await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
+
+    async def register(self, resource: str, socket: str) -> None:
+        """Use this plugin, and no other, for its resource. Raises Refused."""
+        check_resource(resource)
+        if resource not in self.current and len(self.current) >= MAX_RESOURCES:
+            raise Refused(f"this node has device plugins of {MAX_RESOURCES} resources already")
+        mine = self._newest[resource] = object()
+        try:
+            plugin = await connected(self._open_plugin, resource, socket)
+        except (PluginCallFailed, EndpointError) as error:
+            raise Refused(str(error)) from None
+        finally:
+            newest = self._newest.get(resource) is mine
+            if newest:
+                del self._newest[resource]
+        if not newest:
+            await plugin.close()
+            raise Refused(f"another device plugin of {resource} has registered meanwhile")
+        before = self.current.get(resource)
+        self.current[resource] = plugin
+        self._prepares[resource] = plugin.pre_start
+        self._problems.pop(resource, None)
+        self._state.started(resource)
+        self._ends.set()
+        log.info("device plugin registered", extra={"resource": resource, "socket": socket})
+        self._watches[plugin] = asyncio.create_task(
+            self._watch(plugin), name=f"device plugin {resource}"
+        )
+        if before is not None:
+            await self._let_go(before)
+
+    async def deregister(self, resource: str, socket: str) -> None:
+        """The plugin at this socket has gone, unless another has its resource."""
+        plugin = self.current.get(resource)
+        if plugin is not None and plugin.socket == socket:
+            await self._let_go(plugin)
+
+    async def _let_go(self, plugin: DevicePlugin) -> None:
+        watch = self._watches.get(plugin)
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait([watch])
+
+    async def _watch(self, plugin: DevicePlugin) -> None:
+        """Follow a plugin's devices to its end."""
+        loop = asyncio.get_running_loop()
+        why = "it has ended the stream of its devices"
+        try:
+            async for devices in plugin.lists():
+                if self.current.get(plugin.resource) is not plugin:
+                    break
+                taken_in = loop.time()
+                before = self._counts(plugin.resource)
+                owners = self._state.listed(plugin.resource, devices)
+                for uid in owners:
+                    self._pod_changed(uid)
+                if self._counts(plugin.resource) != before:
+                    self._file.write_soon()
+                    self._report.tell_soon()
+                await asyncio.sleep(max(0.0, taken_in + PACE_S - loop.time()))
+        except (PluginCallFailed, PluginAnswer) as error:
+            why = str(error)
+        except asyncio.CancelledError:
+            why = "it was let go"
+            raise
+        except Exception:  # a plugin's fault must not leave its devices on offer
+            log.exception(
+                "unexpected answer of a device plugin", extra={"resource": plugin.resource}
+            )
+            why = "internal error"
+        finally:
+            del self._watches[plugin]
+            if self.current.get(plugin.resource) is plugin:
+                del self.current[plugin.resource]
+                self._state.stopped(plugin.resource, loop.time())
+                self._problems[plugin.resource] = why
+                self._ends.set()
+                log.warning(
+                    "device plugin has stopped: none of its devices can be given",
+                    extra={"resource": plugin.resource, "why": why},
+                )
+                self._report.tell_soon()
+            await asyncio.shield(plugin.close())
+
+    async def before_start(self, holder: Holder) -> None:
+        """Have the plugin prepare the devices of a container, if it asked for that.
+
+        Raises:
+            ContainerConfigError: it can't.
+        """
+        plugin = self.current.get(holder.resource)
+        booking = self._state.bookings.get(holder)
+        if booking is None or not self._prepares.get(holder.resource):
+            return
+        if plugin is None:
+            raise ContainerConfigError(
+                f"device plugin of {holder.resource} wants to be called before a container starts, "
+                f"but it has stopped: {self._problems.get(holder.resource, '')}"
+            )
+        try:
+            await plugin.before_start(sorted(booking.ids))
+        except PluginCallFailed as error:
+            raise ContainerConfigError(
+                f"device plugin PreStartContainer rpc failed with err: {error}"
+            ) from None
+
+    def _counts(self, resource: str) -> tuple[frozenset[str], frozenset[str]] | None:
+        known = self._state.resources.get(resource)
+        return None if known is None else (known.healthy, known.unhealthy)

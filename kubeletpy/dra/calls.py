@@ -1,0 +1,116 @@
+"""Asks DRA drivers to prepare and unprepare claims, and knows what pods wait for.
+
+Must never decide which claims a driver is asked for: :mod:`.manager` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.model import ClaimInfo, ClaimWait, Device
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a driver gave, by the claims' uids, and what went wrong."""
+
+    devices: Mapping[str, tuple[Device, ...]]
+    problems: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    driver: str
+    claims: tuple[ClaimInfo, ...]
+    since: float
+    prepare: bool
+
+
+class DriverCalls:
+    """The calls to drivers. Make it inside a running event loop."""
+
+    def __init__(self, drivers: Drivers, wake: Callable[[str], None]) -> None:
+        """``wake``: called with the uid of a pod when a driver that it waits for is registered."""
+        self._drivers = drivers
+        self._wake = wake
+        self._missing: dict[str, set[str]] = {}
+        """Driver -> uids of pods that wait for it."""
+        self._now = asyncio.get_running_loop().time
+        self._numbers = itertools.count()
+        self._under_way: dict[int, _UnderWay] = {}
+        drivers.on_change(self._driver_changed)
+
+    def require(self, uid: str, drivers: Iterable[str]) -> None:
+        """Raise ClaimProblem unless all of them are registered; then the pod waits for them."""
+        missing = [name for name in drivers if self._drivers.get(name) is None]
+        for name in missing:
+            self._missing.setdefault(name, set()).add(uid)
+        if missing:
+            here = ", ".join(self._drivers.names) or "none"
+            raise ClaimProblem(
+                f"DRA driver {', '.join(missing)} is not registered on this node "
+                f"(registered: {here})"
+            )
+
+    def keep(self, uids: Collection[str]) -> None:
+        """No other pod waits for a driver."""
+        for waiting in self._missing.values():
+            waiting.intersection_update(uids)
+        self._missing = {name: waiting for name, waiting in self._missing.items() if waiting}
+
+    async def ask(
+        self, claims: Mapping[str, Sequence[ClaimInfo]], *, prepare: bool
+    ) -> dict[str, Answer]:
+        """Call drivers side by side, each with its claims; the answers by driver."""
+        found = await asyncio.gather(
+            *(self._call(driver, asked, prepare=prepare) for driver, asked in claims.items())
+        )
+        return dict(zip(claims, found, strict=True))
+
+    def waits(self, uid: str) -> list[ClaimWait]:
+        """The calls that a pod waits for."""
+        if not self._under_way:
+            return []
+        from kubeletpy.dra.client import CALL_S, PREPARE, UNPREPARE
+
+        return [
+            ClaimWait(
+                ", ".join(claim.shown for claim in each.claims),
+                each.driver,
+                PREPARE if each.prepare else UNPREPARE,
+                each.since,
+                each.since + CALL_S,
+            )
+            for each in self._under_way.values()
+            if any(uid in claim.pods for claim in each.claims)
+        ]
+
+    async def _call(self, driver: str, claims: Sequence[ClaimInfo], *, prepare: bool) -> Answer:
+        """Nothing is raised."""
+        client = self._drivers.get(driver)
+        if client is None:
+            return Answer({}, [f"DRA driver {driver} is not registered on this node"])
+        number = next(self._numbers)
+        self._under_way[number] = _UnderWay(driver, tuple(claims), self._now(), prepare)
+        try:
+            found = await (client.prepare(claims) if prepare else client.unprepare(claims))
+        except ClaimProblem as error:
+            return Answer({}, [str(error)])
+        finally:
+            del self._under_way[number]
+        shown = {claim.uid: claim.shown for claim in claims}
+        problems = [
+            f"ResourceClaim {shown[uid]}: DRA driver {driver}: {error}"
+            for uid, error in found.errors.items()
+        ]
+        return Answer(found.devices, problems)
+
+    def _driver_changed(self, driver: str) -> None:
+        if self._drivers.get(driver) is not None:
+            for uid in self._missing.pop(driver, ()):
+                self._wake(uid)

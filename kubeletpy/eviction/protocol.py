@@ -1,0 +1,50 @@
+"""What the keeper of a node under pressure needs to know about the machine and its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.eviction.pod_use import Candidate
+from kubeletpy.eviction.signals import Layout, Observations, Signal
+from kubeletpy.pods.pod import Pod
+
+
+class NodeSignals(Protocol):
+    """What a node has left."""
+
+    async def look(self, wanted: Collection[Signal]) -> Observations:
+        """What is available for each signal that can be observed."""
+        ...
+
+    async def layout(self) -> Layout | None:
+        """Where images and writable layers are; None: not known yet."""
+        ...
+
+    def arm(self, margins: Mapping[Signal, int]) -> None:
+        """Have :meth:`noticed` return when this many more bytes are used."""
+        ...
+
+    async def noticed(self, within: float | None) -> None:
+        """Wait for a notice, at most this many seconds; None: as long as it takes."""
+        ...
+
+    def wake(self) -> None:
+        """Have :meth:`noticed` return."""
+        ...
+
+    async def close(self) -> None:
+        """Stop."""
+        ...
+
+
+class PodUses(Protocol):
+    """What pods use, as of now."""
+
+    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+        """Each pod with what it uses; ``disk``: including the disk."""
+        ...
+
+    async def close(self) -> None:
+        """Stop."""
+        ...

@@ -1,0 +1,53 @@
+"""The cause texts of runtimes and of this agent, cut down to what tells something. Pure.
+
+A runtime wraps a cause in the steps that led to it, and each step names the image or the container
+again. What the reader needs is the end. External text is on one line afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kubeletpy.explain.words import one_line
+
+LONGEST = 800
+"""Characters of a cause. Of a longer one the end is kept."""
+READ = 16 * 1024
+"""Characters that are looked at."""
+_QUOTED = r'"(?:[^"\\]|\\.){0,1000}"'
+_WRAPPERS = re.compile(
+    "|".join(
+        (
+            r"rpc error: code = \w+ desc = ",
+            r"failed to StartContainer for \S+ with \w+: ",
+            rf"Back-off pulling image {_QUOTED}: ",
+            r"ErrImagePull: ",
+            rf"failed to pull and unpack image {_QUOTED}: ",
+            rf"failed to resolve (?:image|reference {_QUOTED}): ",
+            r"failed to do request: ",
+            r"failed to create (?:containerd|shim) task: ",
+            r"OCI runtime create failed: ",
+            r"runc create failed: ",
+            r"unable to start container process: ",
+            r"error during container init: ",
+            r"Unable to attach or mount volumes: unmounted volumes=\[[^\]]{0,1000}\]: ",
+            r"Pod was rejected: ",
+            r"Predicate \w+ failed: ",
+            r"Exec lifecycle hook \(\[.{0,1000}?\]\) for Container .{0,400}? failed - error: ",
+        )
+    )
+)
+_BACK_OFF = re.compile(r"back-off (\S+) restarting failed container=\S+ pod=\S+?\([0-9a-f-]+\)")
+_WHERE = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')
+_POD_UID = re.compile(r"\(([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)")
+_LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+def cause(text: str) -> str:
+    """The cause without wrappers, uids and long ids; of one that is too long still, its end."""
+    shown = _WRAPPERS.sub("", text[-READ:])
+    shown = _BACK_OFF.sub(r"back-off \1", shown)
+    shown = _WHERE.sub("", shown)
+    shown = _LONG_ID.sub(r"\1", _POD_UID.sub("", shown))
+    shown = one_line(shown, READ)
+    return shown if len(shown) <= LONGEST else "…" + shown[1 - LONGEST :]

@@ -1,0 +1,127 @@
+"""A fixed word for each cause, for programs: kept from release to release. Pure."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from kubeletpy.explain.containers import exits, last_exit
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.runs import killed_by, never_ran
+from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.probes.schedule import ProbeKind
+
+
+class Code(StrEnum):
+    """Causes that a pod's state can have beyond the kinds of waits, whose words have hyphens."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EVICTED = "evicted"
+    DEADLINE = "deadline-exceeded"
+    REFUSED = "refused"
+    ENDING = "ending"
+    UNKNOWN_POD = "unknown-pod"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "out-of-memory"
+    NEVER_RAN = "program-cannot-run"
+    LIVENESS = "killed-by-liveness-probe"
+    STARTUP = "killed-by-startup-probe"
+    POST_START = "post-start-hook"
+    IMAGE_AUTH = "image-access-denied"
+    IMAGE_ABSENT = "image-not-found"
+    IMAGE_NAME = "image-name-invalid"
+    IMAGE_NEVER = "image-never-pulled"
+    REGISTRY = "registry-unreachable"
+    CONFIG_MISSING = "config-object-missing"
+    CONFIG_KEY = "config-key-missing"
+    SUBPATH = "subpath"
+    CONFIG = "container-config"
+    RUNTIME_CLASS = "runtime-class"
+
+
+_DENIED = re.compile(r"authoriz|unauthorized|denied|forbidden|no basic auth|\b40[13]\b", re.I)
+_ABSENT = re.compile(r"not found|manifest unknown|\b404\b", re.I)
+_UNREACHABLE = re.compile(
+    r"no such host|connection refused|i/o timeout|timed out|deadline exceeded|dial tcp|"
+    r"no route|certificate|server gave HTTP|TLS|\b50\d\b",
+    re.I,
+)
+_OBJECT = re.compile(r"configmap|secret", re.I)
+_NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
+
+
+def wait_code(facts: PodFacts, wait: Wait) -> str:
+    """The cause of a pod whose main obstacle is that wait."""
+    match wait.kind:
+        case WaitKind.IMAGE | WaitKind.IMAGE_BACKOFF:
+            return image_code(wait.why)
+        case WaitKind.CRASH_BACKOFF:
+            return crash_code(facts, wait.subject)
+        case WaitKind.START_ERROR | WaitKind.VOLUME:
+            return _config_code(wait)
+        case WaitKind.PROBE:
+            return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
+        case _ if "runtimeclass" in wait.why.lower():
+            return Code.RUNTIME_CLASS
+        case _:
+            return wait.kind.replace(" ", "-").lower()
+
+
+def image_code(why: str) -> str:
+    """Of an image that can't be had; ``why`` begins with the waiting reason."""
+    reason, _, said = why.partition(": ")
+    if reason == ImageErrorCode.INVALID_NAME:
+        return Code.IMAGE_NAME
+    if reason == ImageErrorCode.NEVER_PULL:
+        return Code.IMAGE_NEVER
+    for code, pattern in (
+        (Code.IMAGE_AUTH, _DENIED),
+        (Code.REGISTRY, _UNREACHABLE),
+        (Code.IMAGE_ABSENT, _ABSENT),
+    ):
+        if pattern.search(_without_names(said)):
+            return code
+    return WaitKind.IMAGE.value
+
+
+def crash_code(facts: PodFacts, name: str) -> str:
+    """Of a container that keeps ending."""
+    error = facts.start_errors.get(name)
+    if error is not None and error.cause.startswith("PostStartHookError"):
+        return Code.POST_START
+    if (ended := last_exit(facts, name)) is not None and never_ran(ended):
+        return Code.NEVER_RAN
+    if (kind := killed_by(facts, name)) is not None:
+        return Code.LIVENESS if kind is ProbeKind.LIVENESS else Code.STARTUP
+    return Code.OUT_OF_MEMORY if ended is not None and ended.reason == "OOMKilled" else Code.CRASH
+
+
+def terminal_code(facts: PodFacts) -> Code:
+    """Of a pod that has ended or was refused."""
+    reason = facts.status.get("reason") or ""
+    if facts.phase == "Succeeded":
+        return Code.SUCCEEDED
+    if reason == "Evicted":
+        return Code.EVICTED
+    if reason == "DeadlineExceeded":
+        return Code.DEADLINE
+    return Code.REFUSED if reason and not exits(facts) else Code.FAILED
+
+
+def _config_code(wait: Wait) -> str:
+    if "subpath" in wait.why.lower():
+        return Code.SUBPATH
+    if _NO_KEY.search(wait.why):
+        return Code.CONFIG_KEY
+    if _OBJECT.search(wait.why) and "not found" in wait.why.lower():
+        return Code.CONFIG_MISSING
+    return Code.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
+
+
+def _without_names(text: str) -> str:
+    """Names of images must not decide: they may contain any of the words."""
+    return re.sub(r'"[^"]{0,1000}"', "", text)

@@ -1,0 +1,125 @@
+"""What the API alone says about a pod: for pods whose node does not explain. Pure.
+
+The node is the kubelet's, or does not answer, or there is none yet. Works on the JSON that kubectl
+returns; all external text is on one line and without control characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kubeletpy.explain.words import one_line
+
+View = Mapping[str, Any]
+MAX_EVENTS = 6
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def explain(pod: View, events: Sequence[View], node_says: str = "") -> str:
+    """What can be told, the answer first.
+
+    Args:
+        pod: the object.
+        events: of the pod, in any order.
+        node_says: why its node explains nothing.
+    """
+    metadata = pod.get("metadata") or {}
+    name = one_line(f"{metadata.get('namespace')}/{metadata.get('name')}")
+    lines = [f"{name}: {verdict(pod)}"]
+    if node_says:
+        lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
+    details = list(_details(pod))
+    if details:
+        lines += ["", *(f"  {one_line(detail)}" for detail in details)]
+    told = _events(events)
+    if told:
+        lines += ["", "Warnings", *told]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(pod: View) -> str:
+    """The most that the status says about why a pod is not running and ready."""
+    status, metadata = pod.get("status") or {}, pod.get("metadata") or {}
+    phase = status.get("phase") or "Pending"
+    if metadata.get("deletionTimestamp"):
+        held = ", ".join(metadata.get("finalizers") or ())
+        return one_line(
+            "being deleted" + (f"; it stays until its finalizers are gone: {held}" if held else "")
+        )
+    if phase in ("Failed", "Succeeded"):
+        return one_line(_joined(phase, status.get("reason"), status.get("message")))
+    if not (pod.get("spec") or {}).get("nodeName"):
+        condition = _condition(status, "PodScheduled")
+        why = _joined(condition.get("reason"), condition.get("message"))
+        return one_line(f"not scheduled: {why or 'no scheduler has looked at it yet'}")
+    waits = next(_waiting(status), "")
+    if waits:
+        return one_line(waits)
+    ready = _condition(status, "Ready")
+    if ready.get("status") == "True":
+        return "running and ready"
+    why = _joined(ready.get("reason"), ready.get("message"))
+    return one_line(f"{phase}, not Ready" + (f": {why}" if why else ""))
+
+
+def _waiting(status: View) -> Iterator[str]:
+    for each in _containers(status):
+        waits = (each.get("state") or {}).get("waiting")
+        if waits:
+            text = _joined(waits.get("reason"), waits.get("message"))
+            yield f"container {each.get('name')} waits: {text or 'no reason is given'}"
+
+
+def _details(pod: View) -> Iterator[str]:
+    status = pod.get("status") or {}
+    if node := (pod.get("spec") or {}).get("nodeName"):
+        yield f"on node {node}"
+    for each in _containers(status):
+        ended = (each.get("lastState") or {}).get("terminated") or (each.get("state") or {}).get(
+            "terminated"
+        )
+        if ended and (ended.get("exitCode") or each.get("restartCount")):
+            text = _joined(ended.get("reason"), ended.get("message"))
+            yield (
+                f"container {each.get('name')} ended with exit code {ended.get('exitCode')}, "
+                f"{each.get('restartCount') or 0} restarts so far: {text}"
+            )
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "False" and condition.get("message"):
+            yield f"{condition.get('type')} is False: {condition['message']}"
+
+
+def _events(events: Sequence[View]) -> list[str]:
+    warnings = [each for each in events if each.get("type") == "Warning"]
+    newest = sorted(warnings, key=_last_seen, reverse=True)[:MAX_EVENTS]
+    return ["  " + "  ".join(one_line(str(part)) for part in _parts(each)) for each in newest]
+
+
+def _parts(event: View) -> tuple[Any, Any, Any]:
+    return _last_seen(event), event.get("reason"), event.get("message")
+
+
+def _last_seen(event: View) -> str:
+    series = event.get("series") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        (event.get("metadata") or {}).get("creationTimestamp"),
+    )
+    return next((str(time) for time in times if time), "")
+
+
+def _containers(status: View) -> Iterator[View]:
+    for field in _STATUSES:
+        yield from status.get(field) or ()
+
+
+def _condition(status: View, kind: str) -> View:
+    conditions = status.get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == kind), {})
+
+
+def _joined(*parts: str | None) -> str:
+    return ": ".join(part for part in parts if part)

@@ -1,0 +1,43 @@
+"""What was known last about pods that are gone: for an hour, and bounded. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubeletpy.explain.facts import PodFacts
+
+KEPT_S = 3600.0
+MAX_PODS = 100
+
+
+class GonePods:
+    """Namespace and name -> facts at the end; the pods that ended first go first."""
+
+    def __init__(self, facts: Callable[[str], PodFacts]) -> None:
+        """``facts`` of a pod now, by uid."""
+        self._facts = facts
+        self._ended: OrderedDict[tuple[str, str], PodFacts] = OrderedDict()
+
+    def finished(self, uid: str) -> None:
+        """A worker is done with a pod, or forgets one: remember how it was, the first time."""
+        facts = self._facts(uid)
+        key = facts.namespace, facts.name
+        known = self._ended.get(key)
+        if facts.pod is None or (known is not None and known.uid == uid):
+            return
+        self._ended.pop(key, None)
+        self._ended[key] = replace(facts, trace=None)
+        while len(self._ended) > MAX_PODS:
+            self._ended.popitem(last=False)
+
+    def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
+        """The facts of then, and how many seconds ago; None: nothing is known any more.
+
+        ``now``: Unix seconds.
+        """
+        facts = self._ended.get((namespace, name))
+        return None if facts is None or now - facts.now > KEPT_S else (facts, now - facts.now)

@@ -1,0 +1,147 @@
+"""What to do about a cause: one line each. Pure.
+
+Commands name the objects, in the reader's shell; names of pods and containers are DNS labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeletpy.api import types as api
+from kubeletpy.explain.codes import Code
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import WaitKind
+
+_REFUSED = {
+    "NodePorts": "use another hostPort, or end the pod that has it",
+    "NodeAffinity": "change the pod's nodeSelector or affinity, or the node's labels",
+    "OutOfpods": "the node has as many pods as it may have: use another node",
+    "AppArmor": "remove the profile, or use a node with AppArmor",
+    "SysctlForbidden": "remove the sysctl, or allow it with the node's allowedUnsafeSysctls",
+    "PodOSNotSupported": "the pod is for another operating system: use a node of that system",
+    "TopologyAffinityError": "ask for less, or use a node with more on one NUMA node",
+}
+
+
+def hint(facts: PodFacts, code: str, name: str) -> str:
+    """One line; empty when there is nothing to be done. ``name``: the container or object."""
+    match code:
+        case Code.IMAGE_AUTH:
+            return _access(facts)
+        case Code.IMAGE_ABSENT:
+            return "check the image's name and tag; it is pulled as soon as the registry has it"
+        case Code.REGISTRY:
+            return "check the registry's name, and that it can be reached from this node"
+        case Code.IMAGE_NAME:
+            return "correct the image's name in the pod"
+        case Code.IMAGE_NEVER:
+            return "load the image on this node, or use imagePullPolicy IfNotPresent"
+        case WaitKind.IMAGE.value:
+            return "see the message of the runtime, and its log"
+        case Code.CRASH | Code.LIVENESS | Code.STARTUP | Code.POST_START:
+            return f"see its log: {_logs(facts, name)}"
+        case Code.OUT_OF_MEMORY:
+            limit = _memory(facts, name)
+            return f"raise its memory limit{limit}, or see its log: {_logs(facts, name)}"
+        case Code.NEVER_RAN:
+            return "correct the container's command, or use an image that has that program"
+        case Code.CONFIG_MISSING | Code.CONFIG_KEY:
+            return (
+                f"create it in namespace {facts.namespace}, or mark it optional: tried again then"
+            )
+        case Code.SUBPATH:
+            return "correct subPath: it has to be below a directory of the volume"
+        case Code.RUNTIME_CLASS:
+            return "create the RuntimeClass, or configure its handler in the container runtime"
+        case "startup-probe" | "readiness-probe":
+            return f"check the probe and what it asks; its log: {_logs(facts, name)}"
+        case "init-container":
+            return f"see its log: {_logs(facts, name)}"
+        case "readiness-gate":
+            return "look at the controller that has to set this condition"
+        case "grace-period" | "hook" | "stop-order" if not facts.static:
+            return f"kubectl delete pod -n {facts.namespace} {facts.name} --now ends it sooner"
+        case "finalizer":
+            return "look at the controller that owns the finalizer"
+        case "runtime":
+            return (
+                "see whether the container runtime runs, and its log (systemctl status containerd)"
+            )
+        case "api-write":
+            return (
+                "see whether the API server can be reached from this node and takes its credentials"
+            )
+        case "volume":
+            return "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
+        case Code.REFUSED:
+            return _refused(facts)
+        case Code.EVICTED:
+            return "kubeletpy explain --node says what would help the node"
+        case Code.DEADLINE:
+            return "raise activeDeadlineSeconds in what makes the pod"
+        case Code.FAILED:
+            return f"see its log: {_logs(facts, _failed(facts))}"
+        case _:
+            return ""
+
+
+def final(facts: PodFacts, code: str) -> bool:
+    """Whether the pod itself is never tried again, whatever changes."""
+    return code in (Code.REFUSED, Code.EVICTED, Code.DEADLINE, Code.FAILED)
+
+
+def _access(facts: PodFacts) -> str:
+    spec = facts.pod.spec if facts.pod is not None else {}
+    names = [
+        str(each.get("name")) for each in spec.get("imagePullSecrets") or () if each.get("name")
+    ]
+    missing = [name for name in names if name in facts.missing_secrets]
+    if missing:
+        return (
+            f"create pull secret {', '.join(missing)} in namespace {facts.namespace}: it is missing"
+        )
+    if names:
+        return f"check that pull secret {', '.join(names)} has credentials for this registry"
+    return (
+        "the pod names no imagePullSecrets, and the registry takes no credentials of this node: "
+        f"create a docker-registry secret in namespace {facts.namespace} and name it"
+    )
+
+
+def _refused(facts: PodFacts) -> str:
+    reason = facts.status.get("reason") or ""
+    if reason.startswith("OutOf") and reason not in _REFUSED:
+        return f"ask for less {reason.removeprefix('OutOf')}, or use a node that has more"
+    return _REFUSED.get(reason, "make a new pod once that is mended")
+
+
+def _failed(facts: PodFacts) -> str:
+    for entry in _statuses(facts):
+        if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode"):
+            return str(entry.get("name") or "")
+    return ""
+
+
+def _memory(facts: PodFacts, name: str) -> str:
+    found = facts.pod.find_container(name) if facts.pod is not None else None
+    limits = (found[1].get("resources") or {}).get("limits") or {} if found is not None else {}
+    return f" of {limits['memory']}" if limits.get("memory") else ""
+
+
+def _logs(facts: PodFacts, name: str) -> str:
+    container = f" -c {name}" if name else ""
+    again = " --previous" if _restarted(facts, name) else ""
+    return f"kubectl logs -n {facts.namespace} {facts.name}{container}{again}"
+
+
+def _restarted(facts: PodFacts, name: str) -> bool:
+    """Whether the run to look at is over and another one has begun."""
+    for entry in _statuses(facts):
+        if entry.get("name") == name:
+            return "running" in (entry.get("state") or {}) and bool(entry.get("restartCount"))
+    return False
+
+
+def _statuses(facts: PodFacts) -> Iterator[api.ContainerStatus]:
+    yield from facts.status.get("initContainerStatuses") or ()
+    yield from facts.status.get("containerStatuses") or ()

@@ -1,0 +1,76 @@
+"""Keeps on disk since when pods have been failing, so that a restarted agent still knows.
+
+A small file of uids and times. Without it, or if it can't be read or written, the agent begins
+anew: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.host.private_files import write_private
+from kubeletpy.podworkers.troubles import Troubles
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "explain-troubles.json"
+EVERY_S = 30.0
+"""Between two looks whether there is anything to write."""
+NOW_AND_THEN = 8
+"""Looks: well within the time after which a row counts as over."""
+MAX_BYTES = 2**20
+
+
+class KeptTroubles:
+    """Reads the file at the start, writes it when rows of failures begin or end."""
+
+    def __init__(self, path: Path, troubles: Troubles) -> None:
+        self._path = path
+        self._troubles = troubles
+        self._written: dict[str, float] = {}
+        self._looks = 0
+        self._warned = False
+
+    async def start(self) -> None:
+        """Take what an earlier agent has left."""
+        self._troubles.take(await asyncio.to_thread(_read, self._path))
+        self._written = self._firsts()
+
+    async def run(self) -> None:
+        """Write changes until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self.save()
+
+    async def save(self) -> None:
+        """Write the file if a row has begun or ended; one that goes on is written now and then."""
+        rows = self._troubles.as_json()
+        self._looks += 1
+        if self._firsts() == self._written and (not rows or self._looks % NOW_AND_THEN):
+            return
+        self._written = self._firsts()
+        try:
+            await asyncio.to_thread(write_private, self._path, json.dumps(rows))
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "a restarted agent will not know since when pods have been failing",
+                    extra={"path": str(self._path), "why": str(error)},
+                )
+
+    def _firsts(self) -> dict[str, float]:
+        return {uid: row[0] for uid, row in self._troubles.as_json().items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

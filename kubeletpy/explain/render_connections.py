@@ -1,0 +1,26 @@
+"""The connections to the API server, as a line of a node's explanation.
+
+Pure; works on the socket's JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubeletpy.api.times import format_time
+from kubeletpy.explain.words import one_line
+
+
+def connections(found: Mapping[str, Any] | None) -> str:
+    """A paragraph; empty when there is no API server."""
+    if found is None:
+        return ""
+    kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
+    since = f" since {format_time(found['since'])}" if found["since"] else ""
+    text = f"connections: {', '.join(kinds)}{since}" if kinds else "no connection"
+    text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
+    if found["lost"]:
+        text += f"; {found['lost']} lost, the last at {format_time(found['lost_at'])}"
+        text += f" ({one_line(found['lost_why'])})"
+    return f"\nAPI server\n  {text}\n"

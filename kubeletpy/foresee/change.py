@@ -1,0 +1,102 @@
+"""What becomes of a change to a pod that this node runs. Pure.
+
+The plans of the runtime sync before and after the change are compared: what the sync would do
+anyway is not the change's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.foresee.durations import Durations
+from kubeletpy.foresee.model import Act, ImageUse, Outcome
+from kubeletpy.foresee.updates import Change, Way
+from kubeletpy.images.policy import ImageAction
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import qos_class
+from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.trace.names import Call
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a change."""
+
+    outcome: Outcome
+    reason: str = ""
+    message: str = ""
+
+
+def forbidden(before: Pod, after: Pod, found: Sequence[Change]) -> Fate | None:
+    """Why the API server would not take a change; None: it would."""
+    never = [f"spec.{change.path}" for change in found if change.way is Way.NEVER]
+    if never:
+        more = f" and {len(never) - _SHOWN} more" if len(never) > _SHOWN else ""
+        return Fate(
+            Outcome.FORBIDDEN,
+            "Forbidden",
+            f"the API server lets nobody change {', '.join(never[:_SHOWN])}{more} of a pod that "
+            "exists: it has to be deleted and created anew",
+        )
+    if any(change.way is Way.RESIZE for change in found) and qos_class(after) != qos_class(before):
+        return Fate(
+            Outcome.FORBIDDEN,
+            "Invalid",
+            f"a resize may not change the pod's QoS class from {qos_class(before)} to "
+            f"{qos_class(after)}",
+        )
+    return None
+
+
+_HINTS = {
+    Way.RESIZE: "resources are changed with `kubectl patch --subresource resize`",
+    Way.DEBUG: "ephemeral containers are added with `kubectl debug`",
+}
+_DEADLINE = "once activeDeadlineSeconds are over the pod is stopped and Failed"
+
+
+def hints(found: Sequence[Change]) -> tuple[str, ...]:
+    """How such a change is made, and what comes of it later."""
+    present = {change.way for change in found}
+    texts = [text for way, text in _HINTS.items() if way in present]
+    if any(change.path == "activeDeadlineSeconds" for change in found):
+        texts.append(_DEADLINE)
+    return tuple(texts)
+
+
+def restarted(before: SyncIntent, after: SyncIntent) -> tuple[str, ...]:
+    """The containers that restart because of a change."""
+    return tuple(name for name in after.started if name not in before.started)
+
+
+def fate(before: SyncIntent, after: SyncIntent) -> Fate:
+    """What the runtime sync makes of a change."""
+    if after.ends and not before.ends:
+        return Fate(Outcome.ENDS)
+    if after.new_sandbox and not before.new_sandbox:
+        return Fate(Outcome.RECREATES)
+    if restarted(before, after):
+        return Fate(Outcome.RESTARTS)
+    if set(after.resized) - set(before.resized):
+        return Fate(Outcome.IN_PLACE)
+    return Fate(Outcome.UNCHANGED)
+
+
+def acts(
+    before: SyncIntent, after: SyncIntent, images: Iterable[ImageUse], took: Durations
+) -> list[Act]:
+    """What the change has the node do, in order, with the reasons of the plan."""
+    known = set(before.decisions)
+    found = [Act(each.what, each.why) for each in after.decisions if each not in known]
+    found += [
+        took.act(Call.PULL_IMAGE, use.image, use.why, like=use.image)
+        for use in images
+        if use.action == ImageAction.PULL
+    ]
+    for name in restarted(before, after):
+        found.append(took.act(Call.CREATE_CONTAINER, name))
+        found.append(took.act(Call.START_CONTAINER, name))
+    return found

@@ -1,0 +1,229 @@
+"""Asks the agent's rooms what they would do with a pod. Must never change anything in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from kubeletpy.admission.fit import pod_needs
+from kubeletpy.admission.verdict import Preempt, Refused
+from kubeletpy.allocation.feasibility import Infeasible
+from kubeletpy.api import types as api
+from kubeletpy.api.strategic_merge import MalformedPatch
+from kubeletpy.api.types import JSON
+from kubeletpy.foresee import change, patching, pressure, start, updates
+from kubeletpy.foresee.durations import Durations, total
+from kubeletpy.foresee.model import Act, Foreseen, Outcome
+from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.pods import defaults
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.shape import pod_problem
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.volumes.plan import plan_volumes
+
+UID = "00000000-0000-0000-0000-000000000000"
+"""Of a pod that does not exist."""
+MAX_IMAGES = 50
+_RACE = (
+    "another pod may come first, and the scheduler decides whether this node gets the pod at all"
+)
+
+
+class Nonsense(ValueError):
+    """The request can't be understood; the message says why."""
+
+
+class Foreseer:
+    """Answers ``kubeletpy plan``."""
+
+    def __init__(self, rooms: NodeRooms) -> None:
+        self._rooms = rooms
+
+    async def foresee(self, asked: JSON) -> Foreseen:
+        """What the node would do.
+
+        Args:
+            asked: ``pod``: a manifest; or ``namespace``, ``name`` and a ``patch`` of ``type``
+                ``strategic`` or ``merge``.
+
+        Raises:
+            Nonsense: it is not a pod, or there is no pod to be patched.
+        """
+        if "patch" in asked:
+            running = self._running(asked)
+            return await self._changed(running, _patched(running, asked))
+        manifest = asked.get("pod")
+        if not isinstance(manifest, dict):
+            raise Nonsense("there is no pod in the request")
+        wanted = _read(manifest)
+        existing = self._rooms.pods.by_name(wanted.namespace, wanted.name)
+        if existing is None:
+            return await self._new(wanted)
+        laid_over = {"patch": {"spec": manifest.get("spec")}, "type": "strategic"}
+        return await self._changed(existing, _patched(existing, laid_over))
+
+    def _running(self, asked: JSON) -> Pod:
+        namespace, name = str(asked.get("namespace")), str(asked.get("name"))
+        found = self._rooms.pods.by_name(namespace, name)
+        if found is None:
+            raise Nonsense(f"no pod {namespace}/{name} on this node")
+        return found
+
+    async def _new(self, pod: Pod) -> Foreseen:
+        rooms = self._rooms
+        took = Durations(rooms.traces)
+        plan = plan_volumes(pod)
+        fate, victims, placed = self._admitted(pod, plan.refused)
+        if fate.outcome is Outcome.REFUSED:
+            return self._answer(pod, fate, unsure=(_RACE,))
+        names = [container["name"] for _, container in pod.all_containers()]
+        image_uses = start.images(pod, await self._present(pod), names)
+        volume_uses = start.volumes(plan)
+        acts = [Act(each.what, each.why) for each in placed]
+        steps = start.acts(pod, volume_uses, image_uses, took)
+        return self._answer(
+            pod,
+            fate,
+            victims=tuple(victim.key for victim in victims),
+            acts=(*acts, *steps),
+            images=image_uses,
+            volumes=volume_uses,
+            squeezed=pressure.squeezed(rooms.levels(), pod_needs(pod)),
+            seconds=total(steps),
+            unsure=(*start.unsure(pod, image_uses), _RACE),
+        )
+
+    def _admitted(
+        self, pod: Pod, refused: str
+    ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
+        if refused:
+            return change.Fate(Outcome.REFUSED, "UnexpectedAdmissionError", refused), (), ()
+        try:
+            placed = self._rooms.place(pod)
+            verdict, victims = self._rooms.judge(pod, self._rooms.others(pod.uid))
+        except AllocationRefused as error:
+            return change.Fate(Outcome.REFUSED, error.reason, str(error)), (), ()
+        except ValueError as error:
+            return change.Fate(Outcome.REFUSED, "UnexpectedAdmissionError", str(error)), (), ()
+        if isinstance(verdict, Refused):
+            rejection = verdict.rejection
+            return change.Fate(Outcome.REFUSED, rejection.reason, rejection.message), (), ()
+        outcome = Outcome.PREEMPTS if isinstance(verdict, Preempt) else Outcome.RUNS
+        return change.Fate(outcome), victims, placed
+
+    async def _changed(self, before: Pod, after: Pod) -> Foreseen:
+        found = updates.changes(cast(JSON, before.object), cast(JSON, after.object))
+        if not found:
+            return self._answer(before, change.Fate(Outcome.UNCHANGED))
+        if before.is_static:
+            message = "another manifest is another pod: this one ends, and that one is started"
+            return self._answer(before, change.Fate(Outcome.RECREATES, "", message))
+        if (fate := change.forbidden(before, after, found)) is not None:
+            return self._answer(before, fate)
+        if before.being_deleted:
+            return self._answer(before, change.Fate(Outcome.ENDS, "", "it is being deleted"))
+        return await self._synced(before, after, found)
+
+    async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
+        rooms, took = self._rooms, Durations(self._rooms.traces)
+        victims: Sequence[Pod] = ()
+        given = rooms.allocated(after)
+        if any(each.way is updates.Way.RESIZE for each in found):
+            resized, fate, victims = self._resized(after)
+            if fate is not None:
+                return self._answer(before, fate, hints=change.hints(found))
+            given = resized
+        status = rooms.seen(before.uid)
+        if status is None:
+            message = "the agent has not asked the runtime about it yet"
+            return self._answer(before, change.Fate(Outcome.UNKNOWN, "", message))
+        probes = rooms.probes(before)
+        as_is = rooms.intends(rooms.allocated(before), status, probes)
+        to_be = rooms.intends(given, status, probes)
+        restarts = change.restarted(as_is, to_be)
+        images = start.images(after, await self._present(after), restarts)
+        return self._answer(
+            before,
+            change.fate(as_is, to_be),
+            victims=tuple(victim.key for victim in victims),
+            restarts=restarts,
+            acts=tuple(change.acts(as_is, to_be, images, took)),
+            images=images,
+            hints=change.hints(found),
+        )
+
+    def _resized(self, after: Pod) -> tuple[Pod, change.Fate | None, Sequence[Pod]]:
+        try:
+            resized = self._rooms.resized(after)
+            if isinstance(resized, Infeasible):
+                return after, change.Fate(Outcome.INFEASIBLE, "Infeasible", resized.message), ()
+            verdict, victims = self._rooms.judge(resized, self._rooms.others(after.uid))
+        except ValueError as error:
+            raise Nonsense(str(error)) from error
+        if isinstance(verdict, Refused):
+            reason, message = verdict.rejection.reason, verdict.rejection.message
+            return after, change.Fate(Outcome.DEFERRED, reason, message), ()
+        return resized, None, victims
+
+    async def _present(self, pod: Pod) -> dict[str, bool | None]:
+        """Image -> whether the node has it; None: the runtime did not say."""
+        names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
+        asked = list(names)[:MAX_IMAGES]
+        found = await asyncio.gather(*(self._has(name) for name in asked))
+        return dict(zip(asked, found, strict=True))
+
+    async def _has(self, image: str) -> bool | None:
+        try:
+            answer = await self._rooms.images.image_status(cri.ImageSpec(image=image))
+        except CRIError:
+            return None
+        return answer.HasField("image") and bool(answer.image.id)
+
+    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> Foreseen:
+        return Foreseen(
+            pod.namespace,
+            pod.name,
+            self._rooms.node_name,
+            fate.outcome,
+            fate.reason,
+            fate.message,
+            **more,
+        )
+
+
+def _read(manifest: JSON) -> Pod:
+    metadata = manifest.get("metadata")
+    if manifest.get("kind") != "Pod" or not isinstance(metadata, dict):
+        raise Nonsense("it is no pod: kind is not Pod, or it has no metadata")
+    filled = {
+        **manifest,
+        "metadata": {"namespace": "default", "uid": UID, **metadata},
+        "status": {},
+    }
+    return _pod(filled)
+
+
+def _patched(pod: Pod, asked: JSON) -> Pod:
+    patch, kind = asked.get("patch"), asked.get("type") or "strategic"
+    if not isinstance(patch, dict) or not isinstance(patch.get("spec", {}), dict):
+        raise Nonsense("the patch is no object")
+    if kind not in ("strategic", "merge"):
+        raise Nonsense(f"a patch is of type strategic or merge, not {kind}")
+    merge = patching.patched if kind == "strategic" else patching.merged
+    try:
+        return _pod(merge(cast(JSON, pod.object), patch))
+    except MalformedPatch as error:
+        raise Nonsense(str(error)) from error
+
+
+def _pod(obj: JSON) -> Pod:
+    if problem := pod_problem(obj):
+        raise Nonsense(f"it is no pod: {problem}")
+    try:
+        return Pod(cast(api.Pod, {**obj, "spec": defaults.pod_spec(obj.get("spec") or {})}))
+    except (MalformedPod, ValueError) as error:
+        raise Nonsense(f"it is no pod: {error}") from error

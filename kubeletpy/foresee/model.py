@@ -1,0 +1,132 @@
+"""What a node would do with a pod: the answer of ``kubeletpy plan``. Plain data. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What becomes of the request, in one word for programs."""
+
+    RUNS = "runs"
+    """A new pod is admitted."""
+    PREEMPTS = "preempts"
+    """A new pod is admitted once others were preempted."""
+    REFUSED = "refused"
+    """The node does not admit it: it would end Failed with this reason."""
+    FORBIDDEN = "forbidden"
+    """The API server accepts no such change of a pod: it has to be replaced."""
+    UNCHANGED = "unchanged"
+    """The node does nothing."""
+    IN_PLACE = "in place"
+    """Nothing restarts."""
+    RESTARTS = "restarts"
+    """At least one container restarts, in the same pod."""
+    RECREATES = "recreates"
+    """All containers restart, in a new sandbox."""
+    ENDS = "ends"
+    """The pod is stopped."""
+    DEFERRED = "deferred"
+    """A resize waits until there is room."""
+    INFEASIBLE = "infeasible"
+    """A resize can never be done here."""
+    UNKNOWN = "unknown"
+    """The agent has not seen the pod in the runtime yet."""
+
+
+NOT_TO_BE = frozenset(
+    {
+        Outcome.REFUSED,
+        Outcome.FORBIDDEN,
+        Outcome.DEFERRED,
+        Outcome.INFEASIBLE,
+        Outcome.UNKNOWN,
+    }
+)
+"""The node would not do what is asked for, or not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing that the node would do.
+
+    Attributes:
+        what: in the words of explain and timeline.
+        seconds: how long it takes, as the median of earlier times on this node; None: not known.
+        samples: how many earlier times.
+    """
+
+    what: str
+    why: str = ""
+    seconds: float | None = None
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageUse:
+    """Where the image of some containers comes from.
+
+    ``action``: ``use``, ``pull`` or ``refuse``; a pod whose image is refused waits for ever.
+    """
+
+    image: str
+    containers: tuple[str, ...]
+    action: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeUse:
+    """What a volume is made of; ``problem``: why containers could not start with it."""
+
+    name: str
+    what: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """An eviction threshold that the pod's requests would bring near, if it uses all of them.
+
+    In bytes. ``left`` is what would be available then; it may be negative. ``crossed``: the node
+    would evict pods.
+    """
+
+    signal: str
+    available: int
+    requested: int
+    threshold: int
+    left: int
+    crossed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the node would do.
+
+    Attributes:
+        message: why, for a refusal; what the API server or the node would say.
+        victims: pods that would be preempted.
+        restarts: containers that restart.
+        acts: in order.
+        seconds: sum of the medians of ``acts``; None: there is no history for one of them.
+        hints: how to make such a change.
+        unsure: what this answer can't take into account.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    outcome: Outcome
+    reason: str = ""
+    message: str = ""
+    victims: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()
+    acts: tuple[Act, ...] = ()
+    images: tuple[ImageUse, ...] = ()
+    volumes: tuple[VolumeUse, ...] = ()
+    squeezed: tuple[Squeezed, ...] = ()
+    seconds: float | None = None
+    hints: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()

@@ -1,0 +1,112 @@
+"""What a node would do, as readable text. Pure; works on the JSON that the socket returns.
+
+All external text is on one line and without control characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubeletpy.api.quantity import spelled
+from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.foresee.model import Outcome
+
+View = Mapping[str, Any]
+
+_HEADLINES = {
+    Outcome.RUNS: "{node} would admit and start it",
+    Outcome.PREEMPTS: "{node} would admit it, and preempt others for it",
+    Outcome.REFUSED: "{node} would refuse it: {why}; it would be Failed for good",
+    Outcome.FORBIDDEN: "{why}",
+    Outcome.UNCHANGED: "nothing would happen on {node}",
+    Outcome.IN_PLACE: "it would be resized in place; nothing restarts",
+    Outcome.RESTARTS: "{containers} would restart; the pod, its address and its volumes stay",
+    Outcome.RECREATES: "all of its containers would restart, in a new sandbox",
+    Outcome.ENDS: "it would end",
+    Outcome.DEFERRED: "the resize would wait until there is room: {why}",
+    Outcome.INFEASIBLE: "the resize would never be done: {why}",
+    Outcome.UNKNOWN: "it can't be said yet: {why}",
+}
+
+
+def plan(view: View) -> str:
+    """An answer."""
+    name = one_line(f"{view['namespace']}/{view['name']}")
+    parts = [
+        f"{name}: {_headline(view)}",
+        _section("Preempts", (one_line(victim) for victim in view["victims"])),
+        _acts(view),
+        _section("Images", (_image(each) for each in view["images"])),
+        _section("Volumes", (_volume(each) for each in view["volumes"])),
+        _section("Eviction thresholds", (_squeezed(each) for each in view["squeezed"])),
+        _section("How", (one_line(each) for each in view["hints"])),
+        _section("Not known", (one_line(each) for each in view["unsure"])),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(view: View) -> str:
+    why = ": ".join(text for text in (view["reason"], view["message"]) if text)
+    outcome = Outcome(view["outcome"])
+    if outcome in (Outcome.FORBIDDEN, Outcome.UNKNOWN):
+        why = view["message"]
+    text = _HEADLINES[outcome].format(
+        node=one_line(view["node"]),
+        why=one_line(why, 600),
+        containers=", ".join(one_line(name) for name in view["restarts"]),
+    )
+    if outcome in (Outcome.RECREATES, Outcome.ENDS) and why:
+        text += f": {one_line(why)}"
+    return text
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"{title}\n{body}" if body else ""
+
+
+def _acts(view: View) -> str:
+    acts = view["acts"]
+    if not acts:
+        return ""
+    names = [one_line(act["what"], 80) for act in acts]
+    wide = min(max(map(len, names)), 60)
+    lines = [_act(name, wide, act) for name, act in zip(names, acts, strict=True)]
+    title = "Would"
+    if view["seconds"] is not None:
+        title += f" (about {milliseconds(view['seconds'])}, by the medians of this node)"
+    return _section(title, lines)
+
+
+def _act(name: str, wide: int, act: View) -> str:
+    took = ""
+    if act["seconds"] is not None:
+        times = "once" if act["samples"] == 1 else f"{act['samples']} times"
+        took = f"about {milliseconds(act['seconds'])} ({times} before)"
+    rest = "  ".join(text for text in (took, one_line(act["why"])) if text)
+    return f"{name:<{wide}}  {rest}".rstrip()
+
+
+def _image(image: View) -> str:
+    names = ", ".join(one_line(name) for name in image["containers"])
+    what = f"{one_line(image['action'])} {one_line(image['image'])}"
+    return f"{what}  for {names}: {one_line(image['why'])}"
+
+
+def _volume(volume: View) -> str:
+    problem = f": {one_line(volume['problem'])}" if volume["problem"] else ""
+    return f"{one_line(volume['name'])}  {one_line(volume['what'])}{problem}"
+
+
+def _squeezed(squeezed: View) -> str:
+    verdict = "pods would be evicted" if squeezed["crossed"] else "not reached"
+    return (
+        f"{squeezed['signal']}  {_amount(squeezed['available'])} available, "
+        f"{_amount(squeezed['requested'])} requested, threshold {_amount(squeezed['threshold'])}: "
+        f"{verdict} if it uses all of that"
+    )
+
+
+def _amount(amount: int) -> str:
+    return spelled(amount // 2**20 * 2**20, binary=True)

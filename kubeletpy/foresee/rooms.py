@@ -1,0 +1,58 @@
+"""What the foreseer asks of the agent. The code that answers is loaded with the first request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kubeletpy.admission.verdict import Verdict
+    from kubeletpy.allocation.feasibility import Infeasible
+    from kubeletpy.foresee.model import Foreseen
+    from kubeletpy.pods.decision import Decision
+    from kubeletpy.pods.pod import Pod
+    from kubeletpy.pods.pod_manager import PodManager
+    from kubeletpy.pods.probe_results import ProbeResults
+    from kubeletpy.pods.runtime_status import PodRuntimeStatus
+    from kubeletpy.pods.sync_results import SyncIntent
+    from kubeletpy.remote.protocol import ImageService
+    from kubeletpy.trace.model import PodTrace
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRooms:
+    """What the foreseer asks.
+
+    Attributes:
+        judge: would a pod be admitted beside the others, and whom would it preempt?
+        others: the admitted pods but one, by uid.
+        place: where on the machine a pod would go; raises AllocationRefused.
+        allocated: a pod with the resources allocated to it.
+        resized: a pod as it would be run after a resize.
+        seen: what the runtime knows of a pod (uid); None: not known yet.
+        probes: the results of a pod's probes.
+        intends: what the runtime sync would do.
+        traces: of the pods that this agent has started.
+        levels: the node's eviction thresholds with what is left (eviction.report.Level).
+    """
+
+    node_name: str
+    pods: PodManager
+    images: ImageService
+    judge: Callable[[Pod, Sequence[Pod]], tuple[Verdict, Sequence[Pod]]]
+    others: Callable[[str], Sequence[Pod]]
+    place: Callable[[Pod], Sequence[Decision]]
+    allocated: Callable[[Pod], Pod]
+    resized: Callable[[Pod], Pod | Infeasible]
+    seen: Callable[[str], PodRuntimeStatus | None]
+    probes: Callable[[Pod], ProbeResults]
+    intends: Callable[[Pod, PodRuntimeStatus, ProbeResults], SyncIntent]
+    traces: Iterable[PodTrace]
+    levels: Callable[[], Sequence[Mapping[str, Any]]]
+
+    async def foresee(self, asked: dict[str, Any]) -> Foreseen:
+        """See :meth:`kubeletpy.foresee.foreseer.Foreseer.foresee`."""
+        from kubeletpy.foresee.foreseer import Foreseer
+
+        return await Foreseer(self).foresee(asked)

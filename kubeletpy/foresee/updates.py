@@ -1,0 +1,104 @@
+"""Which fields of a pod a change touches, and how the API server takes such changes. Pure.
+
+Source: docs/reference/api-server.md, aa; the API server's validation of pod updates. What it checks
+of the values themselves is not repeated here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kubeletpy.api.types import JSON
+
+_CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
+_EPHEMERAL = re.compile(r"ephemeralContainers\[[^\]]*\]")
+
+
+class Way(StrEnum):
+    """How a field can be changed."""
+
+    UPDATE = "update"
+    """``kubectl edit``, ``patch``, ``set image``."""
+    RESIZE = "resize"
+    """``kubectl patch --subresource resize``."""
+    DEBUG = "debug"
+    """``kubectl debug``: ephemeral containers are added."""
+    NEVER = "never"
+    """The pod has to be replaced."""
+
+
+_WAYS: tuple[tuple[re.Pattern[str], Way], ...] = (
+    (re.compile(rf"{_CONTAINER}\.image"), Way.UPDATE),
+    (re.compile(r"activeDeadlineSeconds"), Way.UPDATE),
+    (re.compile(rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory)"), Way.RESIZE),
+    (re.compile(rf"{_CONTAINER}\.resizePolicy"), Way.RESIZE),
+    (re.compile(r"resources\.(requests|limits)\.(cpu|memory)"), Way.RESIZE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that changes: its path below ``spec``, containers by name."""
+
+    path: str
+    way: Way
+
+
+def changes(before: JSON, after: JSON) -> list[Change]:
+    """What changes in a pod's spec. Metadata and status change nothing that runs."""
+    found = []
+    for path, old, new in _differences(before.get("spec") or {}, after.get("spec") or {}, ""):
+        found.append(Change(path, _way(path, old, new)))
+    return found
+
+
+def _way(path: str, old: Any, new: Any) -> Way:
+    if path == "tolerations":
+        kept = [_lasting(each) for each in new or ()]
+        return Way.UPDATE if all(_lasting(each) in kept for each in old or ()) else Way.NEVER
+    if path == "terminationGracePeriodSeconds":
+        return Way.UPDATE if new == 1 and old is not None and old < 0 else Way.NEVER
+    if path == "activeDeadlineSeconds":
+        less = new is not None and (old is None or new <= old)
+        return Way.UPDATE if less else Way.NEVER
+    if _EPHEMERAL.fullmatch(path):
+        return Way.DEBUG if old is None else Way.NEVER
+    return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), Way.NEVER)
+
+
+def _lasting(toleration: JSON) -> JSON:
+    """All of a toleration but its seconds, which may change."""
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+        return
+    if path in ("containers", "initContainers", "ephemeralContainers"):
+        yield from _containers(old or [], new or [], path)
+        return
+    if path.endswith((".resources", ".requests", ".limits")) or path == "resources":
+        yield from _differences(old or {}, new or {}, path)
+        return
+    yield path, old, new
+
+
+def _containers(old: list[JSON], new: list[JSON], path: str) -> Iterator[tuple[str, Any, Any]]:
+    before = {each.get("name"): each for each in old}
+    after = {each.get("name"): each for each in new}
+    for name in sorted({*before, *after}, key=str):
+        place = f"{path}[{name}]"
+        if name in before and name in after:
+            yield from _differences(before[name], after[name], place)
+        else:
+            yield place, before.get(name), after.get(name)
+    if list(before) != list(after) and set(before) == set(after):
+        yield path, list(before), list(after)

@@ -1,0 +1,161 @@
+"""HTTP/1.1 to an API server, by aiohttp: a connection for each request under way, so each watch."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import yarl
+
+from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.name_lookup import NameLookup
+from kubeletpy.kubeapi.sockets import new_socket
+from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
+from kubeletpy.kubeapi.usage import HTTP1, Usage
+from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES
+
+MAX_CONNECTIONS = 1024
+"""A watch holds one as long as it lasts; watches of pods' objects are bounded well below."""
+IDLE_SECONDS = 60
+_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class Http1Transport:
+    """An aiohttp session (:class:`~kubeletpy.kubeapi.transport.Transport`)."""
+
+    def __init__(self, connection: Connection) -> None:
+        if connection.ssl is not None:
+            # a server that could choose HTTP/2 on one of these would not be understood
+            connection.ssl.set_alpn_protocols(["http/1.1"])
+        self._connector = aiohttp.TCPConnector(
+            ssl=connection.ssl or True,
+            limit=MAX_CONNECTIONS,
+            keepalive_timeout=IDLE_SECONDS,
+            socket_factory=new_socket,
+            resolver=NameLookup(),
+        )
+        self._http = aiohttp.ClientSession(
+            connector=self._connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        self._host = connection.host
+        self._extra: dict[str, Any] = {}
+        if connection.server_hostname:
+            self._extra["server_hostname"] = connection.server_hostname
+        if connection.proxy:
+            self._extra["proxy"] = connection.proxy
+        self._asking = 0
+        """Requests whose response has not started."""
+        self._answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        *,
+        seconds: float,
+        connect_seconds: float,
+        lasting: bool,
+    ) -> Http1Response:
+        """Make one attempt. Raises TransportError."""
+        self._asking += 1
+        try:
+            answer = await self._http.request(
+                method,
+                yarl.URL(self._host + path, encoded=True),
+                data=data,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
+                allow_redirects=False,
+                **self._extra,
+            )
+        except _ERRORS as error:
+            raise TransportError(_why(error)) from error
+        finally:
+            self._asking -= 1
+        self._answers.add(answer)
+        return Http1Response(answer)
+
+    @property
+    def watch_capacity(self) -> int:
+        """Half of what MAX_CONNECTIONS allows."""
+        return MAX_HTTP1_WATCHES
+
+    @property
+    def usage(self) -> Usage:
+        """A connection for each request under way."""
+        streams = self._asking + sum(not answer.closed for answer in self._answers)
+        return Usage({HTTP1: streams} if streams else {}, streams)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in flight."""
+        return not self._asking and all(answer.closed for answer in self._answers)
+
+    def retire(self) -> None:
+        """Idle connections end by themselves."""
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        # the session's own close would leave a reader waiting until its timeout
+        for answer in list(self._answers):
+            answer.close()
+        await self._http.close()
+
+
+class Http1Response:
+    """A response (:class:`~kubeletpy.kubeapi.transport.Response`)."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+
+    @property
+    def status(self) -> int:
+        """The HTTP status code."""
+        return self._answer.status
+
+    @property
+    def content_length(self) -> int | None:
+        """As announced."""
+        return self._answer.content_length
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is read from it."""
+        return self._answer.closed
+
+    def header(self, name: str) -> str:
+        """A header's value, or an empty string."""
+        return self._answer.headers.get(name, "")
+
+    async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+        """The whole body. Raises TransportError."""
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > limit:
+                self.close()
+                raise TransportError(f"the answer is larger than {limit} bytes")
+        return bytes(body)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Raises TransportError."""
+        try:
+            async for chunk in self._answer.content.iter_any():
+                yield chunk
+        except _ERRORS as error:
+            raise TransportError(_why(error)) from error
+
+    def close(self) -> None:
+        """Drop the response; its connection serves again if the body was read to its end."""
+        if self._answer.content.at_eof():
+            self._answer.release()
+        else:
+            self._answer.close()
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,461 @@
+"""One HTTP/2 connection: h2's state, the streams on it, and whether the server is alive.
+
+Must never let an error of h2 out, wait for anything but a stream's own progress, or hold more than
+:mod:`.limits` allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
+from h2.errors import ErrorCodes
+
+from kubeletpy.kubeapi.http2 import limits
+from kubeletpy.kubeapi.http2.frames import FrameError, FrameSplitter, GoAway
+from kubeletpy.kubeapi.http2.placing import Load
+from kubeletpy.kubeapi.http2.stream import Headers, Refused, Stream
+from kubeletpy.kubeapi.transport import TransportError
+
+_MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
+"""What bytes of a server lead to in h2: its own errors, and those of what it does not foresee."""
+_FLOOD = "too many frames that carry no answer"
+_PING = b"kubelet?"
+_SETTINGS = {
+    h2.settings.SettingCodes.ENABLE_PUSH: 0,
+    h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: limits.STREAM_WINDOW,
+    h2.settings.SettingCodes.MAX_FRAME_SIZE: limits.MAX_FRAME_BYTES,
+    h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: limits.MAX_HEADER_BYTES,
+}
+
+
+class _State(h2.connection.H2Connection):
+    MAX_CLOSED_STREAMS = 1024  # 65,536 of them would take 10 MB
+
+
+class Http2Connection(asyncio.Protocol):
+    """An open connection; :attr:`load` says what it can take."""
+
+    def __init__(
+        self, changed: Callable[[], None], lost: Callable[[str], None] = lambda why: None
+    ) -> None:
+        """Args:
+        changed: called when a stream has ended, or when the connection is lost.
+        lost: called once with the reason when it breaks, or when the server ends it.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._changed = changed
+        self._streams: dict[int, Stream] = {}
+        self._senders: set[Stream] = set()
+        self._splitter = FrameSplitter()
+        self._transport: asyncio.Transport | None = None
+        self._error: TransportError | None = None
+        self._ending = False
+        self._paused = False
+        self._flushing = False
+        self._allowed = limits.FIRST_STREAMS
+        self._arrived = 0
+        """Bytes of bodies that were not given back yet."""
+        self.opened_at = self._heard = self._quiet_since = self._loop.time()
+        """On the loop's clock."""
+        self._lost = lost
+        self._told = False
+        self._asked: float | None = None
+        """When a PING was sent; nothing has arrived since."""
+        self._suspect = False
+        """A request's time is up without a sign of the server; nothing has arrived since."""
+        self._guard = limits.FloodGuard(self._heard)
+        self._timer: asyncio.TimerHandle | None = None
+        self._h2 = _State(
+            h2.config.H2Configuration(
+                client_side=True,
+                header_encoding=None,
+                validate_outbound_headers=False,  # they are ours; a third of the time of sending
+                normalize_outbound_headers=False,
+            )
+        )
+        self._h2.local_settings = h2.settings.Settings(client=True, initial_values=_SETTINGS)
+        self._handlers: dict[type[h2.events.Event], Callable[[Any], None]] = {
+            h2.events.ResponseReceived: self._on_head,
+            h2.events.InformationalResponseReceived: self._on_informational,
+            h2.events.DataReceived: self._on_data,
+            h2.events.StreamEnded: self._on_end,
+            h2.events.StreamReset: self._on_reset,
+            h2.events.WindowUpdated: self._on_window,
+            h2.events.RemoteSettingsChanged: self._on_settings,
+        }
+
+    @property
+    def load(self) -> Load:
+        """What it carries, and whether it takes more."""
+        usable = not self._ending and self._error is None and not self._suspect
+        return Load(usable, len(self._streams), self._allowed)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it closes with its last stream."""
+        return self._ending
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is closed."""
+        return self._error is not None
+
+    async def request(self, head: Headers, data: bytes | None, deadline: float) -> Stream:
+        """Send a request and wait for the response's head.
+
+        The stream is open when this first waits.
+
+        Args:
+            head: with the pseudo-headers, names in lower case.
+            deadline: for the whole response, on the loop's clock.
+
+        Raises:
+            Refused: the server has not begun with it.
+            TransportError: no response.
+        """
+        stream = self._open(head, data, deadline)
+        try:
+            if data:
+                await self._send(stream, data)
+            await stream.head()
+            return stream
+        except BaseException:
+            stream.close()
+            raise
+
+    def _open(self, head: Headers, data: bytes | None, deadline: float) -> Stream:
+        if self._error is not None:
+            raise Refused(str(self._error))
+        try:
+            number = self._h2.get_next_available_stream_id()
+            self._h2.send_headers(number, cast("Any", head), end_stream=not data)
+        except h2.exceptions.TooManyStreamsError:
+            raise Refused("the server allows no more streams") from None
+        except h2.exceptions.NoAvailableStreamIDError:
+            self.retire()
+            raise Refused("the connection has had all its streams") from None
+        except _MALFORMED as error:
+            raise self._give_up(_plain(error)) from None
+        if not self._streams:
+            self._quiet_since = self._loop.time()
+        stream = self._streams[number] = Stream(self, number, deadline)
+        self._guard.opened()
+        self._flush_soon()
+        self._set_timer()
+        return stream
+
+    async def _send(self, stream: Stream, data: bytes) -> None:
+        """Send a body as far as the server takes it: it may answer before its end."""
+        self._senders.add(stream)
+        at = 0
+        try:
+            while at < len(data) and not stream.closed:
+                size = 0
+                if not self._paused:
+                    window = self._h2.local_flow_control_window(stream.number)
+                    size = min(window, self._h2.max_outbound_frame_size, len(data) - at)
+                if size <= 0:
+                    await stream.changed()
+                    continue
+                last = at + size == len(data)
+                self._h2.send_data(stream.number, data[at : at + size], end_stream=last)
+                self._flush_soon()
+                at += size
+        except _MALFORMED as error:
+            raise self._give_up(_plain(error)) from None
+        finally:
+            self._senders.discard(stream)
+
+    def retire(self) -> None:
+        """Take no new streams; close with the last one."""
+        self._ending = True
+        self._close_if_over()
+
+    def abandon(self, why: str) -> None:
+        """Close now; all streams fail."""
+        self._give_up(why)
+
+    # asyncio's part
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send our settings."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(limits.CONNECTION_WINDOW - 65535)
+        self._flush()
+        self._set_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what has arrived, within the bounds."""
+        if self._error is not None:
+            return
+        now = self._loop.time()
+        self._heard = self._quiet_since = now
+        self._asked = None
+        if self._suspect:
+            self._suspect = False
+            self._changed()
+        try:
+            for piece in self._splitter.split(data):
+                if isinstance(piece, GoAway):
+                    self._on_goaway(piece)
+                    continue
+                if self._guard.exceeded(piece.control, now):
+                    raise FrameError(_FLOOD)
+                for event in self._h2.receive_data(piece.data):
+                    handler = self._handlers.get(type(event))
+                    if handler is not None:
+                        handler(event)
+                if self._error is not None:
+                    return
+        except FrameError as error:
+            self._give_up(f"the server broke HTTP/2: {error}")
+        except _MALFORMED as error:
+            self._give_up(_plain(error))
+        else:
+            self._flush()
+
+    def eof_received(self) -> None:
+        """The server sends no more: the connection closes."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """All streams fail."""
+        self._give_up(str(exc) if exc is not None and str(exc) else "the server closed it")
+
+    def pause_writing(self) -> None:
+        """Bodies wait."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """They go on."""
+        self._paused = False
+        self._wake_senders()
+
+    # what a server says
+
+    def _on_head(self, event: h2.events.ResponseReceived) -> None:
+        stream = self._streams.get(event.stream_id or 0)
+        headers: Headers = cast("Any", event.headers)
+        status = next((value for name, value in headers if name == b":status"), b"")
+        if not (status.isdigit() and 200 <= int(status) <= 599):
+            raise FrameError("an answer without a status")
+        if stream is not None:
+            stream.answered(int(status), headers)
+
+    def _on_informational(self, _event: h2.events.InformationalResponseReceived) -> None:
+        if self._guard.exceeded(1, self._loop.time()):
+            raise FrameError(_FLOOD)
+
+    def _on_data(self, event: h2.events.DataReceived) -> None:
+        size = event.flow_controlled_length or 0
+        self._arrived += size
+        if self._arrived >= limits.CONNECTION_WINDOW // 4:
+            self._h2.increment_flow_control_window(self._arrived)
+            self._arrived = 0
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            data = event.data or b""
+            if data:
+                stream.received(bytes(data))
+            if size > len(data) and not event.stream_ended:
+                self._h2.increment_flow_control_window(size - len(data), stream.number)
+
+    def _on_end(self, event: h2.events.StreamEnded) -> None:
+        stream = self._forget(event.stream_id)
+        if stream is not None:
+            stream.end()
+            if stream in self._senders:  # it needs no more of the request
+                # the server may have reset it itself, in the same packet
+                with contextlib.suppress(h2.exceptions.NoSuchStreamError):
+                    self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
+
+    def _on_reset(self, event: h2.events.StreamReset) -> None:
+        stream = self._forget(event.stream_id)
+        if stream is None:
+            return
+        if event.error_code == ErrorCodes.REFUSED_STREAM:
+            stream.fail(Refused("the server refused the stream"))
+        else:
+            stream.fail(TransportError(f"the server reset the stream: {_name(event.error_code)}"))
+
+    def _on_window(self, _event: h2.events.WindowUpdated) -> None:
+        self._wake_senders()
+
+    def _on_settings(self, _event: h2.events.RemoteSettingsChanged) -> None:
+        allowed = self._h2.remote_settings.max_concurrent_streams
+        self._allowed = min(allowed, limits.MAX_STREAMS)
+        table = min(self._h2.remote_settings.header_table_size, limits.HEADER_TABLE_BYTES)
+        if self._h2.encoder.header_table_size != table:
+            self._h2.encoder.header_table_size = table
+        self._wake_senders()
+        self._changed()
+
+    def _on_goaway(self, event: GoAway) -> None:
+        self._ending = True
+        reason = f" ({_name(event.code)}{': ' if event.text else ''}{event.text})"
+        self._tell(f"the server ended it{reason}")
+        for number in [each for each in self._streams if each > event.last_stream]:
+            stream = self._forget(number)
+            if stream is not None:
+                stream.fail(Refused(f"the server ended the connection{reason}"))
+        self._close_if_over()
+        self._changed()
+
+    # what streams ask for
+
+    def give_back(self, stream: Stream, size: int) -> None:
+        """Let the server send more on a stream."""
+        if self._streams.get(stream.number) is stream:
+            try:
+                self._h2.increment_flow_control_window(size, stream.number)
+            except _MALFORMED as error:
+                self._give_up(_plain(error))
+                return
+            self._flush_soon()
+
+    def cancel(self, stream: Stream) -> None:
+        """End a stream that nobody reads."""
+        if self._streams.get(stream.number) is not stream:
+            return
+        try:
+            self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
+        except _MALFORMED as error:
+            self._give_up(_plain(error))
+            return
+        self._forget(stream.number)
+        self._flush_soon()
+
+    def unanswered(self, stream: Stream) -> None:
+        """A request's time is up: a server that was silent since is asked whether it is alive."""
+        if not stream.status and self._heard <= stream.opened_at and self._error is None:
+            self._suspect = True
+            if self._asked is None:
+                self._ask()
+            self._changed()
+
+    # health
+
+    def _ask(self) -> None:
+        self._asked = self._loop.time()
+        try:
+            self._h2.ping(_PING)
+        except _MALFORMED as error:
+            self._give_up(_plain(error))
+            return
+        self._flush()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._due()
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._check)
+
+    def _due(self) -> float:
+        if self._asked is not None:
+            return self._asked + limits.PING_TIMEOUT_S
+        return self._quiet_since + (limits.READ_IDLE_S if self._streams else limits.IDLE_S)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._error is not None:
+            return
+        if self._loop.time() < self._due():
+            self._set_timer()
+        elif self._asked is not None:
+            self._give_up(f"the server did not answer a PING within {limits.PING_TIMEOUT_S:.0f} s")
+        elif self._streams:
+            self._ask()
+        else:
+            self.retire()
+
+    # the rest
+
+    def _forget(self, number: int | None) -> Stream | None:
+        stream = self._streams.pop(number or 0, None)
+        if stream is not None:
+            if not self._streams:
+                self._quiet_since = self._loop.time()
+                self._close_if_over()
+            self._changed()
+        return stream
+
+    def _wake_senders(self) -> None:
+        for stream in self._senders:
+            stream.wake()
+
+    def _flush_soon(self) -> None:
+        """What is sent in one turn of the loop leaves in one write."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._error is not None or self._transport is None:
+            return
+        data = self._h2.data_to_send()
+        if not data:
+            return
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > limits.MAX_WRITE_BUFFER:
+            self._give_up("the server does not read what it is sent")
+
+    def _close_if_over(self) -> None:
+        if not self._ending or self._streams or self._error is not None:
+            return
+        with contextlib.suppress(*_MALFORMED):
+            self._h2.close_connection()
+        self._flush()
+        if self._error is None:
+            self._error = TransportError("the connection was closed")
+            self._end(closing=True)
+
+    def _give_up(self, why: str) -> TransportError:
+        """Close at once; returns the error that all streams fail with."""
+        if self._error is None:
+            self._error = TransportError(f"HTTP/2 connection lost: {why}")
+            self._tell(why)
+            self._end(closing=False)
+        return self._error
+
+    def _tell(self, why: str) -> None:
+        if not self._told:
+            self._told = True
+            self._lost(why)
+
+    def _end(self, *, closing: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            if closing:
+                self._transport.close()
+            else:
+                self._transport.abort()
+        streams = list(self._streams.values())
+        self._streams.clear()
+        for stream in streams:
+            stream.fail(TransportError(str(self._error)))
+        self._changed()
+
+
+def _name(code: Any) -> str:
+    try:
+        return ErrorCodes(code).name
+    except ValueError:
+        return f"code {code}"
+
+
+def _plain(error: BaseException) -> str:
+    return f"the server broke HTTP/2: {str(error)[:200] or type(error).__name__}"

@@ -1,0 +1,82 @@
+"""Cuts what a server sends into whole frames, before h2 sees them. Pure.
+
+GOAWAY is read here and kept from h2, which would take no further frame after it
+(python-hyper/h2 issue 1181), while a server that shuts down ends its responses first. Frames that
+carry no answer are counted, and one that is too long is refused before it has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kubeletpy.kubeapi.http2.limits import MAX_FRAME_BYTES, SLICE_BYTES
+
+_HEADER = 9
+_DATA, _HEADERS, _GOAWAY, _CONTINUATION = 0, 1, 7, 9
+_STREAM = 0x7FFFFFFF
+_MAX_DEBUG = 200
+
+
+class FrameError(Exception):
+    """The server broke the protocol; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Whole frames, in order; ``control`` of them carry no answer."""
+
+    data: bytes
+    control: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway:
+    """The server takes no new streams, and has not begun with those above ``last_stream``."""
+
+    last_stream: int
+    code: int
+    text: str
+
+
+class FrameSplitter:
+    """Holds at most one incomplete frame."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def split(self, data: bytes) -> Iterator[Frames | GoAway]:
+        """What is complete now. Raises FrameError; what was yielded before is sound."""
+        buffer = self._rest
+        buffer += data
+        start = at = control = 0
+        while len(buffer) - at >= _HEADER:
+            length = int.from_bytes(buffer[at : at + 3], "big")
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"a frame of {length} bytes, more than {MAX_FRAME_BYTES}")
+            end = at + _HEADER + length
+            if len(buffer) < end:
+                break
+            kind = buffer[at + 3]
+            if kind == _GOAWAY:
+                if at > start:
+                    yield Frames(bytes(buffer[start:at]), control)
+                yield _goaway(bytes(buffer[at + _HEADER : end]))
+                start, control = end, 0
+            else:
+                control += kind not in (_HEADERS, _CONTINUATION) and not (kind == _DATA and length)
+                if end - start >= SLICE_BYTES:
+                    yield Frames(bytes(buffer[start:end]), control)
+                    start, control = end, 0
+            at = end
+        if at > start:
+            yield Frames(bytes(buffer[start:at]), control)
+        del buffer[:at]
+
+
+def _goaway(body: bytes) -> GoAway:
+    if len(body) < 8:
+        raise FrameError("a GOAWAY without a stream")
+    last = int.from_bytes(body[:4], "big") & _STREAM
+    text = body[8 : 8 + _MAX_DEBUG].decode("ascii", "replace")
+    return GoAway(last, int.from_bytes(body[4:8], "big"), text if text.isprintable() else "")

@@ -1,0 +1,74 @@
+"""Bounds of an HTTP/2 connection: what a server may send, and what waits for it. Pure."""
+
+from __future__ import annotations
+
+STREAM_WINDOW = 1024 * 1024
+"""Bytes of a response that wait for their reader; a server may not send more."""
+CONNECTION_WINDOW = 4 * 1024 * 1024
+"""Bytes of all responses under way in the network. Given back on arrival, so that a response
+that nobody reads stalls no other."""
+MAX_FRAME_BYTES = 16384
+"""The smallest that the protocol allows."""
+MAX_HEADER_BYTES = 65536
+"""Of a response's headers, decoded. Kubernetes needs less than 1 kB."""
+MAX_WRITE_BUFFER = 4 * 1024 * 1024
+"""Bytes that a server may leave unread: requests, and answers to its settings and pings."""
+SLICE_BYTES = 16384
+"""Handled in one go, before the bounds are looked at again."""
+
+FIRST_STREAMS = 100
+"""Streams on a new connection, until the server has said how many it allows."""
+MAX_STREAMS = 1000
+"""On one connection, whatever the server allows."""
+HEADER_TABLE_BYTES = 4096
+"""Of request headers that are remembered to compress later ones, whatever the server allows."""
+RESERVED_STREAMS = 30
+"""Streams that watches leave to requests, of all connections: an agent's three clients have at most
+ten requests under way each. Of a server that allows few, a quarter."""
+STANDING_WATCHES = 32
+"""Watches that are not of pods' objects (pods, the node, services, …) have at least this room."""
+MAX_CONNECTIONS = 16
+"""To one server. At 100 streams each (kube-apiserver's --http2-max-streams-per-connection by
+default, which it announces) they carry 1,536 watches of pods' objects: 500 pods with three each."""
+MAX_ENDING = 8
+"""Connections that take no new streams, and wait for the end of those they have."""
+MAX_REFUSALS = 3
+"""Times that one request is sent again because the server had not begun with it."""
+
+READ_IDLE_S = 15.0
+"""Without a frame from the server, while it owes an answer, until a PING asks for one."""
+PING_TIMEOUT_S = 10.0
+"""For the answer to a PING. Together 25 s: a dead connection is noticed within 30 s."""
+IDLE_S = 60.0
+"""How long a connection without streams is kept."""
+CLOSE_S = 2.0
+"""For the end of a TLS connection."""
+
+CONTROL_BURST = 2000
+CONTROL_PER_S = 100.0
+CONTROL_PER_STREAM = 20
+"""Frames that carry no answer (SETTINGS, PING, RST_STREAM, WINDOW_UPDATE, empty DATA, …): so many
+at once and per second, and in addition for each request sent. Each costs us more than the
+server."""
+
+
+class FloodGuard:
+    """Counts a server's frames that carry no answer: a token bucket."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(CONTROL_BURST)
+        self._at = now
+
+    def opened(self) -> None:
+        """A request was sent: its share is allowed in addition."""
+        self._left += CONTROL_PER_STREAM
+
+    def exceeded(self, frames: int, now: float) -> bool:
+        """Take so many frames into account; returns whether there were too many."""
+        if not frames:
+            return False
+        earned = self._left + (now - self._at) * CONTROL_PER_S
+        # what streams have added may exceed the burst, but time does not
+        self._left = max(self._left, min(earned, CONTROL_BURST)) - frames
+        self._at = now
+        return self._left < 0

@@ -1,0 +1,185 @@
+"""The HTTP/2 connections to one server with one set of credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.http2 import limits
+from kubeletpy.kubeapi.http2.dialing import dial
+from kubeletpy.kubeapi.http2.placing import Otherwise, place, watch_capacity
+from kubeletpy.kubeapi.http2.stream import Refused, Stream
+from kubeletpy.kubeapi.name_lookup import NameLookup
+from kubeletpy.kubeapi.transport import NotHttp2, TransportError
+from kubeletpy.kubeapi.usage import HTTP2, Losses, Usage
+from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.http2.connection import Http2Connection
+
+
+class Http2Pool:
+    """A :class:`~kubeletpy.kubeapi.transport.Transport`; its requests also raise NotHttp2."""
+
+    def __init__(self, to: Connection, losses: Losses | None = None) -> None:
+        self._to = to
+        self._losses = losses or Losses()
+        self._names = NameLookup()
+        self._connections: list[Http2Connection] = []
+        self._dialing: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._asking = 0
+        self._closed = False
+        parts = urlsplit(to.host)
+        self._prefix = parts.path
+        self._base = (
+            (b":scheme", b"https"),
+            (b":authority", parts.netloc.rpartition("@")[2].encode()),
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        *,
+        seconds: float,
+        connect_seconds: float,
+        lasting: bool,
+    ) -> Stream:
+        """Make one attempt, sent again only if the server has not begun with it.
+
+        Raises:
+            NotHttp2: nothing was sent.
+            TransportError: no response.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        head = [
+            (b":method", method.encode()),
+            *self._base,
+            (b":path", (self._prefix + path).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in headers.items()),
+        ]
+        if data is not None:
+            head.append((b"content-length", str(len(data)).encode()))
+        self._asking += 1
+        try:
+            for refusals in range(limits.MAX_REFUSALS + 1):
+                connection = await self._free(lasting, deadline, connect_seconds)
+                try:
+                    return await connection.request(head, data, deadline)
+                except Refused:
+                    if refusals == limits.MAX_REFUSALS:
+                        raise
+            raise AssertionError("the last refusal is raised")
+        finally:
+            self._asking -= 1
+
+    @property
+    def watch_capacity(self) -> int:
+        """By the fewest streams that the server has announced for a connection."""
+        loads = [each.load for each in self._connections]
+        allowed = [load.allowed for load in loads if load.usable]
+        return min(watch_capacity(min(allowed, default=limits.FIRST_STREAMS)), MAX_WATCHES)
+
+    @property
+    def usage(self) -> Usage:
+        """Its open connections, also those that take no new streams."""
+        streams = sum(each.load.streams for each in self._connections)
+        since = min((each.opened_at for each in self._connections), default=None)
+        count = len(self._connections)
+        return Usage({HTTP2: count} if count else {}, streams, since=since)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in flight."""
+        return not self._asking and not any(each.load.streams for each in self._connections)
+
+    def retire(self) -> None:
+        """Close each connection with its last stream; a request that waits still gets one."""
+        for each in list(self._connections):
+            each.retire()
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        self._closed = True
+        if self._dialing is not None:
+            self._dialing.cancel()
+        for each in list(self._connections):
+            each.abandon("the client is closed")
+        self._changed()
+
+    async def _free(self, lasting: bool, deadline: float, seconds: float) -> Http2Connection:
+        """A connection that takes a stream now. Raises TransportError."""
+        while True:
+            if self._closed:
+                raise TransportError("the client is closed")
+            where = place([each.load for each in self._connections], lasting=lasting)
+            if isinstance(where, int):
+                return self._connections[where]
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await (self._change() if where is Otherwise.WAIT else self._connect(seconds))
+            except TimeoutError:
+                raise TransportError("no connection took the request in time") from None
+
+    async def _connect(self, seconds: float) -> None:
+        """Wait for one more connection, which all who need it wait for together."""
+        if self._dialing is None:
+            self._dialing = asyncio.ensure_future(self._dial(seconds))
+            self._dialing.add_done_callback(self._dialed)
+        await asyncio.shield(self._dialing)
+
+    async def _dial(self, seconds: float) -> None:
+        try:
+            opened = await dial(self._to, self._names, seconds)
+        except (TimeoutError, OSError) as error:
+            why = str(error) or f"no connection within {seconds:g} s"
+            raise TransportError(why) from error
+        transport = opened.transport
+        assert transport is not None, "the handshake is over"
+        if not opened.speaks_http2:
+            transport.abort()
+            raise NotHttp2("the server has chosen HTTP/1.1")
+        from kubeletpy.kubeapi.http2.connection import Http2Connection
+
+        connection = Http2Connection(self._changed, self._lost)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if opened.lost:
+            connection.connection_lost(None)
+            raise TransportError("the server closed the connection")
+        transport.resume_reading()
+        self._connections.append(connection)
+        if opened.early:
+            connection.data_received(bytes(opened.early))
+
+    def _dialed(self, dialing: asyncio.Task[None]) -> None:
+        self._dialing = None
+        if not dialing.cancelled():
+            dialing.exception()  # whoever waited has it
+
+    def _lost(self, why: str) -> None:
+        if not self._closed:
+            self._losses.note(why, asyncio.get_running_loop().time())
+
+    def _changed(self) -> None:
+        self._connections = [each for each in self._connections if not each.lost]
+        ending = [each for each in self._connections if each.ending]
+        for each in ending[: -limits.MAX_ENDING]:
+            each.abandon("too many connections wait for their end")
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _change(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.discard(waiter)

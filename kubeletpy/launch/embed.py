@@ -1,0 +1,158 @@
+"""An agent as a guest of another program, on a machine that is not its own.
+
+The other edge of the composition besides :mod:`kubeletpy.launch.start`: the runtime is an object of
+the program, and nothing of the machine is changed. Files are written below the root directory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kubeletpy import config
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.build import build
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.cgroups.machine import read_kernel_facts
+from kubeletpy.clock import SystemClock
+from kubeletpy.config import LoadedConfig
+from kubeletpy.images.records.ledger import RecordsUnreadable
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.launch.errors import LaunchError
+from kubeletpy.launch.identity import join
+from kubeletpy.launch.node import find_node_ips
+from kubeletpy.launch.runtime import ask_runtime
+from kubeletpy.launch.start import api_clients, bind_ports, make_root, new_metrics
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.node.options import node_name
+from kubeletpy.placement.state_file import StateUnusable
+from kubeletpy.plugins.handshake import SocketRegistrations
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.server.errors import ServerError
+from kubeletpy.syncloop.sources.given import PodSource
+
+GUEST: dict[str, Any] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "cgroupsPerQOS": False,
+    "enforceNodeAllocatable": [],
+    "enableServer": False,
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
+    "localStorageCapacityIsolation": False,
+    "makeIPTablesUtilChains": False,
+    "resolvConf": "",
+}
+"""Settings of an agent that leaves its machine alone and needs no privileges."""
+
+
+def guest_config(
+    root_dir: Path,
+    node_name: str,
+    *,
+    kubeconfig: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    flags: Sequence[str] = (),
+) -> LoadedConfig:
+    """The configuration of an agent that leaves its machine alone and needs no privileges.
+
+    No cgroups, no kernel settings, no server, no garbage collection of images, no limits on
+    ephemeral storage; all files are below ``root_dir``.
+
+    Args:
+        root_dir: the directory of the agent's state; made at the start. An agent that is started
+            again with the same directory continues.
+        node_name: the name of the Node object; a DNS subdomain.
+        kubeconfig: of the cluster to join; None: static pods only.
+        settings: fields of a KubeletConfiguration (docs/configuration.md), which win.
+        flags: of ``kubeletpy run``, such as ``--node-labels=a=b``; they win, too.
+
+    Raises:
+        ConfigError: a field or a flag is invalid; it names each, and what is allowed.
+    """
+    root = root_dir.absolute()
+    own = [
+        f"--root-dir={root}",
+        f"--cert-dir={root / 'pki'}",
+        f"--device-plugins-dir={root / 'device-plugins'}",
+        f"--hostname-override={node_name}",
+        "--keep-kernel-settings",
+        *([f"--kubeconfig={kubeconfig.absolute()}"] if kubeconfig is not None else ()),
+    ]
+    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **(settings or {})}
+    return config.load_document(document, config.parse_flags([*own, *flags]))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the program brings itself.
+
+    Attributes:
+        runtime, images: the container runtime; one object may be both.
+        api: the cluster's API; None: that of the configuration's kubeconfig, if it has one.
+        pod_sources: sources of pods besides the API and those of the configuration.
+    """
+
+    runtime: RuntimeService
+    images: ImageService
+    api: KubeApi | None = None
+    pod_sources: Sequence[PodSource] = ()
+
+
+async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Agent:
+    """Build an agent of the parts and start it; the stack closes all of it.
+
+    Raises:
+        ConfigError, KubeconfigError: the configuration can't work here.
+        LaunchError: the runtime does not answer, or the root directory can't be used.
+    """
+    settings, flags = loaded.settings, loaded.node
+    root, clock, metrics = Path(flags.root_dir), SystemClock(), new_metrics(settings)
+    make_root(root)
+    facts = read_machine_facts(root)
+    ports = bind_ports(settings, flags, stack)
+    try:
+        info = await ask_runtime(parts.runtime)
+    except CRIError as error:
+        raise LaunchError(f"the given runtime can't be used: {error}") from error
+    api, tasks = None, []
+    if parts.api is not None:
+        api = ApiClients(parts.api, parts.api, parts.api, parts.api)
+    else:
+        identity = await join(settings, flags, node_name(flags, facts.hostname), metrics, stack)
+        if identity is not None:
+            api, tasks = api_clients(settings, identity.client), identity.tasks
+    outside = Outside(
+        machine=Machine(
+            facts,
+            read_kernel_facts(),
+            await find_node_ips(flags, facts),
+            container_logs_dir=str(root / "log" / "containers"),
+        ),
+        runtime=parts.runtime,
+        images=parts.images,
+        runtime_info=info,
+        read_runtime_info=partial(ask_runtime, parts.runtime),
+        clock=clock,
+        api=api,
+        metrics=metrics,
+        credentials=tasks,
+        ports=ports,
+        pod_sources=parts.pod_sources,
+        plugins=SocketRegistrations(),
+        notices=loaded.notices,
+        sockets=False,
+    )
+    try:
+        agent = build(settings, flags, outside)
+        stack.push_async_callback(agent.close)
+        await agent.start()
+    except (ServerError, RecordsUnreadable, StateUnusable) as error:
+        raise LaunchError(str(error)) from error
+    return agent

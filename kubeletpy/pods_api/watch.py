@@ -1,0 +1,64 @@
+"""What a watcher of pods is told next, from what it was told last. Pure.
+
+A watcher is told of the newest state of a pod, not of each: however slowly it reads, it waits for
+at most one event a pod, and none is lost. An object that differs in nothing but ``resourceVersion``
+and ``managedFields`` is no news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+class Event(Enum):
+    """Values are the names of the enumeration EventType. Source: reference pods-v1alpha1.json."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A pod and the status that belongs to it."""
+
+    pod: Pod
+    status: api.PodStatus
+
+    @property
+    def object(self) -> Mapping[str, Any]:
+        """The API object with that status."""
+        return {**self.pod.object, "status": self.status}
+
+
+def news(before: View | None, now: View | None) -> Event | None:
+    """What happened to a pod for a watcher that was told ``before``; None: nothing."""
+    if now is None:
+        return None if before is None else Event.DELETED
+    if before is None:
+        return Event.ADDED
+    return None if _same(before, now) else Event.MODIFIED
+
+
+def last_words(pod: Pod) -> Mapping[str, Any]:
+    """What is left of a deleted pod: its name, namespace and uid."""
+    return {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}}
+
+
+def _same(before: View, now: View) -> bool:
+    if before.status != now.status:
+        return False
+    if before.pod.object is now.pod.object:
+        return True
+    return before.pod.spec == now.pod.spec and _metadata(before.pod) == _metadata(now.pod)
+
+
+def _metadata(pod: Pod) -> dict[str, Any]:
+    left_out = ("resourceVersion", "managedFields")
+    return {key: value for key, value in pod.metadata.items() if key not in left_out}

@@ -1,0 +1,7 @@
+"""The flight recorder: what went into decisions and what came out, on disk; and its replay.
+
+Three pure functions decide what happens to a pod: the workers' state machine, the plan of a sync,
+and the composition of a status. The recorder keeps their inputs and outputs, with the spans between
+them; a replay gives the same inputs to the same functions, of whichever version runs it, and
+compares. Nothing depends on this room, and it must never change what happens.
+"""

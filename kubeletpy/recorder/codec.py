@@ -1,0 +1,169 @@
+"""Between the inputs of decisions and JSON: dataclasses by the types of their fields. Pure.
+
+What equals its default is left out. Pods and runtime statuses are large and occur again and again:
+they are written once and referred to by number. A function (a status override) is only known to
+have been there: what is read back returns its argument.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+
+SHARED = (Pod, PodRuntimeStatus)
+"""Types that are referred to by number."""
+REFERENCE = "#"
+FUNCTION = {"function": True}
+
+
+class BadRecording(ValueError):
+    """What is read is no recording, or not one that this version understands."""
+
+
+def encode(value: object, refer: Callable[[object], int]) -> Any:
+    """A value as JSON.
+
+    Args:
+        refer: the number of a value of one of the types in SHARED.
+
+    Raises:
+        TypeError: a type that no input of a decision has.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, SHARED):
+        return {REFERENCE: refer(value)}
+    if is_dataclass(value):
+        return encode_fields(value, refer)
+    if isinstance(value, Mapping):
+        return {str(key): encode(each, refer) for key, each in value.items()}
+    if isinstance(value, Set):
+        return sorted(encode(each, refer) for each in value)
+    if isinstance(value, Sequence):
+        return [encode(each, refer) for each in value]
+    if callable(value):
+        return FUNCTION
+    raise TypeError(f"{type(value).__name__} is no input of a decision")
+
+
+def encode_fields(value: object, refer: Callable[[object], int]) -> dict[str, Any]:
+    """A dataclass as JSON, even one that would be referred to by number."""
+    found = {}
+    for name, default in _defaults(typing.cast(Any, type(value))):
+        current = getattr(value, name)
+        if current != default:
+            found[name] = encode(current, refer)
+    return found
+
+
+@lru_cache(maxsize=200)
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((each.name, _default(each)) for each in fields(kind))
+
+
+def _default(each: Field[Any]) -> Any:
+    if each.default is not MISSING:
+        return each.default
+    return MISSING if each.default_factory is MISSING else each.default_factory()
+
+
+def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
+    """The value of a type from its JSON; the opposite of :func:`encode`.
+
+    Args:
+        kind: the type, as an annotation gives it.
+        value: JSON.
+        shared: what the numbers refer to.
+
+    Raises:
+        BadRecording: the JSON does not describe a value of this type.
+    """
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        (member,) = [each for each in typing.get_args(kind) if each is not type(None)]
+        return None if value is None else decode(member, value, shared)
+    if origin is Callable:
+        return _as_it_is
+    if origin is not None:
+        return _decode_many(origin, typing.get_args(kind), value, shared)
+    if kind in SHARED:
+        return _referred(kind, value, shared)
+    if issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise BadRecording(str(error)) from error
+    if is_dataclass(kind):
+        return decode_fields(kind, value, shared)
+    return value
+
+
+def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, object]) -> Any:
+    if origin in (dict, Mapping):
+        _need(value, dict, "an object")
+        return {key: decode(arguments[1], each, shared) for key, each in value.items()}
+    _need(value, list, "a list")
+    found = [decode(arguments[0], each, shared) for each in value]
+    return origin(found) if origin in (tuple, frozenset, set) else found
+
+
+def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
+    """A dataclass from its JSON. Fields that this version does not have are left out.
+
+    Raises:
+        BadRecording: a field is missing or has the wrong type.
+    """
+    _need(value, dict, "an object")
+    hints = _hints(kind)
+    known = {name: each for name, each in value.items() if name in hints}
+    try:
+        return kind(**{name: decode(hints[name], each, shared) for name, each in known.items()})
+    except TypeError as error:
+        raise BadRecording(f"{kind.__name__}: {error}") from error
+
+
+@lru_cache(maxsize=200)
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {each.name: hints[each.name] for each in fields(kind)}
+
+
+def decode_shared(name: str, value: Any) -> object:
+    """What a number refers to, from its line.
+
+    Raises:
+        BadRecording: it is none of the types in SHARED.
+    """
+    if name == Pod.__name__:
+        try:
+            return Pod(value)
+        except (MalformedPod, AttributeError, TypeError) as error:
+            raise BadRecording(f"a pod of the recording: {error}") from error
+    if name == PodRuntimeStatus.__name__:
+        return decode_fields(PodRuntimeStatus, value, {})
+    raise BadRecording(f"{name} is not known to this version")
+
+
+def _referred(kind: type, value: Any, shared: Mapping[int, object]) -> object:
+    number = value.get(REFERENCE) if isinstance(value, dict) else None
+    found = shared.get(number) if isinstance(number, int) else None
+    if not isinstance(found, kind):
+        raise BadRecording(f"a {kind.__name__} is referred to that the recording does not have")
+    return found
+
+
+def _need(value: Any, kind: type, words: str) -> None:
+    if not isinstance(value, kind):
+        raise BadRecording(f"{words} is expected where the recording has {type(value).__name__}")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

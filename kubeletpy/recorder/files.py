@@ -1,0 +1,102 @@
+"""The recording on disk: a few files of lines, of which the oldest gives way. Blocking.
+
+Each file stands alone: it begins with a head, and what its lines refer to is in it. Nothing is
+synced: an agent that is killed loses what it had not written, a machine that loses power some more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+DIRECTORY = "flight-recorder"
+"""Below the agent's root directory."""
+SUFFIX = ".jsonl"
+FILES = 8
+"""A file takes such a part of the limit; the oldest is dropped whole."""
+MOST_FILES = 256
+"""Each life of an agent begins a file of its own."""
+MAX_LINE = 4 * 1024 * 1024
+"""Bytes; what is longer is no line of a recording."""
+
+
+class RecordingFiles:
+    """Writes the newest file of a directory; must be used by one thread at a time."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        """``limit``: bytes of all files together."""
+        self._directory, self._limit = directory, limit
+        self._part = max(limit // FILES, 1)
+        self._descriptor: int | None = None
+        self.size = 0
+        """Bytes of the newest file."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the next lines belong in a new file: there is none yet, or it is large enough."""
+        return self._descriptor is None or self.size >= self._part
+
+    def start(self, head: str) -> None:
+        """Begin a new file, and drop the oldest ones. Raises OSError."""
+        self.close()
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files = recordings(self._directory)
+        sizes = [path.stat().st_size for path in files]
+        for place, (old, left) in enumerate(zip(files, _from_each_on(sizes), strict=True)):
+            # by bytes: an agent that ends again and again makes many small ones
+            if left > self._limit - self._part or len(files) - place >= MOST_FILES:
+                old.unlink()
+        number = int(files[-1].stem) + 1 if files else 1
+        path = self._directory / f"{number:08d}{SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+        self.size = 0
+        self.write([head])
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Append lines. Raises OSError."""
+        if self._descriptor is None:
+            return
+        data = "".join(f"{line}\n" for line in lines).encode()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        self.size += len(data)
+
+    def close(self) -> None:
+        """The newest file is complete."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _from_each_on(sizes: list[int]) -> list[int]:
+    """The sum from each one to the last."""
+    return list(accumulate(reversed(sizes)))[::-1]
+
+
+def recordings(directory: Path) -> list[Path]:
+    """The files of a directory, oldest first. Raises OSError."""
+    found = [path for path in directory.glob(f"*{SUFFIX}") if path.stem.isdigit()]
+    return sorted(found, key=lambda path: int(path.stem))
+
+
+def since(files: Sequence[Path], begin: float) -> list[Path]:
+    """Those of the files (oldest first) with anything after ``begin``, in Unix seconds.
+
+    Raises OSError.
+    """
+    found = list(files)
+    while len(found) > 1 and found[0].stat().st_mtime < begin:
+        del found[0]
+    return found
+
+
+def read_lines(paths: Iterable[Path]) -> Iterator[bytes]:
+    """All lines of some files. The last one of a file may be cut off. Raises OSError."""
+    for path in paths:
+        with path.open("rb") as opened:
+            while line := opened.readline(MAX_LINE):
+                yield line

@@ -1,0 +1,128 @@
+"""What is recorded: the kinds of lines, and what a decision's output is reduced to. Pure.
+
+A recording is lines of JSON. Each has its kind ``k`` and, but for shared objects, the Unix seconds
+``t`` and the ``uid`` of its pod. The outputs of decisions are kept in words and names only: what is
+in them besides comes from the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    PodRejected,
+    RunSync,
+    StatusOutdated,
+    SyncEnded,
+    TimerFired,
+    UpdateArrived,
+    WakeAfter,
+    WorkerRecord,
+)
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
+from kubeletpy.runtime_manager.plan.actions import PodActions
+
+FORMAT = 1
+"""Of the lines; a reader refuses others."""
+
+
+class Kind(StrEnum):
+    """Of a line."""
+
+    HEAD = "head"
+    """The first one of each file: format, version, node, and the state of the workers' machine."""
+    SHARED = "shared"
+    """A pod or a runtime status, with the number by which others refer to it."""
+    EVENT = "event"
+    """What a worker was sent, and what followed."""
+    PLAN = "plan"
+    """What a sync was to do."""
+    STATUS = "status"
+    """What the API was to show."""
+    SPAN = "span"
+    """A step or a call that has ended."""
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    each.__name__: each
+    for each in (UpdateArrived, SyncEnded, TimerFired, DesiredPods, StatusOutdated, PodRejected)
+}
+
+
+def event_uid(event: Event) -> str:
+    """The uid of the pod that an event is about; "" for all pods."""
+    if isinstance(event, UpdateArrived):
+        named = event.update.pod or event.update.runtime_pod
+        return "" if named is None else named.uid
+    if isinstance(event, StatusOutdated | PodRejected):
+        return event.pod.uid
+    return "" if isinstance(event, DesiredPods) else event.uid
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """The state of the workers' machine."""
+
+    settings: RequeueSettings
+    records: Mapping[str, WorkerRecord]
+    names: NamesInUse
+    synced: bool
+
+
+def machine_state(machine: WorkerMachine) -> MachineState:
+    """The machine's state now."""
+    return MachineState(
+        machine.settings, dict(machine.records), machine.names.in_use(), machine.synced
+    )
+
+
+def machine_of(state: MachineState) -> WorkerMachine:
+    """A machine that goes on from a state."""
+    machine = WorkerMachine(state.settings)
+    machine.records = dict(state.records)
+    machine.names = StaticNames(state.names)
+    machine.synced = state.synced
+    return machine
+
+
+def effects_output(effects: Sequence[Effect]) -> list[Any]:
+    """Each effect: its name, and what of it are plain values."""
+    return [[type(effect).__name__, _plain(effect)] for effect in effects]
+
+
+def _plain(effect: Effect) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in fields(effect):
+        value = getattr(effect, each.name)
+        if isinstance(value, str | int | float):
+            found[each.name] = value
+    if isinstance(effect, WakeAfter):
+        found["delay"] = round(effect.delay, 6)
+    if isinstance(effect, RunSync):
+        found |= {"stage": effect.stage.value, "type": effect.work.type.value}
+    return found
+
+
+def plan_output(actions: PodActions) -> dict[str, Any]:
+    """What a plan does, by names, and its decisions in words."""
+    found: dict[str, Any] = {
+        "kill_pod": actions.kill_pod_reason if actions.kill_pod else None,
+        "create_sandbox": actions.attempt if actions.create_sandbox else None,
+        "kill": [[kill.name, kill.id, kill.reason.value] for kill in actions.containers_to_kill],
+        "reset": [[reset.name, reset.id, reset.kill] for reset in actions.containers_to_reset],
+        "resize": [
+            [update.name, update.resource, update.desired]
+            for update in (*actions.resize.memory, *actions.resize.cpu)
+        ],
+        "start": [[start.kind.value, start.name] for start in actions.starts],
+        "decisions": [[each.what, each.why] for each in actions.decisions],
+    }
+    return {key: value for key, value in found.items() if value not in (None, [])}

@@ -1,0 +1,225 @@
+"""Takes what goes into decisions and what comes out, and writes it to disk a second later.
+
+What is taken is immutable and only kept; a thread turns it into lines. If that falls behind, or the
+disk is full, lines are dropped and counted: a recording must never slow down or stop an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.records import DesiredPods, Effect, Event
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.recorder.codec import encode, encode_fields
+from kubeletpy.recorder.files import RecordingFiles
+from kubeletpy.recorder.model import (
+    FORMAT,
+    Kind,
+    MachineState,
+    effects_output,
+    event_uid,
+    machine_state,
+    plan_output,
+)
+from kubeletpy.recorder.redact import redacted
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
+from kubeletpy.status.generate import StatusInputs
+from kubeletpy.trace.model import PodTrace, Span
+from kubeletpy.version import VERSION
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+"""Between two writes."""
+MAX_WAITING = 20_000
+"""Lines that wait to be written; more are dropped."""
+MOST_HELD = 1 << 20
+"""Bytes of text of the pods and statuses that are still known by number; older ones are written
+again. A pod of a megabyte may change each second."""
+_HASH_LENGTH = 16
+_SEPARATORS = (",", ":")
+
+Line = Callable[["_Writer"], dict[str, Any]]
+
+
+class FlightRecorder:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self, files: RecordingFiles, clock: Clock, machine: WorkerMachine, node_name: str
+    ) -> None:
+        """``machine``: its state stands at the head of each file, so that a replay can go on."""
+        self._files, self._clock, self._machine = files, clock, machine
+        self._node_name = node_name
+        self._waiting: deque[Line] = deque(maxlen=MAX_WAITING)
+        self._any = asyncio.Event()
+        self._key = secrets.token_bytes(32)
+        self._writer = _Writer(self._hash)
+        self._problem = ""
+        self._desired: frozenset[str] | None = None
+
+    # -- what the rooms report -------------------------------------------------------------------
+
+    def event(self, event: Event, effects: Sequence[Effect]) -> None:
+        """The workers' machine has taken an event. A pass that changes nothing is no news."""
+        if isinstance(event, DesiredPods):
+            if event.uids == self._desired and not effects:
+                return
+            self._desired = event.uids
+        now, out = self._clock.now(), effects_output(effects)
+        self._add(
+            lambda writer: {
+                **_line(Kind.EVENT, now, event_uid(event)),
+                "event": type(event).__name__,
+                "in": encode_fields(event, writer.refer),
+                "out": out,
+            }
+        )
+
+    def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
+        """A sync has been planned."""
+        now = self._clock.now()
+        self._add(
+            lambda writer: {
+                **_line(Kind.PLAN, now, inputs.pod.uid),
+                "in": encode_fields(inputs, writer.refer),
+                "out": plan_output(actions),
+            }
+        )
+
+    def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
+        """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
+        out = json.dumps(status, separators=_SEPARATORS)
+        self._add(
+            lambda writer: {
+                **_line(Kind.STATUS, inputs.now, inputs.pod.uid),
+                "in": encode_fields(inputs, writer.refer),
+                "out": json.loads(out),
+            }
+        )
+
+    def span(self, trace: PodTrace, span: Span) -> None:
+        """Something that was done for a pod has ended."""
+        now, took = self._clock.now(), (span.ended or span.began) - span.began
+        found = {"name": str(span.name), "detail": span.detail, "took": round(took, 6)}
+        error = {"error": span.error} if span.error else {}
+        self._add(lambda _: {**_line(Kind.SPAN, now, trace.uid), **found, **error})
+
+    def _add(self, line: Line) -> None:
+        self._waiting.append(line)
+        self._any.set()
+
+    # -- to disk ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write what is waiting, every now and then, until cancelled."""
+        await self.flush()  # begins a file: what happens from now on follows from its head
+        while True:
+            await self._any.wait()
+            await asyncio.sleep(EVERY_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what is waiting."""
+        self._any.clear()
+        lines = list(self._waiting)
+        self._waiting.clear()
+        # what is waiting has happened already: it belongs before the head of a new file
+        state = machine_state(self._machine) if self._files.full else None
+        try:
+            await asyncio.to_thread(self._write, lines, state, self._clock.now())
+            self._problem = ""
+        except OSError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("not recorded", extra={"error": self._problem})
+
+    async def close(self) -> None:
+        """Write the rest."""
+        await self.flush()
+        self._files.close()
+
+    def _write(self, lines: list[Line], state: MachineState | None, now: float) -> None:
+        self._files.write(self._writer.lines(lines))
+        if state is None:
+            return
+        self._writer = _Writer(self._hash)
+        head = {
+            "k": Kind.HEAD,
+            "t": now,
+            "format": FORMAT,
+            "version": VERSION,
+            "node": self._node_name,
+            "machine": encode(state, self._writer.refer),
+        }
+        self._files.start(_text(head))
+        self._files.write(self._writer.lines([]))
+
+    def _hash(self, value: str) -> str:
+        made = hmac.digest(self._key, value.encode("utf-8", "surrogatepass"), "sha256")
+        return f"hmac:{made.hex()[:_HASH_LENGTH]}"
+
+
+def _line(kind: Kind, now: float, uid: str) -> dict[str, Any]:
+    return {"k": kind, "t": now, "uid": uid}
+
+
+class _Writer:
+    """Turns lines into text, and numbers what they share. For one file."""
+
+    def __init__(self, hashed: Callable[[str], str]) -> None:
+        self._hashed = hashed
+        self._count = 0
+        self._numbers: OrderedDict[int, tuple[int, object, int]] = OrderedDict()
+        """id of a shared value -> its number, the value (held, so that its id stays its own), and
+        the length of its text."""
+        self._held = 0
+        self._shared: list[str] = []
+
+    def refer(self, value: object) -> int:
+        """The number of a pod or a runtime status; it gets a line if it is new."""
+        known = self._numbers.get(id(value))
+        if known is not None:
+            self._numbers.move_to_end(id(value))
+            return known[0]
+        number = self._count
+        self._count += 1
+        content: Any
+        if isinstance(value, Pod):
+            content = redacted(value.object, self._hashed)
+        else:
+            content = encode_fields(value, self.refer)
+        name = type(value).__name__
+        text = _text({"k": Kind.SHARED, "n": number, "type": name, "value": content})
+        self._shared.append(text)
+        self._numbers[id(value)] = (number, value, len(text))
+        self._held += len(text)
+        while self._held > MOST_HELD:
+            self._held -= self._numbers.popitem(last=False)[1][2]
+        return number
+
+    def lines(self, lines: Sequence[Line]) -> list[str]:
+        """The text of lines, each after what it refers to."""
+        found: list[str] = []
+        for line in lines:
+            made = _text(line(self))
+            found += [*self._shared, made]
+            self._shared.clear()
+        found += self._shared
+        self._shared.clear()
+        return found
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, separators=_SEPARATORS)

@@ -1,0 +1,288 @@
+"""A runtime of which only one thing is open: how a container runs.
+
+It remembers sandboxes and containers and answers the CRI's questions about them; a subclass starts
+a container, waits for its end and sends it signals. For runtimes without images, pod networks and
+memory: what it knows ends with the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+import uuid
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.remote.errors import FailedPrecondition, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.partial import PartialRuntime, lets_through
+
+log = logging.getLogger(__name__)
+
+MOST_EVENTS = 1000
+"""Exits that nobody has asked for yet; more are left to the agent's next look."""
+
+
+def _id() -> str:
+    return uuid.uuid4().hex
+
+
+def _shown(it: Sandbox | Container) -> dict[str, Any]:
+    """The fields that all messages about a sandbox or container share."""
+    return {
+        "id": it.id,
+        "metadata": it.config.metadata,
+        "labels": it.config.labels,
+        "annotations": it.config.annotations,
+        "state": it.state,
+        "created_at": it.created_at,
+    }
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    """What holds a pod together.
+
+    Attributes:
+        config: as the agent asked for it: the pod's name, namespace, uid, labels, log directory.
+        state: SANDBOX_READY or SANDBOX_NOTREADY.
+        created_at: in Unix nanoseconds.
+    """
+
+    config: cri.PodSandboxConfig
+    id: str = field(default_factory=_id)
+    state: cri.PodSandboxState = cri.SANDBOX_READY
+    created_at: int = field(default_factory=time.time_ns)
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    """One run of a container.
+
+    Attributes:
+        config: as the agent asked for it: command, args, envs, mounts, labels.
+        state: CONTAINER_CREATED, CONTAINER_RUNNING or CONTAINER_EXITED.
+        created_at, started_at, finished_at: in Unix nanoseconds; 0: not yet.
+        exit_code: once it has exited.
+    """
+
+    config: cri.ContainerConfig
+    sandbox: Sandbox
+    id: str = field(default_factory=_id)
+    state: cri.ContainerState = cri.CONTAINER_CREATED
+    created_at: int = field(default_factory=time.time_ns)
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """The container's name in its pod."""
+        return self.config.metadata.name
+
+    @property
+    def log_path(self) -> Path:
+        """Where its log is read, by ``kubectl logs`` too; :func:`log_line` is the format."""
+        return Path(self.sandbox.config.log_directory, self.config.log_path)
+
+
+def log_line(text: bytes, stream: str = "stdout") -> bytes:
+    """A line of output, ending in a newline, as the CRI wants it in a log: with the time of now."""
+    now_ns = time.time_ns()
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 10**9))
+    return f"{when}.{now_ns % 10**9:09}Z {stream} F ".encode() + text
+
+
+class SimpleRuntime(PartialRuntime):
+    """Both CRI services, without images and pod networks. ``name`` is shown in the Node object.
+
+    A subclass implements :meth:`launch`, :meth:`result` and :meth:`send`; all its other methods,
+    such as ``exec_sync`` for probes, are those of :class:`PartialRuntime`.
+    """
+
+    name = "simple"
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, Sandbox] = {}
+        """By id."""
+        self.containers: dict[str, Container] = {}
+        """By id; also those that have exited, until the agent removes them."""
+        self._exits: asyncio.Queue[Container] = asyncio.Queue(MOST_EVENTS)
+        self._followers: set[asyncio.Task[None]] = set()
+
+    @abstractmethod
+    async def launch(self, container: Container) -> None:
+        """Start a container. Raises CRIError if that is impossible; the agent tries again."""
+
+    @abstractmethod
+    async def result(self, container: Container) -> int:
+        """Wait for the end of a container that was launched; its exit code, 0 to 255.
+
+        An exception counts as exit code 255.
+        """
+
+    @abstractmethod
+    def send(self, container: Container, signum: int) -> None:
+        """Send a running container SIGTERM or SIGKILL; nothing if it is just gone."""
+
+    async def close(self) -> None:
+        """Stop all pods at once."""
+        for sandbox_id in list(self.sandboxes):
+            await self.stop_pod_sandbox(sandbox_id)
+
+    # -- the runtime service -------------------------------------------------------------------
+
+    async def version(self) -> cri.VersionResponse:
+        return cri.VersionResponse(
+            version="0.1.0",
+            runtime_name=self.name,
+            runtime_version="1.0.0",
+            runtime_api_version="v1",
+        )
+
+    async def run_pod_sandbox(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
+        sandbox = Sandbox(config)
+        self.sandboxes[sandbox.id] = sandbox
+        return sandbox.id
+
+    async def stop_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        for each in [c for c in self.containers.values() if c.sandbox.id == pod_sandbox_id]:
+            await self.stop_container(each.id, 0)
+        if pod_sandbox_id in self.sandboxes:
+            self.sandboxes[pod_sandbox_id].state = cri.SANDBOX_NOTREADY
+
+    async def remove_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        await self.stop_pod_sandbox(pod_sandbox_id)
+        for each in [c for c in self.containers.values() if c.sandbox.id == pod_sandbox_id]:
+            del self.containers[each.id]
+        self.sandboxes.pop(pod_sandbox_id, None)
+
+    async def list_pod_sandbox(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> Sequence[cri.PodSandbox]:
+        every = [cri.PodSandbox(**_shown(each)) for each in self.sandboxes.values()]
+        return [each for each in every if lets_through(filter, each)]
+
+    async def pod_sandbox_status(
+        self, pod_sandbox_id: str, verbose: bool = False
+    ) -> cri.PodSandboxStatusResponse:
+        sandbox = self.sandboxes.get(pod_sandbox_id)
+        if sandbox is None:
+            raise NotFound("PodSandboxStatus", "no such sandbox", target=pod_sandbox_id)
+        return cri.PodSandboxStatusResponse(status=self._sandbox_status(sandbox))
+
+    async def create_container(
+        self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
+    ) -> str:
+        sandbox = self.sandboxes.get(pod_sandbox_id)
+        if sandbox is None:
+            raise NotFound("CreateContainer", "no such sandbox", target=pod_sandbox_id)
+        container = Container(config, sandbox)
+        self.containers[container.id] = container
+        return container.id
+
+    async def start_container(self, container_id: str) -> None:
+        container = self._container("StartContainer", container_id)
+        if container.state != cri.CONTAINER_CREATED:
+            raise FailedPrecondition("StartContainer", "started before", target=container_id)
+        await self.launch(container)
+        container.state, container.started_at = cri.CONTAINER_RUNNING, time.time_ns()
+        follower = asyncio.create_task(self._follow(container))
+        self._followers.add(follower)
+        follower.add_done_callback(self._followers.discard)
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        container = self.containers.get(container_id)
+        if container is None or container.state != cri.CONTAINER_RUNNING:
+            return
+        if timeout > 0:
+            self.send(container, signal.SIGTERM)
+            try:
+                async with asyncio.timeout(timeout):
+                    await container._ended.wait()
+            except TimeoutError:
+                pass
+        if not container._ended.is_set():
+            self.send(container, signal.SIGKILL)
+            await container._ended.wait()
+
+    async def remove_container(self, container_id: str) -> None:
+        await self.stop_container(container_id, 0)
+        self.containers.pop(container_id, None)
+
+    async def list_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> Sequence[cri.Container]:
+        every = [
+            cri.Container(
+                **_shown(each),
+                pod_sandbox_id=each.sandbox.id,
+                image=each.config.image,
+                image_ref=each.config.image.image,
+            )
+            for each in self.containers.values()
+        ]
+        return [each for each in every if lets_through(filter, each)]
+
+    async def container_status(
+        self, container_id: str, verbose: bool = False
+    ) -> cri.ContainerStatusResponse:
+        container = self._container("ContainerStatus", container_id)
+        return cri.ContainerStatusResponse(status=self._container_status(container))
+
+    async def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
+        while True:
+            exited = await self._exits.get()
+            if exited.sandbox.id not in self.sandboxes:
+                continue
+            mates = [c for c in self.containers.values() if c.sandbox is exited.sandbox]
+            yield cri.ContainerEventResponse(
+                container_id=exited.id,
+                container_event_type=cri.CONTAINER_STOPPED_EVENT,
+                created_at=exited.finished_at,
+                pod_sandbox_status=self._sandbox_status(exited.sandbox),
+                containers_statuses=map(self._container_status, mates),
+            )
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    async def _follow(self, container: Container) -> None:
+        container.exit_code = 255
+        try:
+            container.exit_code = await self.result(container)
+        except Exception:  # a subclass's own; the agent restarts the container
+            log.exception("a container's result is not known", extra={"container": container.name})
+        finally:
+            container.state, container.finished_at = cri.CONTAINER_EXITED, time.time_ns()
+            container._ended.set()
+            if not self._exits.full():
+                self._exits.put_nowait(container)
+
+    def _container(self, method: str, container_id: str) -> Container:
+        container = self.containers.get(container_id)
+        if container is None:
+            raise NotFound(method, "no such container", target=container_id)
+        return container
+
+    def _sandbox_status(self, sandbox: Sandbox) -> cri.PodSandboxStatus:
+        network = cri.PodSandboxNetworkStatus(ip="127.0.0.1")
+        return cri.PodSandboxStatus(**_shown(sandbox), network=network)
+
+    def _container_status(self, container: Container) -> cri.ContainerStatus:
+        ended = container.state == cri.CONTAINER_EXITED
+        return cri.ContainerStatus(
+            **_shown(container),
+            started_at=container.started_at,
+            finished_at=container.finished_at,
+            exit_code=container.exit_code,
+            reason=("Error" if container.exit_code else "Completed") if ended else "",
+            image=container.config.image,
+            image_ref=container.config.image.image,
+            log_path=str(container.log_path),
+        )

@@ -1,0 +1,196 @@
+"""What the page shows, from what the agent answers: plain JSON, part by part. Pure.
+
+Must never let a text through as it came: each is cut, put on one line, and freed of control
+characters and marks that turn the direction of text. The page shows them as text only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from kubeletpy.explain.codes import Code
+from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.timeline import from_json
+from kubeletpy.explain.words import one_line
+from kubeletpy.view.history import History
+from kubeletpy.view.waterfall import waterfalls
+
+JSON = dict[str, Any]
+MAX_NAME = 260
+MAX_TEXT = 1200
+MAX_PODS = 1000
+MAX_ROWS = 40
+"""Of decisions, events, exits and so on: the latest."""
+
+WELL, BUSY, SICK = "well", "busy", "sick"
+"""How a row looks: nothing to do, something is going on, somebody should look."""
+_BUSY = frozenset(
+    {Code.STARTING, Code.ENDING}
+    | {
+        kind.replace(" ", "-").lower()
+        for kind in (
+            *(WaitKind.ADMISSION, WaitKind.IMAGE_PULL, WaitKind.SANDBOX, WaitKind.GRACE_PERIOD),
+            *(WaitKind.HOOK, WaitKind.START_PLACE, WaitKind.STOP_PLACE, WaitKind.STOP_ORDER),
+            *(WaitKind.RELEASE, WaitKind.INIT_CONTAINER, WaitKind.STATIC_NAME),
+        )
+    }
+)
+"""Causes that are part of every start and end."""
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def names(path: str) -> tuple[str, str]:
+    """Namespace and name of ``NAMESPACE/NAME``. Raises ValueError: no pod is called that."""
+    namespace, _, name = path.partition("/")
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+        raise ValueError("no pod is called that")
+    return namespace, name
+
+
+def node(about: Mapping[str, Any]) -> JSON:
+    """The node, from the answer to /node."""
+    troubles = about.get("troubles") or ()
+    return {"name": _text(about.get("name"), MAX_NAME), "troubles": _texts(troubles)}
+
+
+def unanswered(why: str, last: Mapping[str, Any] | None) -> JSON:
+    """The node while its agent does not answer; ``last``: what was shown before."""
+    return {"name": (last or {}).get("name", ""), "troubles": [_text(why)], "silent": True}
+
+
+def pods(lines: Sequence[Mapping[str, Any]]) -> list[JSON]:
+    """The rows, from the answer to /pods: the sick first, then by namespace and name."""
+    rows = [_row(line) for line in lines]
+    order = (SICK, BUSY, WELL)
+    rows.sort(key=lambda row: (order.index(row["tone"]), row["path"], row["uid"]))
+    return rows[:MAX_PODS]
+
+
+def _row(line: Mapping[str, Any]) -> JSON:
+    return {
+        "uid": _text(line["uid"], MAX_NAME),
+        "path": f"{_text(line['namespace'], MAX_NAME)}/{_text(line['name'], MAX_NAME)}",
+        "tone": tone(healthy=line["healthy"], cause=line["cause"]),
+        "state": _text(line["state"], MAX_NAME),
+        "verdict": _text(line["verdict"]),
+        "cause": _text(line["cause"], MAX_NAME),
+        "since": line["first_seen"],
+    }
+
+
+def tone(*, healthy: bool, cause: str) -> str:
+    """How a pod looks."""
+    return WELL if healthy else BUSY if cause in _BUSY else SICK
+
+
+def usage(history: History, uid: str) -> JSON:
+    """CPU and memory of all pods now, and over time of the containers of one (by uid)."""
+    containers = history.of(uid)
+    return {
+        "pods": {_text(each, MAX_NAME): list(used) for each, used in history.now().items()},
+        "containers": [{**one, "name": _text(one["name"], MAX_NAME)} for one in containers],
+    }
+
+
+def pod(
+    answer: Mapping[str, Any],
+    timeline: Mapping[str, Any] | None,
+    events: Sequence[Mapping[str, Any]],
+) -> JSON:
+    """One pod, from the answers to /pods/NAMESPACE/NAME, its timeline and its events.
+
+    ``answer`` may be that there is no such pod, with how it was when it ended.
+    """
+    gone = _text(answer.get("error"))
+    told = answer.get("last") if gone else answer
+    shown = {"gone": gone, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event)}
+    if not told:
+        return {**shown, "uid": ""}
+    return {
+        **shown,
+        "uid": _text(told["uid"], MAX_NAME),
+        "path": f"{_text(told['namespace'], MAX_NAME)}/{_text(told['name'], MAX_NAME)}",
+        "tone": tone(healthy=told["healthy"], cause=told["cause"]),
+        "verdict": _text(told["verdict"]),
+        "hint": _text(told["hint"]),
+        "final": told["final"],
+        "since": told["first_seen"],
+        "facts": _facts(told),
+        "waits": [_plain(wait, "kind", "subject", "why", "since", "until")
+                  for wait in told["waits"][:MAX_ROWS]],
+        "containers": [
+            _plain(each, "name", "kind", "image", "state", "reason", "message", "since", "ready",
+                   "restarts")
+            for each in told["containers"][:MAX_ROWS]
+        ],
+        "probes": [
+            _plain(each, "container", "kind", "settled", "last", "words", "at", "next_at")
+            for each in told["probes"][:MAX_ROWS]
+        ],
+        "decisions": _latest(told["decisions"], _decision),
+        "errors": _latest(told["errors"], _decision),
+        "exits": [
+            _plain(each, "container", "exit_code", "reason", "message", "finished_at")
+            for each in told["exits"][:MAX_ROWS]
+        ],
+    }  # fmt: skip
+
+
+def changes(shown: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
+    """The parts that differ from what a page has been sent."""
+    return {part: value for part, value in now.items() if shown.get(part) != value}
+
+
+def _facts(told: Mapping[str, Any]) -> list[list[str]]:
+    worker = told["worker"]
+    state = worker["state"] + (f", {worker['stage']}" if worker["stage"] else "")
+    found = {
+        "Status": f"{told['phase']}, {'' if told['ready'] else 'not '}Ready",
+        "Worker": state,
+        "Last error": worker["last_error"],
+        "Address": ", ".join(told["pod_ips"]),
+        "UID": told["uid"],
+        "Kind": "static" if told["static"] else "",
+    }
+    return [[name, _text(value)] for name, value in found.items() if value]
+
+
+def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
+    if timeline is None or "start" not in timeline:
+        return []
+    found = [asdict(each) for each in waterfalls(from_json(timeline))]
+    return [each for each in found if each["rows"]]
+
+
+def _event(event: Mapping[str, Any]) -> JSON:
+    _, _, container = event["field_path"].partition("{")
+    shown = _plain(event, "at", "type", "reason", "message", "count")
+    return {**shown, "container": _text(container.removesuffix("}"), MAX_NAME)}
+
+
+def _decision(made: Mapping[str, Any]) -> JSON:
+    at = made["at"] if made.get("last_at") is None else made["last_at"]
+    return {**_plain(made, "what", "why", "count"), "at": at}
+
+
+def _latest(found: Sequence[Mapping[str, Any]], show: Any) -> list[JSON]:
+    """The newest first, of a list that has the oldest first."""
+    shown = [show(each) for each in reversed(found[-MAX_ROWS:])]
+    return sorted(shown, key=lambda one: one["at"], reverse=True)
+
+
+def _plain(given: Mapping[str, Any], *fields: str) -> JSON:
+    return {
+        name: _text(value) if isinstance(value := given[name], str) else value for name in fields
+    }
+
+
+def _texts(given: Sequence[Any]) -> list[str]:
+    return [_text(each) for each in given[:MAX_ROWS]]
+
+
+def _text(value: object, limit: int = MAX_TEXT) -> str:
+    return "" if value is None else one_line(str(value), limit)

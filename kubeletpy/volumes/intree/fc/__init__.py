@@ -1,0 +1,1 @@
+"""Fibre Channel volumes."""

@@ -1,0 +1,115 @@
+"""Fibre Channel volumes: disks on the fabric, found by udev's links.
+
+Source: docs/reference/behaviour-storage.md, sq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.volumes import disk
+from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
+from kubeletpy.volumes.intree import scsi
+from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
+from kubeletpy.volumes.intree.base import names_in
+from kubeletpy.volumes.intree.fc import target
+from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
+from kubeletpy.volumes.intree.scsi_disks import let_go
+from kubeletpy.volumes.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.operation import OperationFailed, PodUse
+
+DEVICE_S = 10.0
+"""How long udev may take to show a disk after the hosts were asked to scan."""
+LOOK_S = 0.5
+
+
+class FcPlugin(AttachedDiskPlugin):
+    """``fc`` in a pod or a PersistentVolume."""
+
+    name = target.PLUGIN
+    kinds = frozenset({"fc"})
+    directory = "kubernetes.io~fc"
+
+    def problem(self, source: VolumeSource) -> str:
+        """Names become path components."""
+        return target.problem(source.source)
+
+    def full_name(self, source: VolumeSource) -> str:
+        """Targets and LUN, or the disk's own names."""
+        return target.unique_name(source.source)
+
+    def place(self, spec: VolumeSpec) -> str:
+        """The same."""
+        return disk_of(spec.source).place
+
+    def name_at(self, place: str) -> str:
+        """Derived from the name of its directory."""
+        found = target.disk_at(place)
+        return target.name_of(found) if found is not None else ""
+
+    async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
+        """Look for the disk, rescan the hosts, and look again; a multipath map is preferred to one
+        of its disks.
+        """
+        wanted = disk_of(spec.source)
+        await self.in_thread(partial(disk.make_directory, directory), f"mkdir {directory}")
+        found, is_map = await self._look(wanted)
+        if is_map:
+            return found
+        call = f"look for FC disk {wanted.place}"
+        await self.in_thread(partial(scsi.scan_all, self._tree), call)
+        until = asyncio.get_running_loop().time() + DEVICE_S
+        while True:
+            found, _ = await self._look(wanted)
+            if found:
+                return found
+            if asyncio.get_running_loop().time() >= until:
+                break
+            await asyncio.sleep(LOOK_S)
+        message = (
+            f"no FC disk {wanted.place} in {self._tree.dev}/disk: is it zoned and mapped to this "
+            "node?"
+        )
+        word = "MountVolume.WaitForAttach"
+        raise OperationFailed(Outcome.UNCERTAIN, message, event_word=word, call=call)
+
+    async def device(self, spec: VolumeSpec) -> str:
+        """By its link."""
+        wanted = disk_of(spec.source)
+        found, _ = await self._look(wanted)
+        if not found:
+            call = f"look for FC disk {wanted.place}"
+            raise OperationFailed(Outcome.UNCERTAIN, "its link is gone", call=call)
+        return found
+
+    async def detach(self, left: StagedOnDisk, place: str) -> None:
+        """Remove all paths of the disk, unless it is in use in the other mode."""
+        wanted = target.disk_at(place)
+        other = Mode.BLOCK if left.mode is Mode.FILESYSTEM else Mode.FILESYSTEM
+        call = f"look for FC disk {place}"
+        in_use = await self.in_thread(Path(self.directory_of(place, other)).exists, call)
+        if wanted is None or in_use:
+            return
+        devices = await self.in_thread(partial(self._devices, wanted), call)
+        await let_go(self._tree, (Path(each).name for each in devices), self.in_thread)
+
+    async def _look(self, wanted: FcDisk) -> tuple[str, bool]:
+        """The multipath map of a disk, or the disk, and which it is; empty: neither exists."""
+        call = f"look for FC disk {wanted.place}"
+        devices = await self.in_thread(partial(self._devices, wanted), call)
+        for device in devices:
+            look = partial(scsi.multipath_of, self._tree, device)
+            found = await self.in_thread(look, call)
+            if found is not None:
+                return found, True
+        return (devices[-1] if devices else ""), False
+
+    def _devices(self, wanted: FcDisk) -> list[str]:
+        """The disks that its links lead to. Blocks."""
+        top = f"{self._tree.dev}/disk"
+        links = target.links_of(wanted, names_in(f"{top}/by-path"), names_in(f"{top}/by-id"))
+        paths = [f"{top}/{link}" for link in links]
+        return sorted({os.path.realpath(path) for path in paths if Path(path).exists()})

@@ -1,0 +1,85 @@
+"""Measures volumes whose file system may never answer.
+
+A call that hangs keeps its thread until it returns. So whoever answers for a volume (a server, or
+the volume itself) has one call at a time, is asked nothing more while that hangs, and only so many
+calls may hang at once. Everybody else's volumes are measured meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.usage import AT_ONCE
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE_S = 10.0
+"""Within which a file system that works has answered."""
+MOST_HANGING = 16
+"""Calls of one kind of volume; each holds a thread."""
+_NAMED = 4
+
+
+class Meters:
+    """The threads for one kind of volume. Use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._threads = PatientThreads(MOST_HANGING + AT_ONCE)
+        self._hanging: dict[str, str] = {}
+        """Who does not answer -> the call."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._full = False
+
+    async def ask(self, who: str, call: str, look: Callable[[], T]) -> T:
+        """What ``look`` returns; ``call`` names it.
+
+        Raises OperationFailed: it failed, or ``who`` does not answer, or too many others do not.
+        """
+        turn = self._turns.setdefault(who, asyncio.Lock())
+        async with turn:
+            self._may_ask(who, call)
+            try:
+                asked = asyncio.get_running_loop().run_in_executor(self._threads, look)
+                answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
+                if answered:
+                    return asked.result()
+            except OSError as error:
+                raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
+            self._hanging[who] = call
+            asked.add_done_callback(partial(self._returned, who))
+            text = f"no answer within {PATIENCE_S:g}s"
+            log.warning(
+                "volumes are not measured until their file system answers",
+                extra={"call": call, "of": who, "hanging": len(self._hanging)},
+            )
+            raise OperationFailed(Outcome.UNCERTAIN, text, call=call)
+
+    def _may_ask(self, who: str, call: str) -> None:
+        """Raises OperationFailed."""
+        if who in self._hanging:
+            text = f"{who} still has not answered: {self._hanging[who]}"
+            raise OperationFailed(Outcome.UNCERTAIN, text, call=call)
+        if len(self._hanging) < MOST_HANGING:
+            return
+        named = ", ".join(list(self._hanging)[:_NAMED])
+        text = f"{len(self._hanging)} others do not answer and hold all threads: {named}, ..."
+        if not self._full:
+            self._full = True
+            log.warning("volumes are not measured", extra={"call": call, "why": text})
+        raise OperationFailed(Outcome.TRANSIENT, text, call=call)
+
+    def _returned(self, who: str, asked: asyncio.Future[T]) -> None:
+        if not asked.cancelled():
+            asked.exception()  # nobody waits for it any more
+        del self._hanging[who]
+        self._full = False

@@ -1,0 +1,1 @@
+"""Certificates of pods (podCertificate): requested, waited for, projected, refreshed."""

@@ -1,0 +1,106 @@
+"""How long a token lives that an earlier agent left in a pod's volume, if it is what is wanted.
+
+Pure. The signature is not checked: what a token claims decides when to ask for the next one, and
+nothing else. Must never show a token or a claim. Source: docs/reference/behaviour.md, i4.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.pods.pod import Pod
+
+MAX_TOKEN_BYTES = 16384
+"""Kubernetes' tokens have 1 to 2 kB."""
+SKEW_S = 60.0
+"""How far the API server's clock may be ahead of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKey:
+    """The properties of a requested token."""
+
+    account: str
+    audience: str
+    """Empty: the API server's own."""
+    seconds: int
+    account_uid: str = ""
+    """If set, only for the account with this uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How long a token is valid."""
+
+    seconds: int
+    expires_at: float
+    """Unix seconds."""
+
+
+def life_of(token: str, pod: Pod, key: TokenKey, now: float) -> Life | None:
+    """The life of a token that is still valid; None: it is not what the pod wants, ask for one.
+
+    It must be bound to this very pod and account, for the audience, and live no longer than was
+    asked for. A server that extends the life of its own tokens says in ``warnafter`` when it was
+    meant to end.
+
+    Args:
+        token: anything.
+        now: Unix seconds.
+    """
+    claims = _claims(token)
+    about = claims.get("kubernetes.io")
+    if not isinstance(about, dict):
+        return None
+    bound = (
+        about.get("namespace") == pod.namespace
+        and _field(about, "pod", "uid") == pod.uid
+        and _field(about, "pod", "name") == pod.name
+        and _field(about, "serviceaccount", "name") == key.account
+        and key.account_uid in ("", _field(about, "serviceaccount", "uid"))
+    )
+    audiences = claims.get("aud")
+    audiences = [audiences] if isinstance(audiences, str) else audiences
+    # the server's own audiences are its secret; the API refuses two tokens at one path
+    asked = bool(audiences) if not key.audience else audiences == [key.audience]
+    if not (bound and asked):
+        return None
+    begin, end = _seconds(claims.get("iat")), _seconds(claims.get("exp"))
+    end = min(end, _seconds(about.get("warnafter", end)))
+    if not (0 < end - begin <= key.seconds and begin <= now + SKEW_S and now < end):
+        return None
+    return Life(math.ceil(end - begin), end)
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    parts = token.split(".")
+    if len(parts) != 3 or len(token) > MAX_TOKEN_BYTES:
+        return {}
+    try:
+        text = base64.b64decode(parts[1] + "=" * (-len(parts[1]) % 4), b"-_", validate=True)
+        found = json.loads(text)
+    except (binascii.Error, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _field(about: Mapping[str, Any], kind: str, name: str) -> str | None:
+    of_kind = about.get(kind)
+    value = of_kind.get(name) if isinstance(of_kind, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+def _seconds(value: object) -> float:
+    """Unix seconds, or a number that is in no range."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

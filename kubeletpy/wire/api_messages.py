@@ -1,0 +1,185 @@
+"""Kubernetes objects as protobuf: messages of a table of field numbers, and JSON in them. Pure.
+
+The API's own form has no generated code here: docs/reference/api-wire.json says which field has
+which number, and how a kind is written: ``*`` a pointer, ``[]`` a list, ``map `` a map of strings,
+``^`` a message whose fields are those of the object around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.wire.messages import Field, message_classes
+
+OWN_FORM: Mapping[str, tuple[Field, ...]] = {
+    "Quantity": (Field(1, "text", "string"),),
+    "Time": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
+    "MicroTime": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
+    "IntOrString": (
+        Field(1, "type", "int64"),
+        Field(2, "number", "int64"),
+        Field(3, "text", "string"),
+    ),
+    "Duration": (Field(1, "nanoseconds", "int64"),),
+    "FieldsV1": (Field(1, "raw", "bytes"),),
+    "RawExtension": (Field(1, "raw", "bytes"),),
+    "ExtraValue": (Field(1, "items", "string", repeated=True),),
+}
+"""Messages that have another form in JSON."""
+
+_PLAIN = {"string": str, "int": int, "bool": bool}
+
+
+class Unfit(ValueError):
+    """An object that can't be written as its message; the text names the field."""
+
+
+class ApiMessages:
+    """The messages of a table; ``group/Kind`` names one."""
+
+    def __init__(
+        self,
+        table: Mapping[str, Mapping[str, list[str]]],
+        others: Mapping[str, tuple[Field, ...]] | None = None,
+    ) -> None:
+        """``others``: messages besides those of the table, by name."""
+        self.fields = {
+            message: {int(number): (name, kind) for number, (name, kind) in fields.items()}
+            for message, fields in table.items()
+        }
+        """Of each message, by number: the name in JSON, and the kind."""
+        self._classes = _classes(self.fields, others or {})
+        self._writing: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
+
+    def message(self, name: str) -> Any:
+        """The class of a message. Raises KeyError."""
+        return self._classes[_class_name(name)]
+
+    def encode(self, name: str, obj: Mapping[str, Any]) -> bytes:
+        """An object in the API's protobuf. Fields that the table does not know are left out.
+
+        Raises:
+            KeyError: there is no such message.
+            Unfit: a value has another type than its field.
+        """
+        message = self.message(name)()
+        self._fill(name, message, obj)
+        return bytes(message.SerializeToString())
+
+    def _fill(self, name: str, message: Any, obj: Any) -> None:
+        if not isinstance(obj, Mapping):
+            raise Unfit(f"{name} is not an object")
+        ways = self._ways(name)
+        for key, value in obj.items():
+            way = ways.get(key)
+            if way is None or value is None:
+                continue
+            (*around, attribute), kind = way
+            inside = message
+            for each in around:
+                inside = getattr(inside, each)
+            try:
+                self._set(inside, attribute, kind, value)
+            except (TypeError, ValueError, AttributeError) as error:
+                what = error if isinstance(error, Unfit) else type(error).__name__
+                raise Unfit(f"{name.rpartition('/')[2]}.{key}: {what}") from None
+
+    def _set(self, message: Any, attribute: str, kind: str, value: Any) -> None:
+        if kind.startswith("[]"):
+            field = getattr(message, attribute)
+            if kind[2:] in _PLAIN:
+                field.extend(value)
+            else:
+                for each in value:
+                    self._fill_one(kind[2:], field.add(), each)
+        elif kind.startswith("map "):
+            for key, each in value.items():
+                self._set_one(getattr(message, attribute).add(key=key), "value", kind[4:], each)
+        else:
+            self._set_one(message, attribute, kind.lstrip("*"), value)
+
+    def _set_one(self, message: Any, attribute: str, kind: str, value: Any) -> None:
+        if kind in _PLAIN:
+            if not isinstance(value, _PLAIN[kind]):
+                raise Unfit(f"{type(value).__name__} instead of {kind}")
+            setattr(message, attribute, value)
+            return
+        inside = getattr(message, attribute)
+        inside.SetInParent()
+        self._fill_one(kind, inside, value)
+
+    def _fill_one(self, kind: str, message: Any, value: Any) -> None:
+        special = _SPECIAL.get(kind)
+        if special is None:
+            self._fill(kind, message, value)
+        else:
+            special(message, value)
+
+    def _ways(self, name: str) -> dict[str, tuple[tuple[str, ...], str]]:
+        """Of a message, by name in JSON: the attributes that lead to the field, and its kind."""
+        known = self._writing.get(name)
+        if known is None:
+            known = self._writing[name] = {}
+            for number, (key, kind) in self.fields[name].items():
+                if kind.startswith("^"):
+                    for inner, (path, what) in self._ways(kind[1:]).items():
+                        known[inner] = ((f"f{number}", *path), what)
+                else:
+                    known[key] = ((f"f{number}",), kind)
+        return known
+
+
+def _classes(
+    table: Mapping[str, Mapping[int, tuple[str, str]]], others: Mapping[str, tuple[Field, ...]]
+) -> dict[str, Any]:
+    messages: dict[str, tuple[Field, ...]] = {**OWN_FORM, **others}
+    for message, fields in table.items():
+        made = []
+        for number, (_, kind) in fields.items():
+            name = f"f{number}"
+            bare = kind.lstrip("*^").removeprefix("[]").removeprefix("map ")
+            inner = "int64" if bare == "int" else _class_name(bare)
+            if kind.startswith("map "):
+                entry = f"{_class_name(message)}_{number}"
+                messages[entry] = (Field(1, "key", "string"), Field(2, "value", inner))
+                made.append(Field(number, name, entry, repeated=True))
+            else:
+                made.append(Field(number, name, inner, repeated=kind.startswith("[]")))
+        messages[_class_name(message)] = tuple(made)
+    return message_classes("kubernetes", messages)
+
+
+def _class_name(message: str) -> str:
+    return re.sub(r"\W", "_", message)
+
+
+def _quantity(message: Any, value: Any) -> None:
+    message.text = str(value)
+
+
+def _time(message: Any, value: Any) -> None:
+    message.seconds = int(parse_time(value))
+
+
+def _int_or_string(message: Any, value: Any) -> None:
+    message.type = int(isinstance(value, str))
+    if isinstance(value, str):
+        message.text = value
+    else:
+        message.number = value
+
+
+def _fields(message: Any, value: Any) -> None:
+    message.raw = json.dumps(value, separators=(",", ":")).encode()
+
+
+_SPECIAL: dict[str, Callable[[Any, Any], None]] = {
+    "Quantity": _quantity,
+    "Time": _time,
+    "IntOrString": _int_or_string,
+    "FieldsV1": _fields,
+}

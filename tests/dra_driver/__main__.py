@@ -1,0 +1,123 @@
+"""Run the DRA driver for tests alone, until it is ended.
+
+It prepares what the API says that a claim was given. How its devices are is in ``devices.json`` in
+its directory (device -> health), read again when it changes; ``calls`` there has a line for each
+call, and ``hang`` there makes it hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from kubeletpy.remote.generated import dra_health_pb2 as pb
+from tests.dra_driver.running import Handler, driver_on_node
+from tests.dra_driver.services import Given, Services
+
+LOOK_S = 0.1
+REPORT_S = 5.0
+"""Between reports of devices of which nothing is new; they count for 30 s."""
+STATES = {"Healthy": pb.HEALTHY, "Unhealthy": pb.UNHEALTHY}
+POOL = "pool"
+
+
+def main() -> None:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--registry", type=Path, required=True)
+    parser.add_argument("--cdi", type=Path, required=True)
+    parser.add_argument("--kubectl", type=Path, required=True)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    given = parser.parse_args()
+    asyncio.run(run(given))
+
+
+async def run(given: argparse.Namespace) -> None:
+    """Until it is killed."""
+    directory: Path = given.directory
+
+    def allocated(claim: Any) -> list[Given]:
+        command = [given.kubectl, f"--kubeconfig={given.kubeconfig}", "get", "-o", "json"]
+        command += ["-n", claim.namespace, "resourceclaim", claim.name]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        assert found["metadata"]["uid"] == claim.uid
+        results = found["status"]["allocation"]["devices"]["results"]
+        return [
+            Given(each["device"], [each["request"].partition("/")[0]])
+            for each in results
+            if each["driver"] == given.name
+        ]
+
+    services = Noted(given.name, allocation=allocated, cdi_dir=given.cdi, directory=directory)
+    socket = directory / "dra.sock"
+    (given.registry / f"{given.name}-reg.sock").unlink(missing_ok=True)  # of one that was killed
+    async with driver_on_node(given.registry, socket, services, health(directory)):
+        await asyncio.Event().wait()
+
+
+@dataclass(slots=True)
+class Noted(Services):
+    """Its calls are noted in a file, before they are answered."""
+
+    directory: Path = Path()
+
+    def NodePrepareResources(self, request: Any) -> Any:
+        return self._noted("prepare", request, lambda: Services.NodePrepareResources(self, request))
+
+    def NodeUnprepareResources(self, request: Any) -> Any:
+        return self._noted(
+            "unprepare", request, lambda: Services.NodeUnprepareResources(self, request)
+        )
+
+    def _noted(self, call: str, request: Any, work: Callable[[], Any]) -> Any:
+        with (self.directory / "calls").open("a") as calls:
+            calls.write(f"{call} {','.join(sorted(claim.name for claim in request.claims))}\n")
+        while (self.directory / "hang").exists():
+            time.sleep(LOOK_S)
+        return work()
+
+
+def health(directory: Path) -> Handler:
+    """The service DRAResourceHealth."""
+
+    async def watch(request: Any, context: Any) -> AsyncIterator[pb.NodeWatchResourcesResponse]:
+        shown, until = None, 0.0
+        while True:
+            now = json.loads((directory / "devices.json").read_text())
+            if now != shown or time.monotonic() > until:
+                shown, until = now, time.monotonic() + REPORT_S
+                yield _report(now)
+            await asyncio.sleep(LOOK_S)
+
+    described = pb.DESCRIPTOR.services_by_name["DRAResourceHealth"]
+    method = grpc.unary_stream_rpc_method_handler(
+        watch,
+        request_deserializer=pb.NodeWatchResourcesRequest.FromString,
+        response_serializer=pb.NodeWatchResourcesResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(described.full_name, {"NodeWatchResources": method})
+
+
+def _report(devices: dict[str, str]) -> pb.NodeWatchResourcesResponse:
+    report = pb.NodeWatchResourcesResponse()
+    for name, state in devices.items():
+        each = report.devices.add(health=STATES[state], last_updated_time=int(time.time()))
+        each.device.pool_name, each.device.device_name = POOL, name
+        if state != "Healthy":
+            each.message = "too hot"
+    return report
+
+
+if __name__ == "__main__":
+    main()

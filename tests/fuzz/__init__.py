@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of what reads strangers' bytes; see docs/contributing.md."""

@@ -1,0 +1,34 @@
+"""Certificates, requests for them and tokens, as anybody may send them."""
+
+from __future__ import annotations
+
+import contextlib
+
+from kubeletpy.host import x509
+from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy_up.auth import bootstrap_tokens
+from kubeletpy_up.auth.tokens import TokenSigner
+from tests.fuzz.target import target, text
+
+_NAMES = Names("system:node:a", ("system:nodes",), ("a", "b"), ("10.0.0.1", "::1"))
+_REQUEST = x509.new_request(x509.new_key(), _NAMES)
+_SIGNER = TokenSigner(b"secret")
+_TOKEN = _SIGNER.sign({"exp": 10, "sub": "a"})
+
+
+@target(CertificateError, seeds=(_REQUEST,), words=(b"-----BEGIN ", b"CERTIFICATE-----\n"))
+def signing_request(data: bytes) -> None:
+    """A request in PEM, or its DER."""
+    with contextlib.suppress(CertificateError):
+        x509.read_certificate(data)
+    x509.read_request(data)
+
+
+@target(seeds=(_TOKEN.encode(), b"abcdef.0123456789abcdef"), words=(b".", b"=", b"eyJ"))
+def token(data: bytes) -> None:
+    """Nothing but what was signed is taken."""
+    given = data.decode("latin-1")
+    found = _SIGNER.verify(given, 1.0)
+    assert found is None or given == _TOKEN
+    if bootstrap_tokens.looks_like_one(text(data)):
+        bootstrap_tokens.caller(text(data), lambda *_: None, 1.0)

@@ -1,0 +1,127 @@
+"""State files: of the agent, of the kubelet before it, or torn by a machine that died.
+
+Where a file has a sum of its data, the right one is put to what the fuzzer made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+from kubeletpy.allocation import checkpoint_file
+from kubeletpy.devices import checkpoint as devices
+from kubeletpy.dra import checkpoint as dra
+from kubeletpy.dra.model import BadCheckpoint
+from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
+from kubeletpy.placement.cpu_state import CpuState, cpu_checksum, read_cpu_state, write_cpu_state
+from kubeletpy.placement.memory_state import MemoryState, read_memory_state, write_memory_state
+from kubeletpy.placement.state_json import StateError
+from kubeletpy.volumes.csi.files import DataUnreadable, VolumeData, decode, encode
+from tests.fuzz.target import JSON_WORDS, target, text
+
+DEVICES = (
+    b'{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"a/b","DeviceIDs":'
+    b'{"0":["d"],"-1":["e"]},"AllocResp":"YQ=="}],"RegisteredDevices":{"a/b":["d"]}}'
+)
+CLAIMS = (
+    b'{"kind":"%s","apiVersion":"%s","ClaimInfoStateList":[{"ClaimUID":"u","ClaimName"'
+    b':"c","Namespace":"n","PodUIDs":{"p":{}},"DriverState":{"d":{"Devices":[{"PoolName":"p",'
+    b'"DeviceName":"x","RequestNames":["r"],"CDIDeviceIDs":["a/b=c"]}]}}}]}'
+)
+PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}'
+
+
+@target(
+    devices.BadCheckpoint,
+    seeds=(DEVICES,),
+    words=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
+)
+def checkpoint_devices(data: bytes) -> None:
+    """Who has which devices."""
+    with contextlib.suppress(devices.BadCheckpoint):
+        devices.read(data)
+    try:
+        entries = json.loads(data)
+        total = devices.checksum(entries)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+    bookings, names = devices.read(json.dumps({"Data": entries, "Checksum": total}))
+    found = devices.render(bookings, dict.fromkeys(names, ()))
+    assert devices.read(found)[0] == bookings
+
+
+@target(
+    BadCheckpoint, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), words=JSON_WORDS
+)
+def checkpoint_claims(data: bytes) -> None:
+    """Which claims are prepared."""
+    with contextlib.suppress(BadCheckpoint):
+        dra.read(text(data))
+    inside = text(data)
+    claims = dra.read(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
+    assert dra.read(dra.written(claims)) == claims
+
+
+@target(
+    StateError,
+    seeds=(write_cpu_state(CpuState("static", frozenset({0, 1}), {})).encode(),),
+    words=(*JSON_WORDS, b'"entries"', b'"defaultCpuSet"', b'"0-1"', b"podEntries"),
+)
+def checkpoint_cpus(data: bytes) -> None:
+    """Which CPUs containers have."""
+    with contextlib.suppress(StateError):
+        read_cpu_state(text(data))
+    try:
+        found = json.loads(data)
+        found["checksum"] = cpu_checksum(
+            found["policyName"], found["defaultCpuSet"], found.get("entries") or {}
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+    state = read_cpu_state(json.dumps(found))
+    assert read_cpu_state(write_cpu_state(state)) == state
+
+
+@target(
+    StateError,
+    seeds=(write_memory_state(MemoryState("Static", {}, {})).encode(),),
+    words=(*JSON_WORDS, b'"machineState"', b'"entries"', b'"numaAffinity"', b'"memoryMap"'),
+)
+def checkpoint_memory(data: bytes) -> None:
+    """Which memory containers have."""
+    read_memory_state(text(data))
+
+
+@target(checkpoint_file.BadCheckpoint, seeds=(PODS,), words=JSON_WORDS)
+def checkpoint_allocations(data: bytes) -> None:
+    """What pods are given, and the journal of it."""
+    with contextlib.suppress(checkpoint_file.BadCheckpoint):
+        checkpoint_file.read_snapshot(text(data))
+    checkpoint_file.replay({}, data.splitlines(keepends=True))
+    inside = text(data)
+    whole = json.dumps({"data": inside, "checksum": checkpoint_file.checksum(inside)})
+    pods = checkpoint_file.read_snapshot(whole)
+    assert checkpoint_file.read_snapshot(checkpoint_file.snapshot(pods)) == pods
+
+
+@target(
+    DataUnreadable,
+    seeds=(encode(VolumeData(driver="d", handle="h")),),
+    words=(*JSON_WORDS, b'"driverName"', b'"volumeHandle"'),
+)
+def volume_data(data: bytes) -> None:
+    """vol_data.json of a CSI volume."""
+    found = decode(data)
+    assert decode(encode(found)) == found
+
+
+@target(
+    MalformedRecord,
+    seeds=(b'{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"ImagePulledRecord"}',),
+    words=(*JSON_WORDS, b'"credentialMapping"', b'"imageRef"', b'"kubernetesSecrets"'),
+)
+def image_records(data: bytes) -> None:
+    """Who may use an image."""
+    with contextlib.suppress(MalformedRecord):
+        read_intent(data)
+    read_record(data)

@@ -1,0 +1,59 @@
+"""Quantities, times, durations, lists of numbers, variables."""
+
+from __future__ import annotations
+
+from kubeletpy.api import durations, quantity, times
+from kubeletpy.placement.id_lists import parse_ids
+from kubeletpy.pods.expansion import ExpansionTooLong, expand
+from kubeletpy.volumes.env_file import parse_env_file
+from kubeletpy_up.schema import quantities
+from tests.fuzz.target import target, text
+
+
+@target(
+    ValueError,
+    seeds=(b"1", b"100m", b"1.5Gi", b"1e3", b"-12E", b"0.000000001"),
+    words=(b"Ki", b"Mi", b"Gi", b"Ei", b"n", b"u", b"m", b"e", b"E", b"e-9", b"E+18", b"."),
+)
+def quantity_both(data: bytes) -> None:
+    """What the embedded API takes has the value that the agent reads, and one spelling."""
+    given = text(data)
+    try:
+        canonical = quantities.canonical(given)
+    except ValueError:
+        quantity.value(given)
+        return
+    assert quantities.canonical(canonical) == canonical
+    quantity.value(canonical), quantity.milli_value(canonical)
+
+
+@target(ValueError, seeds=(b"2024-01-02T03:04:05Z", b"2024-01-02T03:04:05.678+01:00"))
+def time_text(data: bytes) -> None:
+    """A time of the API."""
+    times.format_time(times.parse_time(text(data)))
+
+
+@target(ValueError, seeds=(b"1h2m3s", b"1.5ms", b"-4us"), words=(b"ns", b"us", b"ms", b"h"))
+def duration(data: bytes) -> None:
+    """A duration as Go writes it; written again it is the same."""
+    seconds = durations.parse_duration(text(data))
+    durations.parse_duration(durations.format_duration(seconds))
+
+
+@target(ValueError, seeds=(b"0-3,8", b"1", b""))
+def id_list(data: bytes) -> None:
+    """Numbers of CPUs or memory nodes."""
+    parse_ids(text(data))
+
+
+@target(seeds=(b"A='b'\n# c\nD='e\nf'\n",), words=(b"='", b"'\n", b"\r\n", b"#", b"\n", b"export "))
+def env_file(data: bytes) -> None:
+    """An env file, as a container wrote it."""
+    found = parse_env_file(text(data))
+    assert all("=" not in name and "\n" not in name for name in found.values)
+
+
+@target(ExpansionTooLong, seeds=(b"$(A) $$(A) $(B", b"$(A)$(A)"), words=(b"$(", b"$$", b")"))
+def expansion(data: bytes) -> None:
+    """References to variables in commands and values."""
+    expand(text(data), lambda name: name * 8 if len(name) % 2 else None)

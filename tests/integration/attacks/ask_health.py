@@ -1,0 +1,36 @@
+"""Asks an agent whether it is well, 20 times a second, until its standard input ends.
+
+``python -m tests.integration.attacks.ask_health PID URL`` prints for each answer how many seconds
+it took, without those in which the agent's loop, or this process, was ready to run and something
+else of the machine ran. A process of its own: in the tests' the embedded API works too.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+
+def waited(task: Path) -> float:
+    """Seconds that a thread was ready to run and did not."""
+    return int((task / "schedstat").read_text().split()[1]) / 1e9
+
+
+def main(pid: str, url: str) -> None:
+    """Until there is nobody left who wants to know."""
+    os.nice(-15)
+    threads = (Path(f"/proc/{pid}/task/{pid}"), Path("/proc/thread-self").resolve())
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        begun, others = time.monotonic(), sum(map(waited, threads))
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            answer.read()
+        took = time.monotonic() - begun
+        print(took - (sum(map(waited, threads)) - others))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""From a claim's template to a variable in a container, with nothing but kubectl and a driver."""
+
+from __future__ import annotations
+
+from kubeletpy.api.types import JSON
+from tests.integration.dra.conftest import CLASS, DRIVER, DriverProcess
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status
+from tools.env.waiting import wait_until
+
+REQUEST = {"name": "one", "exactly": {"deviceClassName": CLASS}}
+
+
+def template(selector: str) -> JSON:
+    exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": selector}}]}
+    requests = [{"name": "one", "exactly": exactly}]
+    about = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    spec = {"spec": {"devices": {"requests": requests}}}
+    return {**about, "metadata": {"name": "t"}, "spec": spec}
+
+
+def using(name: str = "p") -> JSON:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    main = container("main", resources={"claims": [{"name": "gpu"}]})
+    return pod(name, main, container("other"), resourceClaims=claims)
+
+
+def health(found: JSON) -> list[JSON]:
+    shown: list[JSON] = container_status(found, "main").get("allocatedResourcesStatus", [])
+    return shown
+
+
+def test_a_pod_has_the_device_it_asks_for(
+    node2: Node, driver: DriverProcess, namespace: str
+) -> None:
+    node2.apply(template(f'device.attributes["{DRIVER}"].index == 1'), namespace=namespace)
+    node2.apply(using(), namespace=namespace)
+    found = node2.wait_running(namespace, "p")
+    (made,) = found["status"]["resourceClaimStatuses"]
+    claim = made["resourceClaimName"]
+    for name, expected in (("main", DRIVER), ("other", "")):
+        code, said = node2.exec(
+            container_status(found, name)["containerID"], "sh", "-c", "echo -n $DRA_D1$DRA_D0"
+        )
+        assert (code, said) == (0, expected)
+    assert node2.kubectl("get", "resourceclaims", "-n", namespace, "--no-headers").split()[:2] == [
+        claim,
+        "allocated,reserved",
+    ]
+
+    def shows(state: str) -> None:
+        wait_until(
+            lambda: [each["health"] for each in node2_health(node2, namespace)] == [state] or None,
+            f"the status says {state}",
+            timeout=20,
+        )
+
+    shows("Healthy")
+    driver.now(d0="Healthy", d1="Unhealthy")
+    shows("Unhealthy")
+    assert node2_health(node2, namespace)[0]["message"] == "too hot"
+    driver.now(d0="Healthy", d1="Healthy")
+
+    # neither the agent's death nor the driver's touches the container
+    node2.kill()
+    driver.kill()
+    node2.start_agent()
+    node2.wait_ready()
+    driver.start()
+    again = node2.wait_running(namespace, "p")
+    assert container_status(again, "main") | {"allocatedResourcesStatus": 0} == container_status(
+        found, "main"
+    ) | {"allocatedResourcesStatus": 0}
+    shows("Healthy")
+    assert driver.calls() == [f"prepare {claim}"]
+
+    node2.kubectl("delete", "pod", "p", "-n", namespace, "--grace-period=1")
+    node2.wait_gone(namespace, "p")
+    wait_until(lambda: driver.calls()[1:] == [f"unprepare {claim}"] or None, "it is given back")
+    assert list(driver.cdi.glob(f"{DRIVER}-*")) == []
+    assert node2.kubectl("get", "resourceclaims", "-n", namespace, "--no-headers") == ""
+
+
+def node2_health(node: Node, namespace: str) -> list[JSON]:
+    shown = health(node.pod(namespace, "p"))
+    return list(shown[0]["resources"]) if shown else []

@@ -1,0 +1,152 @@
+"""What the kernel reports of memory: real memory cgroups, and files of the unified tree.
+
+``memory.events`` of cgroup v2 is not to be had on a hybrid machine: ``cgroup.events`` of its
+unified tree, of which the kernel reports changes in the same way, stands in for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.eviction import notices
+from kubeletpy.eviction.notices import MemoryNotices
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+UNIFIED = Path("/sys/fs/cgroup/unified")
+MI = 1 << 20
+NONE = Path("/nowhere")
+EATS = """
+import sys
+sys.stdin.readline()
+eaten = bytearray(int(sys.argv[1]))
+print("full", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextlib.contextmanager
+def _group(mount: Path) -> Iterator[str]:
+    name = f"kubeletpy-notices-{uuid.uuid4().hex[:8]}"
+    (mount / name).mkdir()
+    try:
+        yield f"/{name}"
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            (mount / name).rmdir()
+
+
+@contextlib.contextmanager
+def _eater(group: Path, amount: int) -> Iterator[subprocess.Popen[str]]:
+    """A process in a cgroup that takes so many bytes once it is told to."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", EATS, str(amount)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        (group / "cgroup.procs").write_text(str(child.pid))
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def _tell(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "full\n"
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize(("eats", "noticed"), [(40 * MI, True), (4 * MI, False)])
+async def test_a_cgroup_that_reaches_its_margin(eats: int, noticed: bool) -> None:
+    with _group(MEMORY) as name, _eater(Path(f"{MEMORY}{name}"), eats) as child:
+        told = MemoryNotices(MEMORY, 1, pressure=NONE)
+        told.arm({name: 20 * MI})
+        await asyncio.to_thread(_tell, child)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await told.wait(5.0 if noticed else 0.2)
+        assert (loop.time() - begun < 4) is noticed or not noticed
+        assert (told.count > 0) is noticed
+        told.close()
+
+
+async def test_arming_anew_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "REARM_S", 0.0)
+    with _group(MEMORY) as name:
+        told = MemoryNotices(MEMORY, 1, pressure=NONE)
+        told.arm({name: MI})
+        before = _descriptors()
+        for _ in range(20):
+            told.arm({name: MI, "": MI, "/gone": MI})
+        assert _descriptors() == before
+        told.close()
+        assert _descriptors() == before - 1
+        told.arm({name: MI})
+        assert _descriptors() == before - 1, "what is closed stays closed"
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A mount point with a ``/pods`` whose memory.events the kernel knows, and the real cgroup."""
+    with _group(UNIFIED) as name:
+        (tmp_path / "pods").mkdir()
+        (tmp_path / "pods" / "memory.events").symlink_to(f"{UNIFIED}{name}/cgroup.events")
+        yield tmp_path, Path(f"{UNIFIED}{name}")
+
+
+async def test_a_cgroup_that_reports_events(events: tuple[Path, Path]) -> None:
+    mount, group = events
+    told = MemoryNotices(mount, 2, pressure=NONE)
+    told.arm({"/pods": 1, "/": 1})
+    assert told.count == 0
+    for number in (1, 2):
+        with _eater(group, 1):
+            await told.wait(5)
+            assert told.count >= number * 2 - 1
+            before = told.count
+            await asyncio.sleep(0.1)
+            assert told.count == before, "one notice an event"
+        await told.wait(5)
+    assert told.count == 4
+    told.close()
+
+
+async def test_a_cgroup_that_is_gone_reports_nothing_more(events: tuple[Path, Path]) -> None:
+    mount, group = events
+    told = MemoryNotices(mount, 2, pressure=NONE)
+    before = _descriptors()
+    told.arm({"/pods": 1})
+    group.rmdir()
+    await told.wait(5)
+    seen = told.count
+    await asyncio.sleep(0.2)
+    assert told.count - seen <= 1
+    assert _descriptors() == before
+    told.close()
+
+
+async def test_stalls_are_asked_for_where_there_are_any() -> None:
+    before = _descriptors()
+    told = MemoryNotices(None, 1)
+    told.arm({})
+    assert _descriptors() == before + 2, "the file, and what waits for it"
+    told.arm({})
+    assert _descriptors() == before + 2
+    told.close()
+    assert _descriptors() == before

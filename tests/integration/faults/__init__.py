@@ -1,0 +1,1 @@
+"""A machine that has no room, no descriptors, no processes left, or stood still."""

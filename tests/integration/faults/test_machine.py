@@ -1,0 +1,83 @@
+"""No room, no inodes, no writes, no descriptors, no threads, no time: it is said, and ends.
+
+In one module: the faults share a node.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.faults.conftest import FIELD, NAMESPACE
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tools.env.machine_faults import (
+    no_descriptors,
+    no_inodes,
+    no_room,
+    no_threads,
+    read_only,
+    standing_still,
+)
+
+SECONDS = 4.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (no_room, "No space left on device"),
+        (no_inodes, "No space left on device"),
+        (read_only, "Read-only file system"),
+    ],
+    ids=["bytes", "inodes", "read-only"],
+)
+def test_new_pods_wait_and_start_by_themselves(
+    small_node: Node,
+    fault: Callable[[Path], AbstractContextManager[None]],
+    words: str,
+) -> None:
+    name = fault.__name__.replace("_", "-")
+    volumes = [{"name": "fields", "downwardAPI": {"items": [{"path": "n", **FIELD}]}}]
+    main = container(volumeMounts=[{"name": "fields", "mountPath": "/f"}])
+    small = small_node.root_dir.parent
+    seen = len(small_node.log_lines())
+    with fault(small):
+        small_node.apply(pod(name, main, volumes=volumes), namespace=NAMESPACE)
+        why = small_node.wait_event(NAMESPACE, name, f".*{words}", timeout=30)
+        assert str(small) in why, "the message names what is full"
+        small_node.kill()
+        small_node.start_agent()
+        small_node.wait_ready()
+    small_node.wait_running(NAMESPACE, name)
+    said = [line for line in small_node.log_lines()[seen:] if words in line]
+    assert len(said) < 20, "it is said, not repeated"
+    assert not [line for line in small_node.log_lines()[seen:] if "Traceback" in line]
+
+
+@pytest.mark.parametrize("fault", [no_descriptors, no_threads, standing_still])
+def test_the_agent_goes_on_by_itself(
+    small_node: Node, fault: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    name = fault.__name__.replace("_", "-")
+    agent = small_node.agent.pid
+    assert agent is not None
+    seen = len(small_node.log_lines())
+    with (
+        fault(agent),
+        # somebody wants to connect all the time, and nobody may make much of it
+        socket.create_connection(("127.0.0.1", small_node.health_port)),
+        socket.create_connection(("127.0.0.1", small_node.port)),
+    ):
+        small_node.apply(pod(name), namespace=NAMESPACE)
+        time.sleep(SECONDS)
+    small_node.wait_running(NAMESPACE, name)
+    assert small_node.agent.pid == agent
+    said = small_node.log_lines()[seen:]
+    assert len(said) < 20, "it is said, not repeated"
+    assert "Traceback" not in "\n".join(said)

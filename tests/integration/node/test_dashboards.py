@@ -1,0 +1,152 @@
+"""A real Prometheus scrapes the node as deploy/ says: rules load, and dashboards show something.
+
+Every query of every dashboard is asked. A panel that stays empty on such a node is in EMPTY, with
+the reason; its queries are asked all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tools.env.prometheus import Prometheus
+from tools.env.waiting import wait_until
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+DASHBOARDS = sorted((DEPLOY / "dashboards").glob("*.json"))
+RATE_INTERVAL = "1m"
+"""What Grafana puts in the place of its variable, four scrapes or more."""
+
+EMPTY = {
+    "starts: Mean time of each phase: 5 pull": "the images of the tests are there before",
+    "starts: Pull": "the images of the tests are there before",
+    "storage: CSI calls": "no CSI driver",
+    "storage: The fullest claims": "no claims",
+    "storage: Abnormal claims": "no claims",
+    "storage: Removed images": "the disk is not full",
+    "pressure: Evicted pods": "no pressure",
+    "pressure: Age of the numbers": "no pressure",
+    "pressure: Preempted pods": "no pod is critical",
+    "pressure: Waiting": "no resize",
+    "pressure: Impossible": "no resize",
+}
+"""Queries without numbers on a node with few pods (the beginning of their names), and why."""
+
+
+def queries(dashboard: Path) -> Iterator[tuple[str, str]]:
+    """A dashboard's queries as Grafana sends them for all nodes, with panel and legend."""
+    for panel in json.loads(dashboard.read_text())["panels"]:
+        for target in panel.get("targets", ()):
+            name = f"{dashboard.stem}: {panel['title']}: {target['legendFormat']}"
+            asked = target["expr"].replace("$__rate_interval", RATE_INTERVAL)
+            yield name, asked.replace("$node", ".*")
+
+
+def reason(name: str) -> str:
+    """Why a query may have no numbers; "" if it must have some."""
+    return next((why for start, why in EMPTY.items() if name.startswith(start)), "")
+
+
+def has_numbers(series: list[dict[str, Any]]) -> bool:
+    return any(not math.isnan(float(each["value"][1])) for each in series)
+
+
+@pytest.fixture(scope="module")
+def prometheus_of_node(
+    node2: Node, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """Scrapes the node's port as deploy/prometheus.yml does, by way of the API server."""
+    directory = tmp_path_factory.mktemp("prometheus")
+    kubeconfig = json.loads(node2.api.endpoint.admin_kubeconfig.read_text())
+    (cluster,), (user,) = kubeconfig["clusters"], kubeconfig["users"]
+    target = cluster["cluster"]["server"].removeprefix("https://")
+    server = Prometheus(directory / "data", target)
+    deployed = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    jobs = [
+        {
+            "job_name": name,
+            "scheme": "https",
+            "metrics_path": f"/api/v1/nodes/{node2.name}/proxy{path}",
+            "authorization": {"credentials": user["user"]["token"]},
+            "tls_config": {"ca_file": str(node2.directory / "api" / "pki" / "ca.crt")},
+            "static_configs": [{"targets": [target]}],
+        }
+        for name, path in (("kubelet", "/metrics"), ("kubelet-resource", "/metrics/resource"))
+    ]
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(DEPLOY / name) for name in deployed["rule_files"]],
+        "scrape_configs": jobs,
+    }
+    file = directory / "prometheus.json"
+    file.write_text(json.dumps(config))
+    server.start(file)
+    try:
+        server.wait_scraped()
+        server.wait_for("count(up == 1) == 2")
+        yield server
+    finally:
+        server.remove()
+
+
+def test_the_alerts_load_and_none_fires(prometheus_of_node: Prometheus) -> None:
+    assert prometheus_of_node.query('ALERTS{alertstate="firing"}') == []
+    assert prometheus_of_node.query("time() - kubelet_pleg_last_seen_seconds < 60")
+
+
+def test_every_panel_has_numbers_or_a_reason(
+    node2: Node, namespace: str, prometheus_of_node: Prometheus
+) -> None:
+    server = prometheus_of_node
+    volumes = [{"name": "v", "emptyDir": {}}]
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    missing = [{"name": "v", "configMap": {"name": "missing"}}]
+    too_large = {"requests": {"cpu": "1000"}}
+    pods = [
+        pod("runs", {**container(), "volumeMounts": mounts}, volumes=volumes),
+        pod("ends", container("main", "echo done"), restartPolicy="Never"),
+        pod("fails", {**container(), "command": ["/not/there"]}),
+        pod("pulls", {**container(), "image": "127.0.0.1:1/x/y:1"}),
+        pod("mounts", {**container(), "volumeMounts": mounts}, volumes=missing),
+        pod("too-large", {**container(), "resources": too_large}, nodeName=node2.name),
+    ]
+    # once so that every series exists, and once more so that it grows
+    for number in (1, 2):
+        for each in pods:
+            name = f"{each['metadata']['name']}-{number}"
+            node2.apply({**each, "metadata": {"name": name}}, namespace=namespace)
+        node2.wait_running(namespace, f"runs-{number}")
+        server.wait_for(f"sum(kubelet_started_containers_errors_total) >= {number}")
+    asked = dict(each for path in DASHBOARDS for each in queries(path))
+
+    def empty() -> list[str]:
+        return [name for name, query in asked.items() if not has_numbers(server.query(query))]
+
+    def without_reason() -> list[str]:
+        return [name for name in empty() if not reason(name)]
+
+    try:
+        wait_until(lambda: not without_reason(), "all numbers", timeout=20, interval=1)
+    except TimeoutError:
+        raise AssertionError(without_reason()) from None
+    still = empty()
+    filled = [start for start in EMPTY if not any(name.startswith(start) for name in still)]
+    assert filled == [], "no longer empty"
+
+
+def test_what_is_recorded(prometheus_of_node: Prometheus) -> None:
+    for name in (
+        "instance:kubelet_pod_start_total_duration_seconds:p99_5m",
+        "instance_operation_type:kubelet_runtime_operations:rate5m",
+        "instance:node_cpu_usage_seconds:rate5m",
+        "namespace_pod:pod_memory_working_set_bytes:sum",
+    ):
+        prometheus_of_node.wait_for(f"{name} >= 0")

@@ -1,0 +1,165 @@
+"""A headless Chromium, driven over its own protocol (CDP) by a WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+PROGRAM = "chromium-headless-shell"
+STARTS_IN_S = 30.0
+ANSWERS_IN_S = 20.0
+KEYS = {
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    "ArrowDown": (40, ""),
+    "ArrowUp": (38, ""),
+    "End": (35, ""),
+    "Home": (36, ""),
+    "Tab": (9, ""),
+    "/": (191, "/"),
+}
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self.events: list[dict[str, Any]] = []
+        """What the tab has reported: requests, log entries, exceptions."""
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Call a method of the protocol; its result."""
+        number = next(self._numbers)
+        await self._socket.send_json({"id": number, "method": method, "params": params})
+        async with asyncio.timeout(ANSWERS_IN_S):
+            while True:
+                message = await self._socket.receive_json()
+                if message.get("id") != number:
+                    self.events.append(message)
+                elif "error" in message:
+                    raise AssertionError(f"{method}: {message['error']}")
+                else:
+                    return message["result"]
+
+    async def go(self, url: str) -> None:
+        """Load an address."""
+        await self.call("Page.navigate", url=url)
+
+    async def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        found = await self.call(
+            "Runtime.evaluate",
+            expression=script,
+            returnByValue=True,
+            awaitPromise=True,
+            allowUnsafeEvalBlockedByCSP=False,
+        )
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    async def until(self, script: str) -> Any:
+        """Wait until an expression is true; its value. AssertionError: what is shown instead."""
+        try:
+            return await self.run(
+                "new Promise((done) => { const ask = () => { let found = null;"
+                f" try {{ found = {script} }} catch {{ }}"
+                " if (found) done(found); else setTimeout(ask, 20) }; ask() })"
+            )
+        except TimeoutError as error:
+            shown = await self.run("document.body.innerText")
+            raise AssertionError(f"never so: {script}; the page shows:\n{shown}") from error
+
+    async def press(self, key: str) -> None:
+        """Press and release a key."""
+        code, text = KEYS[key] if key in KEYS else (ord(key.upper()), key)
+        about = {"key": key, "windowsVirtualKeyCode": code}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    async def size(self, width: int, height: int, *, phone: bool = False) -> None:
+        """Resize the window; ``phone``: as a phone shows it."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
+
+    async def dark(self, on: bool) -> None:
+        """What the user prefers."""
+        value = "dark" if on else "light"
+        features = [{"name": "prefers-color-scheme", "value": value}]
+        await self.call("Emulation.setEmulatedMedia", features=features)
+
+    async def screenshot(self) -> bytes:
+        """The whole page as PNG."""
+        found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        return base64.b64decode(found["data"])
+
+    def requested(self) -> list[str]:
+        """The addresses that were asked for."""
+        return [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]
+
+    def complaints(self) -> list[str]:
+        """What the browser complained about: errors, refusals by policy, exceptions."""
+        kinds = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+        return [str(event["params"]) for event in self.events if event.get("method") in kinds]
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Page]:
+    """A tab of a browser of its own."""
+    home = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        *("--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={home}"),
+        *("--no-first-run", "--disable-background-networking", "about:blank"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(STARTS_IN_S):
+            port = await _port(process)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}/json") as answer:
+                tabs = await answer.json()
+            (tab,) = [each for each in tabs if each["type"] == "page"]
+            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                page = Page(socket)
+                for domain in ("Page", "Runtime", "Network", "Log"):
+                    await page.call(f"{domain}.enable")
+                yield page
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+async def _port(process: asyncio.subprocess.Process) -> int:
+    """Where the browser listens: it writes that when it does."""
+    assert process.stderr is not None
+    while line := (await process.stderr.readline()).decode(errors="replace"):
+        if found := re.search(r"DevTools listening on ws://127\.0\.0\.1:(\d+)/", line):
+            return int(found[1])
+    raise AssertionError(f"{PROGRAM} ended before it listened")

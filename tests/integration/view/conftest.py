@@ -1,0 +1,11 @@
+"""Nodes whose pods are looked at: the same as those of the node tests."""
+
+from __future__ import annotations
+
+from tests.integration.node.conftest import (  # noqa: F401  (fixtures)
+    make_node,
+    namespace,
+    node,
+    node2,
+    node16,
+)

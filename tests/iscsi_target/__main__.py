@@ -1,0 +1,10 @@
+"""iscsiadm as a program."""
+
+import sys
+from pathlib import Path
+
+from tests.iscsi_target.stand_in import StandIn
+
+status, said = StandIn(Path(sys.argv[1])).run(sys.argv[2:])
+sys.stdout.write(said)
+sys.exit(status)

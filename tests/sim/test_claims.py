@@ -1,0 +1,121 @@
+"""The whole agent with simulated DRA drivers: random histories, and a death at every call.
+
+``KUBELETPY_SIM_SEED=n`` replays one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.sim.chaos import EMPTY_WITHIN
+from tests.sim.claims import RECOVERS_WITHIN, Cluster, history, remains
+from tests.sim.history import Violation
+from tests.sim.loop import run
+from tests.sim.world import CLAIM_DRIVERS, World
+
+RUNS = 6
+MOST_INSTANTS = 300
+STEP = int(os.environ.get("KUBELETPY_SIM_STEP", "3"))
+"""Every so many-th instant; 1 is all of them, 30 s of CPU."""
+QUIET = 200.0
+"""Seconds within which all is as it should be after one death and no other fault."""
+
+
+def _seeds() -> list[int]:
+    one = os.environ.get("KUBELETPY_SIM_SEED")
+    return [int(one)] if one else list(range(RUNS))
+
+
+@pytest.mark.parametrize("seed", _seeds())
+def test_history(seed: int, tmp_path: Path) -> None:
+    """Odd seeds have a runtime with events, even ones have not."""
+    run(history(seed, tmp_path))
+
+
+def _matters(what: str) -> bool:
+    """Whether a call is about pods and their claims at all."""
+    others = ("nodes", "leases", "events", "Status of", "services", "resourceslices")
+    return not any(word in what for word in others)
+
+
+async def _one_death(root: Path, act: str, instant: int) -> bool:
+    """A pod with claims starts or ends, with one death; whether the instant was reached."""
+    world = World(instant, root, events=bool(instant % 2), claims=True)
+    for driver in world.claim_drivers.values():
+        driver.start()
+    cluster = Cluster(world)
+    died = False
+    begun = 0
+
+    def on_step(where: str, what: str, number: int) -> None:
+        nonlocal died
+        if number - begun >= instant and _matters(what):
+            died, world.on_step = True, None
+            world.history.note("world", f"kills the agent at {where} of {what}")
+            world.die()
+
+    claims = [cluster.claim(*CLAIM_DRIVERS), cluster.claim(CLAIM_DRIVERS[0])]
+    world.start()
+    await asyncio.sleep(5)
+    if act == "end":
+        cluster.use("a", claims)
+        await world.converges(QUIET)
+    begun, world.on_step = world.steps, on_step
+    if act == "end":
+        world.user.delete("a")
+    else:
+        cluster.use("a", claims)
+
+    def still() -> list[str]:
+        return remains(world) if act == "end" else world.problems()
+
+    await world.converges(2 * QUIET, lambda: [] if died else still())
+    world.on_step = None
+    await world.buried()
+    if died:
+        await asyncio.sleep((0.0, 0.5, 5.0)[instant % 3])
+        world.start()
+    await world.converges(2 * QUIET, still)
+    world.user.delete("a")
+    await world.converges(EMPTY_WITHIN + RECOVERS_WITHIN, lambda: remains(world))
+    await world.stop()
+    world.history.check()
+    return died
+
+
+@pytest.mark.parametrize("act", ["start", "end"])
+def test_a_death_at_every_instant(tmp_path: Path, act: str) -> None:
+    """Odd instants have a runtime with events, even ones have not."""
+    deaths = 0
+    for instant in range(1, MOST_INSTANTS, STEP):
+        root = tmp_path / str(instant)
+        root.mkdir()
+        if not run(_one_death(root, act, instant)):
+            break
+        deaths += 1
+    assert 10 <= deaths * STEP < MOST_INSTANTS - STEP
+
+
+def test_the_invariants_bite(tmp_path: Path) -> None:
+    """A driver that forgets what it has prepared is noticed."""
+
+    async def story() -> None:
+        world = World(1, tmp_path, claims=True)
+        for driver in world.claim_drivers.values():
+            driver.start()
+        cluster = Cluster(world)
+        world.start()
+        await asyncio.sleep(5)
+        cluster.use("a", [cluster.claim(*CLAIM_DRIVERS)], "fail")
+        await asyncio.sleep(5)
+        for driver in world.claim_drivers.values():
+            driver.prepared.clear()
+        await asyncio.sleep(60)
+        world.history.check()
+
+    with pytest.raises(Violation, match="which is not prepared"):
+        run(story())

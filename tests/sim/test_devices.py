@@ -1,0 +1,117 @@
+"""The whole agent with a device plugin and exclusive CPUs, on NUMA machines of many shapes.
+
+Plugins die, come back, lie about health and hang, the agent is killed: no device and no CPU is
+given twice, and none is taken from a container that runs. ``KUBELETPY_SIM_SEED=n`` replays one
+seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.placement.cpu_manager import CpuManager
+from tests.sim.chaos import EMPTY_WITHIN
+from tests.sim.devices import GPU, OWN, Devices, given
+from tests.sim.loop import run, spawn
+from tests.sim.user import container, pod
+from tests.sim.world import World
+
+RUNS = 8
+SECONDS = 200.0
+SETTLES_WITHIN = 900.0
+"""Seconds: an allocation that hangs is given up after 300, and crash loops wait for 300."""
+REFUSALS = ("UnexpectedAdmissionError", "TopologyAffinityError", "SMTAlignmentError")
+
+
+def _seeds() -> list[int]:
+    one = os.environ.get("KUBELETPY_SIM_SEED")
+    return [int(one)] if one else list(range(RUNS))
+
+
+def wants(rng: random.Random, name: str) -> JSON:
+    """A pod with devices, CPUs for itself, both or neither."""
+    gpus, cpus = rng.randint(0, 3), rng.choice(("100m", "1", "2"))
+    amounts = {"cpu": cpus, "memory": "32Mi", **({GPU: str(gpus)} if gpus else {})}
+    both = {"requests": amounts, "limits": amounts}
+    init = [container("i", "done", resources=both)] if rng.random() < 0.3 else []
+    which = "shared" if cpus == "100m" else OWN
+    return pod(name, [container(which, "run", resources=both)], init=init, grace=2)
+
+
+async def _history(seed: int, root: Path) -> World:
+    world = World(seed, root, events=bool(seed % 2), devices=True)
+    devices, rng = world.devices, world.rng("deeds")
+    assert devices is not None
+    spawn(devices.register_for_ever(lambda: (world.agent if world.alive else None, world.life)))
+    world.start()
+    end, made = world.loop.time() + SECONDS, 0
+    while world.loop.time() < end:
+        await asyncio.sleep(rng.expovariate(1 / 4))
+        names = [obj["metadata"]["name"] for obj in world.user.pods()]
+        match rng.randrange(8):
+            case 0 if names:
+                world.user.delete(rng.choice(names))
+            case 1:
+                devices.upset()
+            case 2 if running := world.runtime.running():
+                world.runtime.kill_container(rng.choice(running))
+            case 3:
+                before = {c.id: (c.uid, given(c)) for c in world.runtime.running()}
+                await world.kill()
+                await asyncio.sleep(rng.random() * 3)
+                world.start()
+                world.history.note("world", f"{len(before)} containers run")
+            case _ if len(names) < 6:
+                world.user.create(wants(rng, f"p{made}"))
+                made += 1
+    devices.comes()
+    await world.converges(SETTLES_WITHIN, lambda: _problems(world, devices))
+    for obj in world.user.pods():
+        world.user.delete(obj["metadata"]["name"])
+    await world.converges(EMPTY_WITHIN, world.remains)
+    assert world.agent is not None
+    world.agent.room(DeviceManager).release(())
+    world.agent.room(CpuManager).release(())
+    assert not world.agent.room(DeviceManager).state.taken(GPU)
+    await world.stop()
+    world.history.check()
+    return world
+
+
+def _problems(world: World, devices: Devices) -> list[str]:
+    """Every pod runs with what it asks for, or was refused for a reason that there may be."""
+    found = []
+    for obj in world.user.pods():
+        name, status = obj["metadata"]["name"], obj.get("status") or {}
+        if status.get("phase") == "Failed":
+            reason = status.get("reason", "")
+            if reason not in REFUSALS and not reason.startswith("OutOf"):
+                found.append(f"{name} failed: {reason}")
+            continue
+        running = [
+            c
+            for c in world.runtime.running(obj["metadata"]["uid"])
+            if c.config.metadata.name != "i"
+        ]
+        if not running or status.get("phase") != "Running":
+            found.append(f"{name} does not run")
+            continue
+        asked = obj["spec"]["containers"][0]["resources"]["limits"]
+        has = given(running[0])
+        if len(has) != int(asked.get(GPU, 0)) and GPU in asked:
+            found.append(f"{name} has {has} of {asked}")
+        if any(each not in devices.all for each in has):
+            found.append(f"{name} has {has}, which are none")
+    return found
+
+
+@pytest.mark.parametrize("seed", _seeds())
+def test_history(seed: int, tmp_path: Path) -> None:
+    run(_history(seed, tmp_path))

@@ -1,0 +1,165 @@
+"""``kubeletpy plan``: what is asked for, sent, shown, and what is no pod."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cli import plan
+from kubeletpy.explain.server import MAX_PLAN_BYTES, ExplainServer
+from kubeletpy.foresee.model import Foreseen, Outcome
+from kubeletpy.trace.spans import Traces
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
+
+
+class Agent:
+    """Remembers what it is asked, and answers with an outcome."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.asked: list[Any] = []
+        self.outcome = Outcome.RUNS
+
+    async def foresee(self, asked: Any) -> Foreseen:
+        self.asked.append(asked)
+        if "name" in asked and asked["name"] == "nobody":
+            raise ValueError("no pod ns/nobody on this node")
+        return Foreseen("ns", "web", "n1", self.outcome, message="because")
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    path = tmp_path / "explain.sock"
+    made = Agent(f"--socket={path}")
+    server = ExplainServer(path, None, Traces(), foresee=made.foresee)  # type: ignore[arg-type]
+    await server.start()
+    yield made
+    await server.close()
+
+
+async def run(*arguments: str) -> int:
+    return await asyncio.to_thread(plan.main, arguments)
+
+
+async def test_a_file_with_pods_and_what_makes_pods(
+    agent: Agent, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "all.yaml"
+    documents = [
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {}},
+        {"kind": "Service", "metadata": {"name": "s"}},
+        {"kind": "Deployment", "metadata": {"name": "d", "namespace": "x"}, "spec": {}},
+    ]
+    documents[2]["spec"] = {"template": TEMPLATE}
+    file.write_text("---\n".join(json.dumps(each) + "\n" for each in documents) + "---\n")
+    assert await run(agent.at, "-n", "ns", "-f", str(file)) == 0
+    assert agent.asked == [
+        {"pod": {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}, "spec": {}}},
+        {
+            "pod": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"labels": {"a": "b"}, "name": "d", "namespace": "x"},
+                "spec": {"containers": []},
+            }
+        },
+    ]
+    line = "ns/web: n1 would admit and start it\n"
+    assert capsys.readouterr().out == f"{line}\n{line}"
+
+
+async def test_a_patch_and_standard_input(
+    agent: Agent, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await run(agent.at, "ns/web", "-p", "spec: {hostNetwork: true}", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["outcome"] == "runs"
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\nmetadata: {name: p}\n"))
+    assert await run(agent.at, "-f", "-") == 0
+    assert await run(agent.at, "web", "-p", "{}", "--type", "merge", "-n", "y") == 0
+    patch = {"spec": {"hostNetwork": True}}
+    assert agent.asked == [
+        {"namespace": "ns", "name": "web", "patch": patch, "type": "strategic"},
+        {"pod": {"kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}},
+        {"namespace": "y", "name": "web", "patch": {}, "type": "merge"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome.RUNS, 0),
+        (Outcome.PREEMPTS, 0),
+        (Outcome.RESTARTS, 0),
+        (Outcome.IN_PLACE, 0),
+        (Outcome.UNCHANGED, 0),
+        (Outcome.ENDS, 0),
+        (Outcome.RECREATES, 0),
+        (Outcome.REFUSED, 1),
+        (Outcome.FORBIDDEN, 1),
+        (Outcome.DEFERRED, 1),
+        (Outcome.INFEASIBLE, 1),
+        (Outcome.UNKNOWN, 1),
+    ],
+)
+async def test_the_exit_code_says_whether_it_would_be_done(
+    agent: Agent, outcome: Outcome, code: int
+) -> None:
+    agent.outcome = outcome
+    assert await run(agent.at, "web", "-p", "{}") == code
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("kind: Service\n", "there is no pod, and nothing that makes pods, in it"),
+        ("", "there is no pod, and nothing that makes pods, in it"),
+        ("- 1\n", "a document is no object"),
+        ("{", "expected"),
+        ("kind: Job\nmetadata: {name: j}\n", "Job j has no pod template"),
+        ("kind: CronJob\nspec: {jobTemplate: 3}\n", "CronJob None has no pod template"),
+    ],
+)
+async def test_what_is_no_pod(
+    agent: Agent, tmp_path: Path, capsys: Any, text: str, why: str
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    assert await run(agent.at, "-f", str(file)) == 1
+    assert why in capsys.readouterr().err
+
+
+async def test_what_the_agent_cannot_answer(agent: Agent, tmp_path: Path, capsys: Any) -> None:
+    assert await run(agent.at, "nobody", "-p", "{}") == 1
+    assert capsys.readouterr().err == "kubeletpy plan: no pod ns/nobody on this node\n"
+    assert await run(agent.at, "-f", str(tmp_path / "none.yaml")) == 1
+    assert "No such file" in capsys.readouterr().err
+    large = tmp_path / "large.yaml"
+    large.write_text(f"kind: Pod\nmetadata: {{name: p}}\nspec: {{x: {'y' * MAX_PLAN_BYTES}}}\n")
+    assert await run(agent.at, "-f", str(large)) == 1
+    assert "it is larger than 3145728 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["web"], ["-f", "x", "web", "-p", "{}"], ["-p", "{}"]])
+def test_either_a_file_or_a_patch(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        plan.main(arguments)
+    assert ended.value.code == 2
+    assert "give either -f FILE, or POD and --patch" in capsys.readouterr().err
+
+
+def test_lists_and_workloads() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+    jobs = {"spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}}
+    cron = {"kind": "CronJob", "metadata": {"name": "c"}, **jobs}
+    found = list(plan.pods_of({"kind": "List", "items": [pod, cron, {"kind": "Secret"}]}, "d"))
+    assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found] == [
+        ("n", "p"),
+        ("d", "c"),
+    ]

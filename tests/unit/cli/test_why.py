@@ -1,0 +1,136 @@
+"""``kubectl why``: what it asks kubectl for, and what it says when a node explains nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cli import why
+
+POD = {
+    "metadata": {"namespace": "ns", "name": "web", "uid": "u1"},
+    "spec": {"nodeName": "n1"},
+    "status": {"phase": "Running"},
+}
+EVENTS = {"items": [{"type": "Warning", "reason": "Bad", "message": "luck"}]}
+GIVEN = ("--kubeconfig=K", "--context=C", "--namespace=ns")
+
+
+class FakeKubectl:
+    """A program that answers by its last argument but options, and notes how it was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.answers(pod=POD, events=EVENTS)
+        program = folder / "kubectl"
+        program.write_text(
+            "#!/bin/sh\n"
+            f'echo "$*" >> {folder}/calls\n'
+            'case "$*" in\n'
+            f'*--raw=*) what=raw;; *"get pod"*) what=pod;; *) what=events;; esac\n'
+            f"cat {folder}/$what.out 2>/dev/null && exit 0\n"
+            f"cat {folder}/$what.err >&2; exit 1\n"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def answers(self, **given: Any) -> None:
+        for name, answer in given.items():
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            kind = "err" if isinstance(answer, str) and answer.startswith("Error") else "out"
+            (self._folder / f"{name}.out").unlink(missing_ok=True)
+            (self._folder / f"{name}.{kind}").write_text(text)
+
+    @property
+    def calls(self) -> list[str]:
+        return (self._folder / "calls").read_text().splitlines()
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return FakeKubectl(tmp_path)
+
+
+def test_what_kubectl_is_asked_for(kubectl: FakeKubectl, capsys: Any) -> None:
+    kubectl.answers(raw='{"verdict": "fine"}')
+    given = ("-n", "ns", "--kubeconfig", "K", "--context=C", "-o", "json")
+    assert why.main([*given, "web"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"verdict": "fine"}
+    start = " ".join(GIVEN)
+    assert kubectl.calls == [
+        f"{start} get pod web --output=json",
+        f"{start} get --raw=/api/v1/nodes/n1/proxy/explain/ns/web",
+    ]
+
+
+def test_names_of_pods(kubectl: FakeKubectl) -> None:
+    kubectl.answers(raw='{"verdict": "fine"}')
+    for name in ("ns/web", "pod/web", "web"):
+        why.main([name, "-o", "json"])
+    assert [call for call in kubectl.calls if "get pod" in call] == [
+        "--namespace=ns get pod web --output=json",
+        "get pod web --output=json",
+        "get pod web --output=json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (
+            "Error from server (NotFound): the server could not find the requested resource",
+            "node n1 explains nothing about it: it runs the kubelet, or no longer this pod",
+        ),
+        (
+            "Error from server (Forbidden): nodes is forbidden",
+            "you may not ask node n1: that takes permission to get nodes/proxy",
+        ),
+        (
+            "Error from server (ServiceUnavailable): dial tcp: refused",
+            "node n1 does not answer: Error from server (ServiceUnavailable): dial tcp: refused",
+        ),
+        ("<html>", "node n1 answers with something else than an explanation"),
+        ("[]", "node n1 answers with something else than an explanation"),
+        ('{"a": 1}', "node n1 answers with something else than an explanation"),
+    ],
+)
+def test_where_the_node_explains_nothing(
+    kubectl: FakeKubectl, capsys: Any, raw: str, said: str
+) -> None:
+    kubectl.answers(raw=raw)
+    assert why.main(["ns/web"]) == 0
+    assert capsys.readouterr().out == (
+        f"ns/web: Running, not Ready\n\n  {said}; this is what the API has:\n\n  on node n1\n\n"
+        "Warnings\n    Bad  luck\n"
+    )
+    assert kubectl.calls[-1] == (
+        "--namespace=ns get events --field-selector=involvedObject.uid=u1 --output=json"
+    )
+    assert why.main(["ns/web", "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"error": said}
+
+
+def test_a_pod_without_a_node_and_events_that_nobody_may_see(
+    kubectl: FakeKubectl, capsys: Any
+) -> None:
+    kubectl.answers(pod={**POD, "spec": {}}, events="Error from server (Forbidden)")
+    assert why.main(["web"]) == 0
+    assert capsys.readouterr().out == "ns/web: not scheduled: no scheduler has looked at it yet\n"
+    assert not [call for call in kubectl.calls if "--raw" in call]
+
+
+def test_no_pod_and_no_kubectl(
+    kubectl: FakeKubectl, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl.answers(pod='Error from server (NotFound): pods "x" not found')
+    assert why.main(["x"]) == 1
+    expected = 'kubectl why: Error from server (NotFound): pods "x" not found\n'
+    assert capsys.readouterr().err == expected
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert why.main(["x"]) == 1
+    assert capsys.readouterr().err == "kubectl why: there is no kubectl on the PATH\n"

@@ -1,0 +1,220 @@
+"""Every field, flag and gate works, is refused, or is named with its consequence: no fourth way."""
+
+from __future__ import annotations
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kubeletpy
+from kubeletpy import config
+from kubeletpy.config import effects
+from kubeletpy.config.fields import FIELDS
+from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.gates import GATES, HERE, resolve
+from kubeletpy.config.settings import attribute
+from tests.unit.config.test_tables import FIELD_ROWS
+from tools.rulebook.differences import listed
+from tools.rulebook.tables import rows
+
+PACKAGE = Path(kubeletpy.__file__).parent
+LOADING = {
+    "imageServiceEndpoint": "KubeletSettings.image_endpoint",
+    "mergeDefaultEvictionSettings": "changes evictionHard (decode.derive)",
+    "logging.flushFrequency": "cli/logs.py writes lines as they come: sooner than any period",
+    "showHiddenMetricsForVersion": "of 1.36 no metric of the kubelet is hidden",
+    "logging.options.text.splitStream": "cli/log_formats.py",
+    "logging.options.json.splitStream": "cli/log_formats.py",
+    "runOnce": "refused when true",
+}
+"""Fields that no other room reads, and where they have their effect all the same."""
+PLAIN_FLAGS = {"config": "config/files.py", "config-dir": "config/files.py"}
+"""Flags read where the configuration is loaded."""
+SWITCHES = {
+    "AllAlpha": "config/gates.py",
+    "AllBeta": "config/gates.py",
+    "LoggingAlphaOptions": "config/cross_rules.py refuses logging.options",
+    "LoggingBetaOptions": "config/cross_rules.py refuses logging.format json",
+    "CustomCPUCFSQuotaPeriod": "config/cross_rules.py refuses cpuCFSQuotaPeriod",
+    "GracefulNodeShutdown": "config/cross_rules.py refuses shutdownGracePeriod",
+    "GracefulNodeShutdownBasedOnPodPriority": "config/cross_rules.py refuses the field",
+    "KubeletCrashLoopBackOffMax": "config/cross_rules.py refuses crashLoopBackOff",
+    "KubeletServiceAccountTokenForCredentialProviders": "images/providers/from_flags.py",
+}
+"""Gates that the loading itself asks."""
+
+
+@cache
+def names_read() -> tuple[frozenset[str], frozenset[str]]:
+    """Attributes and texts in the code of all rooms but this one's own."""
+    attributes, texts = set(), set()
+    for file in PACKAGE.rglob("*.py"):
+        parts = file.relative_to(PACKAGE).parts
+        if parts[:1] == ("config",) and parts[-1] != "host.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+    return frozenset(attributes), frozenset(texts)
+
+
+@pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
+def test_a_field_works_or_is_named(row: dict[str, str]) -> None:
+    path = row["path"].split("[]")[0]
+    read = all(attribute(part) in names_read()[0] for part in path.split("."))
+    works = path in LOADING or read
+    assert works is not (path in effects.FIELDS), f"{path}: named though it works, or neither"
+
+
+OTHER_VALUES: dict[str, Any] = {
+    "kernelMemcgNotification": False,
+    "configMapAndSecretChangeDetectionStrategy": "Cache",
+    "volumePluginDir": "/x",
+    "hairpinMode": "none",
+    "iptablesMasqueradeBit": 3,
+    "iptablesDropBit": 3,
+    "tlsCurvePreferences": [23],
+    "contentType": "application/vnd.kubernetes.protobuf",
+    "enableContentionProfiling": True,
+    "logging.options.text.infoBufferSize": "1Ki",
+    "logging.options.json.infoBufferSize": "1Ki",
+}
+
+
+def document_with(path: str, value: Any) -> dict[str, Any]:
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "featureGates": {"LoggingAlphaOptions": True},
+        **value,
+    }
+
+
+@pytest.mark.parametrize("path", effects.FIELDS)
+def test_a_field_without_effect_is_named(path: str) -> None:
+    loaded = config.load_document(document_with(path, OTHER_VALUES[path]))
+    assert [notice.name for notice in loaded.notices] == [path]
+    consequence = effects.FIELDS[path].consequence
+    assert [text for text in loaded.warnings if path in text and consequence in text]
+    shown = effects.value_at(config.in_effect(loaded.settings), path)
+    assert shown == effects.FIELDS[path].value
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "rate", "text"),
+    [
+        ("localhost:4317", 0, "no spans are sent: tracing.samplingRatePerMillion is 0"),
+        ("localhost:4317", 5, None),
+        ("unix:///run/otel.sock", 5, None),
+        ("dns:///collector:4317", 5, None),
+        ("dns://10.0.0.10/collector:4317", 5, "the machine's own name servers are asked"),
+    ],
+)
+def test_what_an_endpoint_for_spans_does_not_do(endpoint: str, rate: int, text: str | None) -> None:
+    asked = {"endpoint": endpoint, "samplingRatePerMillion": rate}
+    loaded = config.load_document(document_with("tracing", asked))
+    assert [each.consequence for each in loaded.notices] == ([text] if text else [])
+
+
+def test_reserved_memory_is_named_where_no_memory_manager_reads_it() -> None:
+    asked = [{"numaNode": 0, "limits": {"memory": "1100Mi"}}]
+
+    def notices(policy: str) -> tuple[effects.Notice, ...]:
+        given = document_with("reservedMemory", asked) | {"memoryManagerPolicy": policy}
+        return config.load_document(given).notices
+
+    assert notices("Static") == ()
+    (notice,) = notices("None")
+    assert (notice.name, json.loads(notice.value)[0]["numaNode"]) == ("reservedMemory", 0)
+    assert "memoryManagerPolicy None" in notice.consequence
+
+
+def test_what_nobody_asked_for_is_not_named() -> None:
+    assert config.default_settings().feature_gates.asked == {}
+    assert config.load(None).notices == ()
+
+
+def test_run_once_is_refused() -> None:
+    with pytest.raises(config.ConfigError, match="runOnce"):
+        config.default_settings(runOnce=True)
+
+
+@pytest.mark.parametrize("row", rows("flags.csv"), ids=lambda row: row["flag"])
+def test_a_flag_works_or_is_named(row: dict[str, str]) -> None:
+    name = row["flag"]
+    if FLAGS[name].field:
+        assert name not in effects.FLAGS  # the field's own test
+        return
+    works = name in PLAIN_FLAGS or name.replace("-", "_") in names_read()[0]
+    assert works is not (name in effects.FLAGS), f"--{name}: named though it works, or neither"
+
+
+@pytest.mark.parametrize("name", effects.FLAGS)
+def test_a_flag_without_effect_is_named(name: str) -> None:
+    text = {"bool": "true", "int": "1"}.get(FLAGS[name].kind, "hunter2")
+    loaded = config.load(None, (), config.parse_flags([f"--{name}={text}"]))
+    assert [notice.name for notice in loaded.notices] == [f"--{name}"]
+    if "password" in name:
+        assert "hunter2" not in str(loaded)
+
+
+def test_another_cloud_than_external_is_named() -> None:
+    def names(cloud: str) -> list[str]:
+        flags = config.parse_flags([f"--cloud-provider={cloud}"])
+        return [notice.name for notice in config.load(None, (), flags).notices]
+
+    assert names("aws") == ["--cloud-provider"]
+    assert names("external") == names("") == []
+
+
+@pytest.mark.parametrize("row", rows("features.csv"), ids=lambda row: row["gate"])
+def test_a_gate_works_or_is_named_or_is_none_of_ours(row: dict[str, str]) -> None:
+    name = row["gate"]
+    ways = (
+        name not in HERE and (name in SWITCHES or name in names_read()[1]),
+        name in HERE,
+        GATES[name].locked and name not in names_read()[1],
+        row["main_parts"] in ("other components", "metrics"),
+    )
+    assert any(ways), f"{name} is neither asked nor named"
+    assert not (ways[1] and ways[2]), f"{name} is locked: nothing can be asked for"
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_gate_that_is_fixed_is_named_when_the_other_was_asked_for(name: str) -> None:
+    value, consequence = HERE[name]
+    other = config.default_settings(featureGates={name: not value})
+    assert [each.consequence for each in effects.gate_notices(other.feature_gates)] == [consequence]
+    assert other.feature_gates.enabled(name) is value
+    assert config.document(config.in_effect(other))["featureGates"] == {name: value}
+    same = config.default_settings(featureGates={name: value})
+    assert effects.gate_notices(same.feature_gates) == ()
+
+
+def test_all_alpha_names_what_it_does_not_move() -> None:
+    named = {each.name for each in effects.gate_notices(resolve({"AllAlpha": True}))}
+    assert "feature gate PodLevelResourceManagers" in named
+    assert "feature gate CSIVolumeHealth" not in named
+
+
+def test_gates_together_are_one_line_for_each_consequence() -> None:
+    gates = resolve({"WatchListClient": False, "AtomicFIFO": False, "ImageVolumeWithDigest": True})
+    assert len(effects.lines(effects.gate_notices(gates))) == 2
+
+
+def test_the_list_of_differences_agrees() -> None:
+    paths = {each.row for each in listed("config.csv") if each.here == "no effect"}
+    have = {path for path in FIELDS if {path, path.split(".")[0]} & paths}
+    assert have == set(effects.FIELDS)
+    flags = {each.row for each in listed("flags.csv") if each.here == "no effect"}
+    assert flags == set(effects.FLAGS)
+    gates = {each.row: each.here for each in listed("features.csv")}
+    assert gates == {name: f"always {'on' if on else 'off'}" for name, (on, _) in HERE.items()}

@@ -1,0 +1,88 @@
+"""What drivers answer, claim by claim, and what of it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.dra.answers import MAX_DEVICES, read, service
+from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.remote.generated import dra_v1_pb2 as v1
+from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
+
+CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {})
+
+
+def prepared(*devices: Any, messages: Any = v1, error: str = "") -> Any:
+    answer = messages.NodePrepareResourceResponse(devices=devices, error=error)
+    return messages.NodePrepareResourcesResponse(claims={"c-uid": answer})
+
+
+def device(*names: str, messages: Any = v1, **more: Any) -> Any:
+    return messages.Device(
+        pool_name="pool", device_name="d0", request_names=["r"], cdi_device_ids=names, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("versions", "first"),
+    [
+        (["v2.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAPlugin"], "v1beta1.DRAPlugin"),
+        (["v1.DRAPlugin"], "v1.DRAPlugin"),
+        (["v2.DRAPlugin"], None),
+        ([], None),
+    ],
+)
+def test_the_first_service_that_is_known_is_used(versions: list[str], first: str | None) -> None:
+    assert service(versions) == first
+
+
+@pytest.mark.parametrize("messages", [v1, v1beta1])
+def test_each_claim_has_its_devices_or_an_error(messages: Any) -> None:
+    other = replace(CLAIM, uid="o-uid")
+    answer = prepared(
+        device("a.com/gpu=0", "a.com/gpu=x.1:y", messages=messages), messages=messages
+    )
+    found = read(answer, [CLAIM, other])
+    names = ("a.com/gpu=0", "a.com/gpu=x.1:y")
+    assert found.devices == {"c-uid": (Device("pool", "d0", ("r",), names),)}
+    assert found.errors == {"o-uid": "the driver did not answer for it"}
+    refused = read(prepared(messages=messages, error="no\nway"), [CLAIM])
+    assert (refused.devices, set(refused.errors)) == ({}, {"c-uid"})
+
+
+def test_an_unprepared_claim_has_no_devices() -> None:
+    answers = {"c-uid": v1.NodeUnprepareResourceResponse()}
+    found = read(v1.NodeUnprepareResourcesResponse(claims=answers), [CLAIM])
+    assert (found.devices, found.errors) == ({"c-uid": ()}, {})
+
+
+def test_a_share_of_a_device_is_kept() -> None:
+    (found,) = read(prepared(device(share_id="s")), [CLAIM]).devices["c-uid"]
+    assert found == Device("pool", "d0", ("r",), (), "s")
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        ("a.com/gpu=" + "x" * 502, True),
+        ("a.com/gpu=" + "x" * 503, False),
+        ("a.com/gpu=", False),
+        ("gpu=0", False),
+        ("a.com/gpu=0\n", False),
+    ],
+)
+def test_names_of_cdi_devices(name: str, fine: bool) -> None:
+    found = read(prepared(device("a.com/gpu=0", name)), [CLAIM])
+    why = f"the driver gave {name[:80]!r}, which is no name of a CDI device"
+    assert found.errors == ({} if fine else {"c-uid": why})
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_most_devices_of_a_claim(more: int) -> None:
+    found = read(prepared(*[device()] * (MAX_DEVICES + more)), [CLAIM])
+    why = f"the driver named {MAX_DEVICES + 1} devices"
+    assert found.errors == ({"c-uid": why} if more else {})
+    assert len(found.devices.get("c-uid", ())) == (0 if more else MAX_DEVICES)

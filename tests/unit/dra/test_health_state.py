@@ -1,0 +1,120 @@
+"""Health reports over time: silence, drivers that come back, restarts, disks that take nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.health import HEALTHY, UNHEALTHY, UNKNOWN
+from kubeletpy.dra.health_state import HealthState
+from kubeletpy.metrics.registry import Metrics
+from tests.unit.dra.node import DriverInProcess, _Calls
+from tests.unit.dra.test_health import A, key, said
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+
+class Watched:
+    """A driver whose devices are watched."""
+
+    def __init__(self, root: Path) -> None:
+        self.driver = DriverInProcess(A)
+        self.news: list[set[str]] = []
+        self.state = HealthState(
+            root / "dra_health_state",
+            LoopClock(),
+            lambda devices: self.news.append({name for _, (_, name) in devices}),
+        )
+        self.drivers = Drivers(
+            Metrics().dra, lambda name, endpoint, version: _Calls(self.driver), self.state.heard
+        )
+
+    async def start(self) -> None:
+        await self.drivers.register(self.driver.info())
+        await settle()
+
+    def now(self, name: str) -> str:
+        report = self.state.known.get(A, {}).get(key(name))
+        return report.now(LoopClock().now())[0] if report is not None else UNKNOWN
+
+    async def close(self) -> None:
+        await self.drivers.close()
+        await self.state.close()
+
+
+@on_virtual_time
+async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path) -> None:
+    node = Watched(tmp_path)
+    await node.start()
+    node.driver.reports.put_nowait(said(d0=HEALTHY, d1=HEALTHY))
+    await settle()
+    assert node.news == [{"d0", "d1"}]
+    await asyncio.sleep(20)
+    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    await asyncio.sleep(11)
+    assert (node.now("d0"), node.now("d1")) == (HEALTHY, UNKNOWN)
+    assert node.news[1:] == [{"d1"}]
+    await asyncio.sleep(30)
+    assert node.news[2:] == [{"d0"}]
+    await node.close()
+
+
+@on_virtual_time
+async def test_a_driver_that_comes_back_in_time_is_not_noticed(tmp_path: Path) -> None:
+    node = Watched(tmp_path)
+    await node.start()
+    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    node.driver.reports.put_nowait(None)
+    await asyncio.sleep(4)
+    assert node.driver.watched == 1
+    await asyncio.sleep(2)
+    assert node.driver.watched == 2
+    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    await asyncio.sleep(1)
+    assert node.news == [{"d0"}]
+    await node.close()
+
+
+@on_virtual_time
+async def test_a_driver_that_tells_nothing_is_asked_once(tmp_path: Path) -> None:
+    node = Watched(tmp_path)
+    node.driver.tells_health = False
+    await node.start()
+    await asyncio.sleep(600)
+    assert node.driver.watched == 1
+    await node.close()
+
+
+@on_virtual_time
+async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) -> None:
+    node = Watched(tmp_path)
+    await node.start()
+    for index in range(1000):
+        node.driver.reports.put_nowait(said(d0=(HEALTHY, UNHEALTHY)[index % 2]))
+    await asyncio.sleep(1)
+    assert len(node.news) <= 12
+    await node.close()
+
+
+@on_virtual_time
+async def test_what_was_said_outlives_the_agent(tmp_path: Path) -> None:
+    node = Watched(tmp_path)
+    await node.start()
+    node.driver.reports.put_nowait(said("hot", d0=UNHEALTHY))
+    await asyncio.sleep(1)
+    await node.close()
+    again = Watched(tmp_path)
+    assert again.now("d0") == UNHEALTHY
+    await asyncio.sleep(31)
+    assert again.now("d0") == UNKNOWN
+    await again.close()
+
+
+@on_virtual_time
+async def test_a_disk_that_takes_nothing_is_no_obstacle(tmp_path: Path) -> None:
+    node = Watched(tmp_path / "nowhere")
+    await node.start()
+    node.driver.reports.put_nowait(said(d0=UNHEALTHY))
+    await asyncio.sleep(1)
+    assert node.now("d0") == UNHEALTHY
+    await node.close()

@@ -1,0 +1,91 @@
+"""What each signal stands for, and which numbers are believed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.eviction.ranking import Reclaim, counts_layers, reclaims
+from kubeletpy.eviction.signals import (
+    DISK,
+    Condition,
+    Doubt,
+    Layout,
+    Observation,
+    Signal,
+    believable,
+    condition_of,
+    in_order,
+    layout_of,
+    resource_of,
+)
+
+BOTH, IMAGES, LAYERS = "containers images", "images", "containers"
+# signal: condition, resource, and what helps where both are on one disk, apart, split
+SIGNALS = {
+    Signal.MEMORY: ("MemoryPressure", "memory", "", "", ""),
+    Signal.ALLOCATABLE_MEMORY: ("MemoryPressure", "memory", "", "", ""),
+    Signal.NODEFS: ("DiskPressure", "ephemeral-storage", BOTH, "", LAYERS),
+    Signal.NODEFS_INODES: ("DiskPressure", "inodes", BOTH, "", LAYERS),
+    Signal.IMAGEFS: ("DiskPressure", "ephemeral-storage", BOTH, BOTH, IMAGES),
+    Signal.IMAGEFS_INODES: ("DiskPressure", "inodes", BOTH, BOTH, IMAGES),
+    Signal.CONTAINERFS: ("DiskPressure", "ephemeral-storage", BOTH, BOTH, LAYERS),
+    Signal.CONTAINERFS_INODES: ("DiskPressure", "inodes", BOTH, BOTH, LAYERS),
+    Signal.PIDS: ("PIDPressure", "pids", "", "", ""),
+}
+
+
+@pytest.mark.parametrize("signal", Signal)
+def test_what_a_signal_stands_for(signal: Signal) -> None:
+    condition, resource, *helps = SIGNALS[signal]
+    assert condition_of(signal) is Condition(condition)
+    assert resource_of(signal) == resource
+    assert (signal in DISK) == (condition == "DiskPressure")
+    for layout, words in zip((Layout.ONE, Layout.APART, Layout.SPLIT), helps, strict=True):
+        expected = tuple(Reclaim(word) for word in words.split())
+        assert reclaims(signal, layout) == expected
+        if signal in DISK:
+            assert counts_layers(signal, layout) == (Reclaim.CONTAINERS in expected)
+
+
+def test_memory_comes_first_and_tasks_last() -> None:
+    assert in_order(reversed(Signal)) == list(SIGNALS)
+
+
+@pytest.mark.parametrize(
+    ("node", "images", "layers", "expected"),
+    [
+        (1, 1, 1, Layout.ONE),
+        (1, 1, 2, Layout.ONE),
+        (1, 2, 2, Layout.APART),
+        (1, 2, 3, Layout.APART),
+        (1, 2, 1, Layout.SPLIT),
+    ],
+)
+def test_where_images_and_layers_are(node: int, images: int, layers: int, expected: Layout) -> None:
+    assert layout_of(node, images, layers) is expected
+
+
+@pytest.mark.parametrize(
+    ("available", "capacity", "at", "doubt"),
+    [
+        (0, 1, 100.0, None),
+        (1, 1, 100.0, None),
+        (-1, 1, 100.0, Doubt.NEGATIVE),
+        (0, 0, 100.0, Doubt.NO_CAPACITY),
+        (0, -1, 100.0, Doubt.NO_CAPACITY),
+        (2, 1, 100.0, Doubt.TOO_MUCH),
+        (0, 1, 100.1, Doubt.AHEAD),
+        (0, 1, 85.0, None),
+        (0, 1, 84.9, Doubt.STALE),
+    ],
+)
+def test_which_numbers_are_believed(
+    available: int, capacity: int, at: float, doubt: Doubt | None
+) -> None:
+    fine = Observation(5, 10, 100.0)
+    given = Observation(available, capacity, at)
+    seen = believable({Signal.MEMORY: given, Signal.PIDS: fine}, 100.0)
+    if doubt is None:
+        assert (seen.observations, seen.doubts) == ({Signal.MEMORY: given, Signal.PIDS: fine}, {})
+    else:
+        assert (seen.observations, seen.doubts) == ({Signal.PIDS: fine}, {Signal.MEMORY: doubt})

@@ -1,0 +1,593 @@
+"""Sick pods, each as a real node had it: cause, code, since when, and what to do.
+
+The texts are those of containerd 2.1 and of this agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.times import format_time
+from kubeletpy.explain import render
+from kubeletpy.explain.causes import LONGEST, READ, cause
+from kubeletpy.explain.gather import explain, line
+from kubeletpy.pods.decision import Decision, KillReason
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.trace.names import Call, Step
+from tests.unit.explain.facts import NOW, doing, exited, facts, failed, not_ready, running, waiting
+from tests.unit.podworkers.builders import make_pod
+
+UID = "5d8f33cd-7283-44ae-824e-24af3478d525"
+LOG = "see its log: kubectl logs -n default web -c main"
+HOOK = (
+    "PostStartHookError: Exec lifecycle hook ([/bin/sh -c echo hook says no; exit 7]) for "
+    "Container "
+    f'"main" in Pod "hook_shop({UID})" failed - error: command \'/bin/sh -c echo hook says no; '
+    "exit 7' exited with 7, message: 'hook says no\\n'"
+)
+PULLING = 'Back-off pulling image "{0}": ErrImagePull: failed to pull and unpack image "{0}": '
+RESOLVE = PULLING + "failed to resolve image: "
+BAD = ProbeOutcome.FAILURE
+
+
+def start(code: str, message: str, **more: Any) -> dict[str, Any]:
+    """A container that can't start, for 300 s."""
+    error = StartError(code, message, NOW + 7, more.pop("cause", ""))
+    status = not_ready(waiting(code, **more.pop("entry", {})), phase=more.pop("phase", "Pending"))
+    return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
+
+
+def image(name: str, text: str) -> dict[str, Any]:
+    return start("ImagePullBackOff", text.format(name))
+
+
+def crash(code: int = 3, reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:
+    ended = {**exited(code)["state"]["terminated"], "reason": reason, "message": message}
+    text = f"back-off 40s restarting failed container=main pod=web_shop({UID})"
+    entry = {"restartCount": 4, "lastState": {"terminated": ended}}
+    return start("CrashLoopBackOff", text, entry=entry, phase="Running", **more)
+
+
+def ended(reason: str, message: str) -> dict[str, Any]:
+    status = not_ready(phase="Failed", reason=reason, message=message, startTime=ago(300))
+    return {"record": None, "status": status}
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW - seconds)
+
+
+def kills(name: str = "main") -> tuple[HistoryEntry, ...]:
+    killed = Decision("kill", "why", killed=name, kill_reason=KillReason.LIVENESS_PROBE)
+    return (HistoryEntry(NOW - 25, killed),)
+
+
+SIDECAR = make_pod(
+    initContainers=[
+        {"name": "proxy", "image": "i", "restartPolicy": "Always", "startupProbe": {}},
+        {"name": "migrate", "image": "i"},
+    ],
+    containers=[{"name": "main", "image": "i"}],
+)
+SECRET = make_pod(
+    imagePullSecrets=[{"name": "regcred"}], containers=[{"name": "main", "image": "i"}]
+)
+LIMITED = make_pod(
+    containers=[{"name": "main", "image": "i", "resources": {"limits": {"memory": "16Mi"}}}]
+)
+RESTARTED = running(
+    restartCount=4,
+    lastState={"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": ago(24)}},
+)
+
+ENDS: Any = {"deletionTimestamp": ago(-510), "deletionGracePeriodSeconds": 600}
+
+Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
+CASES: list[Case] = [
+    (
+        "asked to end before the agent was started anew",
+        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS}}),
+        {"worker": {"terminating_at": NOW - 10, "grace": 600}},
+        "terminating for 1m30s, with a grace period of 600s",
+        "ending",
+        "",
+        90,
+    ),
+    (
+        "refused before the agent was started anew",
+        None,
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
+            "status": ended("AppArmor", "Pod was rejected: AppArmor is not enabled")["status"],
+        },
+        "refused by this node: AppArmor: AppArmor is not enabled; that is final",
+        "refused",
+        "remove the profile, or use a node with AppArmor",
+        300,
+    ),
+    (
+        "registry refuses the connection",
+        None,
+        image(
+            "127.0.0.1:1/none:1",
+            RESOLVE + 'failed to do request: Head "https://127.0.0.1:1/v2/none/'
+            'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused',
+        ),
+        "not running: container main can't start: ImagePullBackOff: Head "
+        '"https://127.0.0.1:1/v2/none/'
+        'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused; next try in 7s',
+        "registry-unreachable",
+        "check the registry's name, and that it can be reached from this node",
+        300,
+    ),
+    (
+        "no such tag",
+        None,
+        image("r.example/app:nope", RESOLVE + "r.example/app:nope: not found"),
+        "not running: container main can't start: ImagePullBackOff: r.example/app:nope: not found; "
+        "next try in 7s",
+        "image-not-found",
+        "check the image's name and tag; it is pulled as soon as the registry has it",
+        300,
+    ),
+    (
+        "no credentials",
+        None,
+        image(
+            "r.example/app:1",
+            RESOLVE + "pull access denied, repository does not exist or may "
+            "require authorization: authorization failed: no basic auth credentials",
+        ),
+        "not running: container main can't start: ImagePullBackOff: pull access denied, repository "
+        "does not exist or may require authorization: authorization failed: no basic auth "
+        "credentials; next try in 7s",
+        "image-access-denied",
+        "the pod names no imagePullSecrets, and the registry takes no credentials of this "
+        "node: create "
+        "a docker-registry secret in namespace default and name it",
+        300,
+    ),
+    (
+        "the pull secret is missing",
+        SECRET,
+        {
+            **image(
+                "r.example/app:1", PULLING + "unexpected status from HEAD request: 401 Unauthorized"
+            ),
+            "missing_secrets": ("regcred",),
+        },
+        "not running: container main can't start: ImagePullBackOff: unexpected status from HEAD "
+        "request: 401 Unauthorized; next try in 7s",
+        "image-access-denied",
+        "create pull secret regcred in namespace default: it is missing",
+        300,
+    ),
+    (
+        "the pull secret is not the right one",
+        SECRET,
+        image("r.example/app:1", PULLING + "401 Unauthorized"),
+        "not running: container main can't start: ImagePullBackOff: 401 Unauthorized; next "
+        "try in 7s",
+        "image-access-denied",
+        "check that pull secret regcred has credentials for this registry",
+        300,
+    ),
+    (
+        "a name that none can have",
+        None,
+        start("InvalidImageName", 'couldn\'t parse image name "UPPER": invalid reference format'),
+        "not running: container main can't start: InvalidImageName: couldn't parse image name "
+        '"UPPER": invalid reference format; next try in 7s',
+        "image-name-invalid",
+        "correct the image's name in the pod",
+        300,
+    ),
+    (
+        "never pulled",
+        None,
+        start(
+            "ErrImageNeverPull", 'Container image "x:2" is not present with pull policy of Never'
+        ),
+        'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is not '
+        "present with pull policy of Never; next try in 7s",
+        "image-never-pulled",
+        "load the image on this node, or use imagePullPolicy IfNotPresent",
+        300,
+    ),
+    (
+        "crashes, with a termination message",
+        None,
+        crash(message="bad flag --foo"),
+        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
+        '"bad flag --foo"; it restarts in 7s',
+        "crash",
+        LOG,
+        300,
+    ),
+    (
+        "crashes, with a log",
+        None,
+        crash(log_ends={"main": "could not reach db:5432"}),
+        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
+        '"could not reach db:5432"; it restarts in 7s',
+        "crash",
+        LOG,
+        300,
+    ),
+    (
+        "out of memory",
+        LIMITED,
+        crash(137, "OOMKilled"),
+        "not running: container main keeps exiting (last exit code 137 OOMKilled at its "
+        "memory limit "
+        "of 16Mi, 4 restarts); it restarts in 7s",
+        "out-of-memory",
+        f"raise its memory limit of 16Mi, or {LOG}",
+        300,
+    ),
+    (
+        "no such program",
+        None,
+        crash(
+            128,
+            "StartError",
+            "failed to create containerd task: failed to create shim task: OCI "
+            "runtime create failed: runc create failed: unable to start container process: exec: "
+            '"/nope": stat /nope: no such file or directory',
+        ),
+        'not running: container main can\'t start: StartError: exec: "/nope": stat /nope: no '
+        "such file "
+        "or directory; it restarts in 7s",
+        "program-cannot-run",
+        "correct the container's command, or use an image that has that program",
+        300,
+    ),
+    (
+        "its postStart hook fails",
+        None,
+        crash(0, "Completed", cause=HOOK),
+        "not running: container main keeps being stopped because its postStart hook fails: command "
+        "'/bin/sh -c echo hook says no; exit 7' exited with 7, message: 'hook says no\\n', 4 "
+        "restarts; "
+        "it restarts in 7s",
+        "post-start-hook",
+        LOG,
+        300,
+    ),
+    (
+        "killed by its liveness probe, in its backoff",
+        None,
+        crash(
+            probe_reports=(ProbeReport("main", ProbeKind.LIVENESS, BAD, Finding(BAD, "no route")),)
+        ),
+        "not running: container main keeps being killed because its liveness probe fails: no "
+        "route, "
+        "4 restarts; it restarts in 7s",
+        "killed-by-liveness-probe",
+        LOG,
+        300,
+    ),
+    (
+        "killed by its liveness probe, running again",
+        None,
+        {
+            "status": {"containerStatuses": [RESTARTED]},
+            "history": kills(),
+            "wrong_since": NOW - 300,
+        },
+        "running, for 20s, but container main keeps being killed because its liveness probe fails, "
+        "4 restarts",
+        "killed-by-liveness-probe",
+        f"{LOG} --previous",
+        300,
+    ),
+    (
+        "crashes, running again",
+        None,
+        {"status": {"containerStatuses": [RESTARTED]}, "wrong_since": NOW - 300},
+        "running, for 20s, but container main keeps exiting (last exit code 137, 4 restarts)",
+        "crash",
+        f"{LOG} --previous",
+        300,
+    ),
+    (
+        "no such configMap",
+        None,
+        start("CreateContainerConfigError", 'configmap "nope" not found'),
+        "not running: container main can't start: CreateContainerConfigError: configmap "
+        '"nope" not '
+        "found; next try in 7s",
+        "config-object-missing",
+        "create it in namespace default, or mark it optional: tried again then",
+        300,
+    ),
+    (
+        "no such key",
+        None,
+        start("CreateContainerConfigError", "couldn't find key zz in ConfigMap default/cm"),
+        "not running: container main can't start: CreateContainerConfigError: couldn't find "
+        "key zz in "
+        "ConfigMap default/cm; next try in 7s",
+        "config-key-missing",
+        "create it in namespace default, or mark it optional: tried again then",
+        300,
+    ),
+    (
+        "a volume of a secret that is not there",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating")),
+            "wrong_since": NOW - 300,
+            "last_sync": failed(
+                Step.VOLUMES,
+                "Unable to attach or mount volumes: unmounted volumes=[v]: "
+                'volume "v": secret "db" not found',
+            ),
+        },
+        'not running: volume "v": secret "db" not found; next try in 42s',
+        "config-object-missing",
+        "create it in namespace default, or mark it optional: tried again then",
+        300,
+    ),
+    (
+        "a subPath through a file",
+        None,
+        start(
+            "CreateContainerConfigError",
+            'failed to prepare subPath for volumeMount "v" of container "main": Not a directory',
+        ),
+        "not running: container main can't start: CreateContainerConfigError: failed to prepare "
+        'subPath for volumeMount "v" of container "main": Not a directory; next try in 7s',
+        "subpath",
+        "correct subPath: it has to be below a directory of the volume",
+        300,
+    ),
+    (
+        "an init container that fails",
+        make_pod(
+            initContainers=[{"name": "first", "image": "i"}],
+            containers=[{"name": "main", "image": "i"}],
+        ),
+        {
+            "status": not_ready(
+                waiting("PodInitializing"),
+                initContainerStatuses=[
+                    waiting(
+                        "CrashLoopBackOff", "first", restartCount=3, lastState=exited(5)["state"]
+                    )
+                ],
+            ),
+            "start_errors": {"first": StartError("CrashLoopBackOff", "back-off 20s", NOW + 9)},
+            "log_ends": {"first": "schema missing"},
+            "wrong_since": NOW - 60,
+        },
+        "not all of it runs: container first keeps exiting (last exit code 5, 3 restarts): "
+        '"schema missing"; it restarts in 9s',
+        "crash",
+        "see its log: kubectl logs -n default web -c first",
+        60,
+    ),
+    (
+        "a sidecar's startup probe holds the next one up",
+        SIDECAR,
+        {
+            "status": not_ready(
+                waiting("PodInitializing"),
+                initContainerStatuses=[
+                    running("proxy", ready=False),
+                    waiting("PodInitializing", "migrate"),
+                ],
+                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(21)}],
+            ),
+            "probe_reports": (
+                ProbeReport("proxy", ProbeKind.STARTUP, None, Finding(BAD, "no route")),
+            ),
+        },
+        "initializing: its startup probe has not succeeded yet: no route (container proxy, "
+        "20s after "
+        "its start)",
+        "startup-probe",
+        "check the probe and what it asks; its log: kubectl logs -n default web -c proxy",
+        21,
+    ),
+    (
+        "deleted while a call hangs",
+        make_pod(deleting=30),
+        {},
+        "deleted, but its end has not begun",
+        "starting",
+        "",
+        None,
+    ),
+    (
+        "the runtime hangs when it should stop it",
+        None,
+        {
+            "worker": {"terminating_at": NOW - 45, "grace": 5},
+            "trace": doing(Call.STOP_CONTAINER, "main", 45.0, 5.0),
+        },
+        "terminating for 45s: container main has not ended 45s after being asked to; its "
+        "grace period "
+        "ended 40s ago, and the runtime has not answered since",
+        "grace-period",
+        "kubectl delete pod -n default web --now ends it sooner",
+        45,
+    ),
+    (
+        "ended, and the API is away",
+        None,
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 70},
+            "status": not_ready(phase="Succeeded"),
+            "write_problem": WriteProblem(NOW - 60, "refused", 3),
+        },
+        "it has ended: Succeeded; but its status has not reached the API for 1m: refused (tried 3 "
+        "times)",
+        "api-write",
+        "see whether the API server can be reached from this node and takes its credentials",
+        60,
+    ),
+    (
+        "a host port that another pod has",
+        None,
+        {
+            **ended(
+                "NodePorts",
+                "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free "
+                "ports for the requested pod ports",
+            ),
+            "port_holders": ("18080/TCP: default/other",),
+        },
+        "refused by this node: NodePorts: node(s) didn't have free ports for the requested "
+        "pod ports "
+        "(18080/TCP: default/other); that is final",
+        "refused",
+        "use another hostPort, or end the pod that has it",
+        300,
+    ),
+    (
+        "too large",
+        None,
+        ended(
+            "OutOfcpu",
+            "Pod was rejected: Node didn't have enough resource: cpu, "
+            "requested: 900000, used: 0, capacity: 2000",
+        ),
+        "refused by this node: OutOfcpu: Node didn't have enough resource: cpu, requested: 900000, "
+        "used: 0, capacity: 2000; that is final",
+        "refused",
+        "ask for less cpu, or use a node that has more",
+        300,
+    ),
+    (
+        "evicted",
+        None,
+        {
+            "status": not_ready(
+                exited(137), phase="Failed", reason="Evicted", message="over its limit"
+            )
+        },
+        "it has ended: Failed, Evicted: over its limit",
+        "evicted",
+        "kubeletpy explain --node says what would help the node",
+        20,
+    ),
+    (
+        "over its deadline",
+        None,
+        {
+            "status": not_ready(
+                exited(0), phase="Failed", reason="DeadlineExceeded", message="too long"
+            )
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        "deadline-exceeded",
+        "raise activeDeadlineSeconds in what makes the pod",
+        20,
+    ),
+    (
+        "failed",
+        None,
+        {"status": not_ready(exited(9), phase="Failed"), "log_ends": {"main": "gave up"}},
+        'it has ended: Failed, container main exited with 9: "gave up"',
+        "failed",
+        LOG,
+        20,
+    ),
+    (
+        "the runtime is down",
+        None,
+        {"runtime_error": "container runtime is down: it has not answered for 30 s"},
+        "running and ready, for 20s; but the container runtime can't be used: container runtime is "
+        "down: it has not answered for 30 s",
+        "runtime",
+        "see whether the container runtime runs, and its log (systemctl status containerd)",
+        None,
+    ),
+    (
+        "not ready",
+        make_pod(containers=[{"name": "main", "image": "i", "readinessProbe": {}}]),
+        {
+            "status": not_ready(
+                running(ready=False),
+                phase="Running",
+                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(12)}],
+            )
+        },
+        "running, not ready: its readiness probe has not succeeded yet (container main, 20s "
+        "after its "
+        "start)",
+        "readiness-probe",
+        "check the probe and what it asks; its log: kubectl logs -n default web -c main",
+        20,
+    ),
+    (
+        "its end has been told, however it was",
+        make_pod(deleting=30),
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
+            "status": not_ready(exited(9), phase="Failed"),
+        },
+        "stopped and released; the API has been asked to remove it",
+        "failed",
+        "",
+        None,
+    ),
+    ("well", None, {}, "running and ready, for 20s", "running", "", None),
+]
+
+
+@pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_sick_pod(case: tuple[Any, dict[str, Any], str, str, str, float | None]) -> None:
+    pod, changes, verdict, code, hint, since = case
+    found = explain(facts(pod, **changes))
+    assert found.verdict == verdict
+    assert (found.cause, found.hint) == (code, hint)
+    assert found.first_seen == (None if since is None else NOW - since)
+    assert found.final is (code in ("refused", "evicted", "deadline-exceeded", "failed"))
+    short = line(facts(pod, **changes))
+    assert (short.verdict, short.cause, short.first_seen) == (verdict, code, found.first_seen)
+    text = render.pod({**asdict(found)})
+    assert all(f"{name:<10} " in text for name, has in (("Since", since), ("To do", hint)) if has)
+
+
+def test_the_end_of_a_long_cause_is_kept() -> None:
+    text = "".join(f"step {number}: " for number in range(1000)) + "connection refused"
+    found = cause(text)
+    assert len(found) == LONGEST
+    assert found.startswith("…")
+    assert found.endswith("step 999: connection refused")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (LONGEST * "x", LONGEST * "x"),
+        ("y" + LONGEST * "x", "…" + (LONGEST - 1) * "x"),
+        ("a" + READ * " ", ""),
+        ("ba" + (READ - 1) * " ", "a"),
+        ("", ""),
+        ("rpc error: code = Unknown desc = no space left", "no space left"),
+        (f"container {'0123456789ab' + 52 * 'c'} is gone", "container 0123456789ab is gone"),
+        (f'pod "web_shop({UID})" waits', 'pod "web_shop" waits'),
+        (f"back-off 5m0s restarting failed container=a pod=b_c({UID})", "back-off 5m0s"),
+        (
+            f'container has runAsNonRoot and image will run as root (pod: "r_s({UID})", '
+            f"container: m)",
+            "container has runAsNonRoot and image will run as root",
+        ),
+        ("\x1b[31mred\nfailed to do request: \x07", "[31mred"),
+        (10 * "failed to do request: " + "x", "x"),
+    ],
+)
+def test_a_cause_without_its_wrappers(text: str, found: str) -> None:
+    assert cause(text) == found

@@ -1,0 +1,159 @@
+"""The fixed word for a cause, of each text that can name it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.explain.codes import crash_code, image_code, terminal_code, wait_code
+from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.verdict import cause_code
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.write_problem import WriteProblem
+from tests.unit.explain.facts import NOW, STARTED, exited, facts, not_ready, running, waiting
+
+K = WaitKind
+BAD = ProbeOutcome.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("kind", "why", "code"),
+    [
+        (K.IMAGE, "InvalidImageName: x", "image-name-invalid"),
+        (K.IMAGE_BACKOFF, "ImagePullBackOff: not found", "image-not-found"),
+        (K.CRASH_BACKOFF, "CrashLoopBackOff: back-off", "crash"),
+        (
+            K.START_ERROR,
+            'CreateContainerConfigError: secret "a" not found',
+            "config-object-missing",
+        ),
+        (K.VOLUME, 'volume "v": ConfigMap "a" Not Found', "config-object-missing"),
+        (K.VOLUME, "driver ebs not found", "volume"),
+        (K.VOLUME, "secret store is away", "volume"),
+        (K.VOLUME, "couldn't find key k in Secret a", "config-key-missing"),
+        (K.VOLUME, "references non-existent secret key: k", "config-key-missing"),
+        (K.VOLUME, "failed to prepare subPath", "subpath"),
+        (K.START_ERROR, "failed to prepare subpath: couldn't find key", "subpath"),
+        (K.START_ERROR, "RunContainerError: no", "container-config"),
+        (K.START_ERROR, "device not found", "container-config"),
+        (K.VOLUME, "timed out", "volume"),
+        (K.PROBE, "its readiness probe fails", "readiness-probe"),
+        (K.PROBE, "its startup probe has not succeeded yet", "startup-probe"),
+        (K.RETRY, 'RuntimeClass "kata" is not there', "runtime-class"),
+        (K.RETRY, "no", "retry"),
+        (K.API_WRITE, "refused", "api-write"),
+        (K.INIT_CONTAINER, "", "init-container"),
+    ],
+)
+def test_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
+    assert wait_code(facts(), Wait(kind, "main", why)) == code
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("InvalidImageName: unauthorized", "image-name-invalid"),
+        ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
+        ("ErrImagePull: unauthorized, not found", "image-access-denied"),
+        ("ErrImagePull: status 401", "image-access-denied"),
+        ("ErrImagePull: status 4010", "image"),
+        ("ErrImagePull: i/o timeout, not found", "registry-unreachable"),
+        ("ErrImagePull: status 503", "registry-unreachable"),
+        ("ErrImagePull: manifest unknown", "image-not-found"),
+        ("ErrImagePull: status 404", "image-not-found"),
+        ('ErrImagePull: image "unauthorized/not found" is odd', "image"),
+        ("not found", "image"),
+    ],
+)
+def test_of_an_image(said: str, code: str) -> None:
+    assert image_code(said) == code
+
+
+def crashed(reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:
+    ended = {**exited(137)["state"]["terminated"], "reason": reason, "message": message}
+    entry = waiting("CrashLoopBackOff", lastState={"terminated": ended})
+    return {"status": not_ready(entry), **more}
+
+
+def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
+    return (ProbeReport("main", kind, BAD, Finding(BAD, "no")),)
+
+
+@pytest.mark.parametrize(
+    ("pod", "code"),
+    [
+        ({"status": not_ready()}, "crash"),
+        (crashed(), "crash"),
+        (crashed("OOMKilled"), "out-of-memory"),
+        (crashed("StartError", "no such file"), "program-cannot-run"),
+        (crashed("StartError"), "crash"),
+        (crashed(probe_reports=reports(ProbeKind.LIVENESS)), "killed-by-liveness-probe"),
+        (crashed(probe_reports=reports(ProbeKind.STARTUP)), "killed-by-startup-probe"),
+        (crashed(probe_reports=reports(ProbeKind.READINESS)), "crash"),
+        (
+            crashed(start_errors={"main": StartError("x", "", cause="PostStartHookError: no")}),
+            "post-start-hook",
+        ),
+        (crashed(start_errors={"main": StartError("x", "", cause="other")}), "crash"),
+    ],
+)
+def test_of_a_container_that_keeps_ending(pod: dict[str, Any], code: str) -> None:
+    assert crash_code(facts(**pod), "main") == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ({"phase": "Succeeded"}, "succeeded"),
+        ({"phase": "Succeeded", "reason": "Evicted"}, "succeeded"),
+        ({"phase": "Failed", "reason": "Evicted"}, "evicted"),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, "deadline-exceeded"),
+        ({"phase": "Failed", "reason": "NodePorts"}, "refused"),
+        ({"phase": "Failed", "reason": "NodeShutdown", "containerStatuses": [exited(1)]}, "failed"),
+        ({"phase": "Failed"}, "failed"),
+    ],
+)
+def test_of_a_pod_that_has_ended(status: dict[str, Any], code: str) -> None:
+    assert terminal_code(replace(facts(), status=status)) == code  # type: ignore[arg-type]
+
+
+RESTLESS = {
+    "status": {
+        "containerStatuses": [
+            running(
+                restartCount=2, lastState={"terminated": {"exitCode": 1, "finishedAt": STARTED}}
+            )
+        ]
+    }
+}
+DEAD = {"status": {"phase": "Failed"}}
+UNWRITTEN = {"write_problem": WriteProblem(NOW - 9, "no", 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "healthy", "code"),
+    [
+        ({}, True, "running"),
+        ({}, False, "starting"),
+        ({"worker": {"terminating_at": NOW - 1}}, False, "ending"),
+        ({"runtime_error": "down"}, False, "runtime"),
+        (DEAD, True, "failed"),
+        ({**DEAD, "runtime_error": "down"}, False, "failed"),
+        ({**DEAD, **UNWRITTEN}, False, "api-write"),
+        ({"status": {"phase": "Succeeded"}}, True, "succeeded"),
+        (RESTLESS, False, "crash"),
+        (RESTLESS, True, "running"),
+        ({**RESTLESS, "runtime_error": "down"}, False, "runtime"),
+    ],
+)
+def test_of_a_pod(changes: dict[str, Any], healthy: bool, code: str) -> None:
+    assert cause_code(facts(**changes), healthy=healthy) == code
+
+
+def test_of_a_pod_that_nobody_knows() -> None:
+    assert cause_code(replace(facts(), pod=None), healthy=False) == "unknown-pod"

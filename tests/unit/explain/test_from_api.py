@@ -1,0 +1,123 @@
+"""What status and events alone tell about a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.explain.from_api import MAX_EVENTS, explain, verdict
+
+
+def pod(status: Any = None, node: str = "n1", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "ns", "name": "web", **metadata},
+        "spec": {"nodeName": node} if node else {},
+        "status": status or {},
+    }
+
+
+def waits(reason: str = "", message: str = "", **more: Any) -> dict[str, Any]:
+    waiting = {key: text for key, text in (("reason", reason), ("message", message)) if text}
+    return {"name": "a", "state": {"waiting": waiting or {"x": 1}}, **more}
+
+
+def condition(kind: str, is_so: str, reason: str = "", message: str = "") -> dict[str, Any]:
+    return {"type": kind, "status": is_so, "reason": reason, "message": message}
+
+
+READY = condition("Ready", "True")
+UNSCHEDULED = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (pod(), "Pending, not Ready"),
+        (pod(deletionTimestamp="t"), "being deleted"),
+        (
+            pod(deletionTimestamp="t", finalizers=["a/b", "c"]),
+            "being deleted; it stays until its finalizers are gone: a/b, c",
+        ),
+        (pod({"phase": "Failed", "reason": "Evicted", "message": "low"}), "Failed: Evicted: low"),
+        (pod({"phase": "Succeeded"}), "Succeeded"),
+        (pod(node=""), "not scheduled: no scheduler has looked at it yet"),
+        (pod({"conditions": [UNSCHEDULED]}, node=""), "not scheduled: Unschedulable: 0/1 nodes"),
+        (
+            pod({"containerStatuses": [waits("ErrImagePull", "no\nway")]}),
+            "container a waits: ErrImagePull: no way",
+        ),
+        (
+            pod({"initContainerStatuses": [waits()], "containerStatuses": [waits("later")]}),
+            "container a waits: no reason is given",
+        ),
+        (
+            pod({"ephemeralContainerStatuses": [waits("x")], "conditions": [READY]}),
+            "container a waits: x",
+        ),
+        (pod({"phase": "Running", "conditions": [READY]}), "running and ready"),
+        (pod({"phase": "Running", "conditions": [UNSCHEDULED, READY]}), "running and ready"),
+        (
+            pod({"phase": "Running", "conditions": [condition("Ready", "False", "R", "m")]}),
+            "Running, not Ready: R: m",
+        ),
+    ],
+)
+def test_the_answer(made: dict[str, Any], said: str) -> None:
+    assert verdict(made) == said
+
+
+def event(reason: str, kind: str = "Warning", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "reason": reason, "message": f"{reason} it\x1b[2J", **more}
+
+
+def test_all_that_the_api_has() -> None:
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "oh\x1b"}}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [
+            {"name": "a", "restartCount": 2, "lastState": ended, "state": {"running": {}}},
+            {"name": "b", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}},
+            {"name": "c", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}},
+            {"name": "d", "restartCount": 1, "state": {"running": {}}},
+            {"name": "e", "restartCount": 0, "state": ended},
+        ],
+        "conditions": [
+            condition("Ready", "False", "ContainersNotReady", "not ready: [a]"),
+            condition("Other", "False", "NoMessage"),
+            condition("Fine", "True", "", "x"),
+        ],
+    }
+    events = [
+        event("Old", lastTimestamp="2026-01-01T00:00:01Z"),
+        event("Series", series={"lastObservedTime": "2026-01-01T00:00:04Z"}),
+        event("New", eventTime="2026-01-01T00:00:03Z", lastTimestamp=None),
+        event("Made", metadata={"creationTimestamp": "2026-01-01T00:00:02Z"}),
+        event("Fine", "Normal", lastTimestamp="2026-01-01T00:00:09Z"),
+    ]
+    assert explain(pod(status), events, "node n1 runs the kubelet") == (
+        "ns/web: Running, not Ready: ContainersNotReady: not ready: [a]\n"
+        "\n"
+        "  node n1 runs the kubelet; this is what the API has:\n"
+        "\n"
+        "  on node n1\n"
+        "  container a ended with exit code 3, 2 restarts so far: Error: oh\n"
+        "  container c ended with exit code 0, 1 restarts so far:\n"
+        "  container e ended with exit code 3, 0 restarts so far: Error: oh\n"
+        "  Ready is False: not ready: [a]\n"
+        "\n"
+        "Warnings\n"
+        "  2026-01-01T00:00:04Z  Series  Series it [2J\n"
+        "  2026-01-01T00:00:03Z  New  New it [2J\n"
+        "  2026-01-01T00:00:02Z  Made  Made it [2J\n"
+        "  2026-01-01T00:00:01Z  Old  Old it [2J\n"
+    )
+
+
+def test_a_pod_of_which_nothing_is_known() -> None:
+    assert explain(pod(node=""), []) == (
+        "ns/web: not scheduled: no scheduler has looked at it yet\n"
+    )
+    many = [event(f"E{n}", lastTimestamp=f"{n:02}") for n in range(MAX_EVENTS + 2)]
+    lines = explain(pod(node=""), many).splitlines()
+    assert [line.split()[1] for line in lines[3:]] == ["E7", "E6", "E5", "E4", "E3", "E2"]

@@ -1,0 +1,67 @@
+"""Pods that are gone: what is still known, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods
+from kubeletpy.explain.log_ends import MAX_CONTAINERS, log_ends
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
+from tests.unit.explain.facts import NOW, facts
+
+
+def test_the_last_of_a_name_for_an_hour_and_not_of_too_many() -> None:
+    gone = GonePods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
+    for uid in ("a/1", "a/2", "a/2", *(f"p{number}/1" for number in range(MAX_PODS - 1))):
+        gone.finished(uid)
+    found = gone.find("default", "a", NOW + KEPT_S)
+    assert found is not None
+    assert (found[0].uid, found[1]) == ("a/2", KEPT_S)
+    assert gone.find("default", "a", NOW + KEPT_S + 1) is None
+    gone.finished("one more/1")
+    assert gone.find("default", "a", NOW) is None
+    assert gone.find("default", "p0", NOW) is not None
+
+
+def test_how_it_was_when_its_worker_was_done() -> None:
+    """The worker is forgotten later, when less may be known; a pod nobody knew is none."""
+    known = [
+        replace(facts(), uid="a", runtime_error="then"),
+        replace(facts(), uid="a", runtime_error="later"),
+        replace(facts(), uid="b", pod=None),
+    ]
+    gone = GonePods(lambda uid: known.pop(0))
+    for uid in "aab":
+        gone.finished(uid)
+    found = gone.find("default", "web", NOW)
+    assert found is not None
+    assert (found[0].uid, found[0].runtime_error) == ("a", "then")
+
+
+def run(name: str, attempt: int, code: int) -> ContainerStatus:
+    made = ContainerStatus(f"{name}{attempt}", name, ContainerState.EXITED, exit_code=code)
+    return replace(made, finished_at=attempt, log_path=f"/logs/{name}/{attempt}.log")
+
+
+def test_the_last_lines_of_what_failed_last() -> None:
+    texts = {"main2": "starting\\nno route to db\\n \\n", "main1": "older", "well1": "fine"}
+
+    def read(record: ContainerStatus) -> str:
+        if record.id not in texts:
+            raise FileNotFoundError(record.log_path)
+        return texts[record.id].replace("\\n", "\n")
+
+    texts |= {"blank1": " \\n", "main3": "of now", "unlogged1": "x"}
+    records = [
+        replace(run("main", 3, 9), state=ContainerState.RUNNING),
+        run("blank", 1, 9),
+        run("main", 2, 3),
+        run("main", 1, 1),
+        run("well", 1, 0),
+        run("rotated", 1, 9),
+        replace(run("unlogged", 1, 9), log_path=""),
+        replace(run("running", 5, 0), state=ContainerState.RUNNING),
+    ]
+    assert log_ends(records, read) == {"main": "no route to db"}
+    many = [run(f"c{number}", 1, 1) for number in range(MAX_CONTAINERS + 5)]
+    assert len(log_ends(many, lambda record: "x")) == MAX_CONTAINERS

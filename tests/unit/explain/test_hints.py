@@ -1,0 +1,87 @@
+"""What to do about a cause, where the line depends on the pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.explain.hints import hint
+from tests.unit.explain.facts import exited, facts, not_ready, running, waiting
+from tests.unit.podworkers.builders import make_pod
+
+LOG = "see its log: kubectl logs -n default web"
+NO_SECRETS = (
+    "the pod names no imagePullSecrets, and the registry takes no credentials of this node: "
+    "create a docker-registry secret in namespace default and name it"
+)
+SECRETS = make_pod(imagePullSecrets=[{"name": "a"}, {}, {"name": "b"}, {"name": "c"}])
+SIZED = make_pod(
+    containers=[
+        {"name": "main", "image": "i", "resources": {"limits": {"memory": "16Mi"}}},
+        {"name": "bare", "image": "i", "resources": {"limits": {"cpu": "1"}}},
+    ]
+)
+TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount=1)]}}
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "changes", "words"),
+    [
+        ("image-access-denied", "main", {}, NO_SECRETS),
+        ("image-access-denied", "main", {"pod": None}, NO_SECRETS),
+        (
+            "image-access-denied",
+            "main",
+            {"pod": SECRETS},
+            "check that pull secret a, b, c has credentials for this registry",
+        ),
+        (
+            "image-access-denied",
+            "main",
+            {"pod": SECRETS, "missing_secrets": ("c", "b", "x")},
+            "create pull secret b, c in namespace default: it is missing",
+        ),
+        (
+            "out-of-memory",
+            "main",
+            {"pod": SIZED},
+            f"raise its memory limit of 16Mi, or {LOG} -c main",
+        ),
+        ("out-of-memory", "bare", {"pod": SIZED}, f"raise its memory limit, or {LOG} -c bare"),
+        ("out-of-memory", "gone", {"pod": SIZED}, f"raise its memory limit, or {LOG} -c gone"),
+        ("out-of-memory", "main", {"pod": None}, f"raise its memory limit, or {LOG} -c main"),
+        ("crash", "", {}, LOG),
+        ("crash", "main", TWICE, f"{LOG} -c main --previous"),
+        ("crash", "other", TWICE, f"{LOG} -c other"),
+        ("crash", "third", TWICE, f"{LOG} -c third"),
+        (
+            "crash",
+            "main",
+            {"status": not_ready(waiting("CrashLoopBackOff", restartCount=2))},
+            f"{LOG} -c main",
+        ),
+        (
+            "failed",
+            "",
+            {
+                "status": not_ready(
+                    running("side"),
+                    exited(4),
+                    exited(5, "later"),
+                    initContainerStatuses=[exited(0, "first")],
+                )
+            },
+            f"{LOG} -c main",
+        ),
+        ("failed", "", {}, LOG),
+        ("hook", "main", {}, "kubectl delete pod -n default web --now ends it sooner"),
+        ("running", "main", {}, ""),
+    ],
+)
+def test_what_to_do(code: str, name: str, changes: dict[str, Any], words: str) -> None:
+    pod = changes.get("pod")
+    more = {key: value for key, value in changes.items() if key != "pod"}
+    made = facts(pod, **more)
+    assert hint(replace(made, pod=changes.get("pod", made.pod)), code, name) == words

@@ -1,0 +1,66 @@
+"""Since when pods have been failing, over restarts of the agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.explain.kept import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTroubles
+from kubeletpy.podworkers.troubles import OVER_S, Troubles
+
+
+async def test_the_next_agent_knows(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    troubles = Troubles()
+    troubles.failed("a", 100.0)
+    await KeptTroubles(file, troubles).save()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = Troubles()
+    await KeptTroubles(file, again).start()
+    assert again.since("a", 200.0) == 100.0
+
+
+async def test_it_is_written_when_a_row_begins_or_ends_and_else_now_and_then(
+    tmp_path: Path,
+) -> None:
+    file, troubles = tmp_path / FILE_NAME, Troubles()
+    kept = KeptTroubles(file, troubles)
+    await kept.start()
+    await kept.save()
+    assert not file.exists()
+    troubles.failed("a", 1.0)
+    await kept.save()
+    file.unlink()
+    written = 0
+    for look in range(NOW_AND_THEN):
+        troubles.failed("a", 2.0 + look)
+        await kept.save()
+        written += file.exists()
+        file.unlink(missing_ok=True)
+    assert written == 1
+    troubles.gone("a")
+    await kept.save()
+    assert file.read_text() == "{}"
+    assert EVERY_S * NOW_AND_THEN < OVER_S
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"a": ', "[" * 100_000, '{"a": {}}'])
+async def test_a_file_that_is_no_good_is_as_none(tmp_path: Path, content: str) -> None:
+    file, troubles = tmp_path / FILE_NAME, Troubles()
+    file.write_text(content)
+    await KeptTroubles(file, troubles).start()
+    assert troubles.as_json() == {}
+
+
+async def test_a_directory_that_cannot_be_written_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    troubles = Troubles()
+    kept = KeptTroubles(tmp_path / "none" / FILE_NAME, troubles)
+    for uid in ("a", "b"):
+        troubles.failed(uid, 1.0)
+        await kept.save()
+    assert [each.message for each in caplog.records] == [
+        "a restarted agent will not know since when pods have been failing"
+    ]

@@ -1,0 +1,324 @@
+"""The whole answer, with rooms that only look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection, Shortage, Verdict
+from kubeletpy.allocation.feasibility import Infeasible
+from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Nonsense
+from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
+from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.unit.foresee.pods import container, pod
+
+RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"
+MIB = 2**20
+
+
+class Images:
+    """Has ``a:1``; knows nothing about ``broken:1``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def image_status(self, image: Any, verbose: bool = False) -> Any:
+        self.asked.append(image.image)
+        if image.image == "broken:1":
+            raise CRIError("ImageStatus", "gone")
+        found = cri.ImageStatusResponse()
+        if image.image == "a:1":
+            found.image.id = "sha256:a"
+        return found
+
+
+class Rooms:
+    """A node with the pod ``p``; what it would do is set by the test."""
+
+    def __init__(self, *running: Pod) -> None:
+        self.verdict: Verdict = Admitted()
+        self.victims: Sequence[Pod] = ()
+        self.refused: Exception | None = None
+        self.placed: Sequence[Decision] = ()
+        self.infeasible: Infeasible | None = None
+        self.status: PodRuntimeStatus | None = PodRuntimeStatus("u", "p", "ns")
+        self.intents: dict[str, SyncIntent] = {}
+        """By image of the first container, or its cpu request."""
+        self.images = Images()
+        pods = PodManager()
+        for each in running:
+            pods.put(each)
+        self.rooms = NodeRooms(
+            "n1",
+            pods,
+            self.images,  # type: ignore[arg-type]
+            judge=lambda asked, others: (self.verdict, self.victims),
+            others=lambda uid: (),
+            place=self._place,
+            allocated=lambda asked: asked,
+            resized=lambda asked: self.infeasible or asked,
+            seen=lambda uid: self.status,
+            probes=lambda asked: ProbeResults(),
+            intends=self._intends,
+            traces=(),
+            levels=lambda: [
+                {"signal": "memory.available", "available": 90 * MIB, "threshold": 40 * MIB}
+            ],
+        )
+
+    def _place(self, asked: Pod) -> Sequence[Decision]:
+        if self.refused is not None:
+            raise self.refused
+        return self.placed
+
+    def _intends(self, asked: Pod, status: Any, probes: Any) -> SyncIntent:
+        first = asked.containers[0]
+        cpu = ((first.get("resources") or {}).get("requests") or {}).get("cpu", "")
+        return self.intents.get(cpu or first["image"], SyncIntent(()))
+
+    async def new(self, *containers: Any, **more: Any) -> Foreseen:
+        spec = {"containers": list(containers) or [container("a")], **more}
+        return await self.rooms.foresee(
+            {"pod": {"kind": "Pod", "metadata": {"name": "new"}, "spec": spec}}
+        )
+
+    async def patched(self, spec: Any, kind: str = "strategic") -> Foreseen:
+        asked = {"namespace": "ns", "name": "p", "patch": {"spec": spec}, "type": kind}
+        return await self.rooms.foresee(asked)
+
+
+def answer(outcome: Outcome, name: str = "p", namespace: str = "ns", **more: Any) -> Foreseen:
+    return Foreseen(namespace, name, "n1", outcome, **more)
+
+
+async def test_a_new_pod() -> None:
+    node = Rooms()
+    node.placed = [Decision("pod goes to NUMA node 0", "cpu")]
+    first = container(
+        "a",
+        resources={"requests": {"memory": "64Mi"}},
+        volumeMounts=[{"name": "v", "mountPath": "/v"}],
+    )
+    found = await node.new(first, container("b"), volumes=[{"name": "v", "emptyDir": {}}])
+    assert found == answer(
+        Outcome.RUNS,
+        "new",
+        "default",
+        acts=(
+            Act("pod goes to NUMA node 0", "cpu"),
+            Act("volumes v", "containers mount them"),
+            Act("RunPodSandbox", "the pod has no sandbox"),
+            Act("CreateContainer a"),
+            Act("StartContainer a"),
+            Act("pull image b:1", "the node does not have it; imagePullPolicy is IfNotPresent"),
+            Act("CreateContainer b"),
+            Act("StartContainer b"),
+        ),
+        images=(
+            ImageUse("a:1", ("a",), "use", "the node has it; imagePullPolicy is IfNotPresent"),
+            ImageUse(
+                "b:1", ("b",), "pull", "the node does not have it; imagePullPolicy is IfNotPresent"
+            ),
+        ),
+        volumes=(VolumeUse("v", "an empty directory"),),
+        squeezed=(
+            Squeezed("memory.available", 90 * MIB, 64 * MIB, 40 * MIB, 26 * MIB, crossed=True),
+        ),
+        unsure=(RACE,),
+    )
+
+
+async def test_whom_a_new_pod_would_preempt() -> None:
+    node = Rooms()
+    node.verdict = Preempt((Shortage("cpu", 2, 1, 2),))
+    node.victims = [pod(name="low"), pod(name="lower")]
+    found = await node.new()
+    assert (found.outcome, found.victims) == (Outcome.PREEMPTS, ("ns/low", "ns/lower"))
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason", "message"),
+    [
+        (None, "OutOfcpu", "none left"),
+        (
+            AllocationRefused("no place", "TopologyAffinityError"),
+            "TopologyAffinityError",
+            "no place",
+        ),
+        (ValueError("bad quantity"), "UnexpectedAdmissionError", "bad quantity"),
+    ],
+)
+async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, message: str) -> None:
+    node = Rooms()
+    node.refused, node.verdict = refused, Refused(Rejection("OutOfcpu", "none left"))
+    assert await node.new() == answer(
+        Outcome.REFUSED, "new", "default", reason=reason, message=message, unsure=(RACE,)
+    )
+    assert node.images.asked == []
+
+
+async def test_a_pod_with_too_many_references_is_refused() -> None:
+    env = [{"configMapRef": {"name": f"c{n}"}} for n in range(1001)]
+    found = await Rooms().new(container("a", envFrom=env))
+    assert (found.outcome, found.reason) == (Outcome.REFUSED, "UnexpectedAdmissionError")
+    assert found.message.startswith("the pod refers to 1001 configMaps")
+
+
+async def test_the_runtime_is_asked_once_an_image_and_not_without_bound() -> None:
+    node = Rooms()
+    many = [container(f"c{n}", image=f"i{n}:1") for n in range(MAX_IMAGES + 5)]
+    found = await node.new(*many, container("a"), container("b", image="a:1"))
+    assert len(node.images.asked) == MAX_IMAGES
+    assert found.images[-1].why.startswith("the runtime did not say")
+    [only] = (await Rooms().new(container("x", image="broken:1"))).images
+    assert only.why.startswith("the runtime did not say")
+
+
+RUNNING = pod(container("a", resources={"requests": {"cpu": "1"}}), container("b"))
+
+
+def cpu(amount: str) -> Any:
+    return {"containers": [{"name": "a", "resources": {"requests": {"cpu": amount}}}]}
+
+
+RESIZE = ("resources are changed with `kubectl patch --subresource resize`",)
+
+
+async def test_another_image() -> None:
+    node = Rooms(pod())
+    kill = Decision("kill container a", "its image changed")
+    node.intents["a:2"] = SyncIntent((kill,), stopped=("a",), started=("a",))
+    found = await node.patched({"containers": [{"name": "a", "image": "a:2"}]})
+    why = "the node does not have it; imagePullPolicy is IfNotPresent"
+    assert found == answer(
+        Outcome.RESTARTS,
+        restarts=("a",),
+        acts=(
+            Act("kill container a", "its image changed"),
+            Act("pull image a:2", why),
+            Act("CreateContainer a"),
+            Act("StartContainer a"),
+        ),
+        images=(ImageUse("a:2", ("a",), "pull", why),),
+    )
+
+
+async def test_a_resize() -> None:
+    node = Rooms(RUNNING)
+    node.intents["2"] = SyncIntent((Decision("resize container a", "cpu"),), resized=("a",))
+    acts = (Act("resize container a", "cpu"),)
+    assert await node.patched(cpu("2")) == answer(Outcome.IN_PLACE, acts=acts, hints=RESIZE)
+    node.verdict, node.victims = Preempt((Shortage("cpu", 2, 1, 2),)), [pod(name="low")]
+    assert (await node.patched(cpu("2"))).victims == ("ns/low",)
+    node.verdict = Refused(Rejection("OutOfcpu", "none left"))
+    assert await node.patched(cpu("2")) == answer(
+        Outcome.DEFERRED, reason="OutOfcpu", message="none left", hints=RESIZE
+    )
+    node.infeasible = Infeasible("swap", "not with swap")
+    assert await node.patched(cpu("2")) == answer(
+        Outcome.INFEASIBLE, reason="Infeasible", message="not with swap", hints=RESIZE
+    )
+
+
+def marked(**metadata: Any) -> Pod:
+    made: Any = dict(pod().object)
+    made["metadata"] = {**made["metadata"], **metadata}
+    return Pod(made)
+
+
+async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
+    node = Rooms(RUNNING)
+    assert await node.patched({}) == answer(Outcome.UNCHANGED)
+    found = await node.patched({"hostNetwork": True})
+    assert (found.outcome, found.reason) == (Outcome.FORBIDDEN, "Forbidden")
+    static = marked(annotations={"kubernetes.io/config.source": "file"})
+    found = await Rooms(static).patched({"hostNetwork": True})
+    assert (found.outcome, found.message) == (
+        Outcome.RECREATES,
+        "another manifest is another pod: this one ends, and that one is started",
+    )
+    image = {"containers": [{"name": "a", "image": "a:2"}]}
+    ending = marked(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert await Rooms(ending).patched(image) == answer(Outcome.ENDS, message="it is being deleted")
+    node = Rooms(pod())
+    node.status = None
+    assert await node.patched(image) == answer(
+        Outcome.UNKNOWN, message="the agent has not asked the runtime about it yet"
+    )
+
+
+async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
+    node = Rooms(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
+    metadata = {"name": "p", "namespace": "ns"}
+    asked = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
+    assert await node.rooms.foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
+
+
+async def test_a_merge_patch_replaces_lists() -> None:
+    found = await Rooms(RUNNING).patched({"containers": [container("a")]}, "merge")
+    assert found.outcome is Outcome.FORBIDDEN
+    assert "spec.containers[b]" in found.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({}, "there is no pod in the request"),
+        ({"pod": []}, "there is no pod in the request"),
+        ({"pod": {"kind": "Service"}}, "it is no pod: kind is not Pod, or it has no metadata"),
+        ({"pod": {"kind": "Pod"}}, "it is no pod: kind is not Pod, or it has no metadata"),
+        ({"pod": {"kind": "Pod", "metadata": {"name": "x"}}}, "it is no pod: "),
+        (
+            {"pod": {"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": []}}},
+            "it is no pod: ",
+        ),
+        ({"namespace": "ns", "name": "q", "patch": {}}, "no pod ns/q on this node"),
+        ({"namespace": "ns", "name": "p", "patch": []}, "the patch is no object"),
+        ({"namespace": "ns", "name": "p", "patch": {"spec": []}}, "the patch is no object"),
+        ({"namespace": "ns", "name": "p", "patch": {"spec": [1]}}, "the patch is no object"),
+        (
+            {"namespace": "ns", "name": "p", "patch": {}, "type": "json"},
+            "a patch is of type strategic or merge, not json",
+        ),
+        (
+            {"namespace": "ns", "name": "p", "patch": {"spec": {"containers": [{}]}}},
+            "map: {} does not contain declared merge key: name",
+        ),
+    ],
+)
+async def test_nonsense(asked: Any, why: str) -> None:
+    with pytest.raises(Nonsense) as caught:
+        await Rooms(RUNNING).rooms.foresee(asked)
+    assert str(caught.value).startswith(why)
+
+
+async def test_a_new_pod_has_a_uid_of_nobody() -> None:
+    seen: list[str] = []
+
+    def others(uid: str) -> Sequence[Pod]:
+        seen.append(uid)
+        return ()
+
+    rooms = replace(Rooms().rooms, others=others)
+    await rooms.foresee(
+        {
+            "pod": {
+                "kind": "Pod",
+                "metadata": {"name": "x"},
+                "spec": {"containers": [container("a")]},
+            }
+        }
+    )
+    assert seen == [UID]

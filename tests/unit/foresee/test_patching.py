@@ -1,0 +1,88 @@
+"""A pod with a patch: as the API server would make it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.strategic_merge import strategic_merge
+from kubeletpy.foresee.patching import POD_SCHEMA, merged, patched
+from kubeletpy_up.schema import definitions
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "p"},
+    "spec": {
+        "containers": [
+            {
+                "name": "a",
+                "image": "a:1",
+                "env": [{"name": "X", "value": "1"}],
+                "ports": [{"containerPort": 80}],
+                "volumeMounts": [{"mountPath": "/v", "name": "v"}],
+            },
+            {"name": "b", "image": "b:1"},
+        ],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "imagePullSecrets": [{"name": "s"}],
+        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x"]}],
+        "tolerations": [{"key": "k"}],
+    },
+}
+
+
+def of(**more: Any) -> dict[str, Any]:
+    return {"spec": more}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        of(containers=[{"name": "b", "image": "b:2"}]),
+        of(containers=[{"name": "c", "image": "c:1"}]),
+        of(containers=[{"name": "a", "$patch": "delete"}]),
+        of(containers=[{"name": "a", "env": [{"name": "Y", "value": "2"}]}]),
+        of(containers=[{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]),
+        of(containers=[{"name": "a", "volumeMounts": [{"mountPath": "/v", "readOnly": True}]}]),
+        of(containers=[{"name": "a", "command": ["x"]}]),
+        of(initContainers=[{"name": "i", "image": "i:1"}]),
+        of(volumes=[{"name": "v", "$retainKeys": ["name", "secret"], "secret": {}}]),
+        of(imagePullSecrets=[{"name": "t"}], hostAliases=[{"ip": "10.0.0.1", "hostnames": ["y"]}]),
+        of(tolerations=[{"key": "other"}]),
+        of(nodeSelector={"a": "b"}, hostNetwork=None),
+    ],
+)
+def test_as_by_the_schema_of_the_api(patch: dict[str, Any]) -> None:
+    schema = definitions.definition("io.k8s.api.core.v1.Pod")
+    expected = strategic_merge(schema, POD, patch, resolve=definitions.resolve)
+    assert patched(POD, patch) == expected != POD
+
+
+def _keys(schema: Any, resolve: Any, depth: int = 0) -> dict[str, Any]:
+    """The merge keys of a schema by path."""
+    found: dict[str, Any] = {}
+    for name, field in (resolve(schema).get("properties") or {}).items():
+        if "merge" in field.get("x-kubernetes-patch-strategy", ""):
+            strategy = field["x-kubernetes-patch-strategy"]
+            found[name] = (field.get("x-kubernetes-patch-merge-key"), strategy)
+        below = field.get("items") if field.get("type", "array") == "array" else field
+        if below and depth < 3:
+            nested = _keys(below, resolve, depth + 1)
+            found |= {f"{name}.{path}": key for path, key in nested.items()}
+    return found
+
+
+def test_the_keyed_lists_are_those_of_the_api() -> None:
+    pod = definitions.resolve(definitions.definition("io.k8s.api.core.v1.Pod"))
+    theirs = _keys(pod["properties"]["spec"], definitions.resolve)
+    ours = _keys(POD_SCHEMA["properties"]["spec"], lambda schema: schema)
+    assert ours == {path: key for path, key in theirs.items() if ".metadata." not in path}
+
+
+def test_a_merge_patch_replaces_lists() -> None:
+    patch = {"spec": {"containers": [{"name": "c"}]}, "metadata": {"labels": {"a": "b"}}}
+    found = merged(POD, patch)
+    assert found["spec"]["containers"] == [{"name": "c"}]
+    assert found["spec"]["volumes"] == POD["spec"]["volumes"]
+    assert found["metadata"] == POD["metadata"]
+    assert merged(POD, {}) == patched(POD, {}) == POD

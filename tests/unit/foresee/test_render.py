@@ -1,0 +1,139 @@
+"""What ``kubeletpy plan`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
+from kubeletpy.foresee.render import plan
+
+
+def shown(outcome: Outcome, **more: Any) -> str:
+    return plan(asdict(Foreseen("ns", "web", "n1", outcome, **more)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "more", "line"),
+    [
+        (Outcome.RUNS, {}, "n1 would admit and start it"),
+        (Outcome.UNCHANGED, {}, "nothing would happen on n1"),
+        (Outcome.IN_PLACE, {}, "it would be resized in place; nothing restarts"),
+        (
+            Outcome.REFUSED,
+            {"reason": "OutOfcpu", "message": "none left"},
+            "n1 would refuse it: OutOfcpu: none left; it would be Failed for good",
+        ),
+        (
+            Outcome.FORBIDDEN,
+            {"reason": "Forbidden", "message": "the API lets nobody"},
+            "the API lets nobody",
+        ),
+        (
+            Outcome.RESTARTS,
+            {"restarts": ("a", "b")},
+            "a, b would restart; the pod, its address and its volumes stay",
+        ),
+        (Outcome.RECREATES, {}, "all of its containers would restart, in a new sandbox"),
+        (
+            Outcome.RECREATES,
+            {"message": "another pod"},
+            "all of its containers would restart, in a new sandbox: another pod",
+        ),
+        (Outcome.ENDS, {"message": "it is being deleted"}, "it would end: it is being deleted"),
+        (
+            Outcome.DEFERRED,
+            {"reason": "OutOfcpu", "message": "none"},
+            "the resize would wait until there is room: OutOfcpu: none",
+        ),
+        (
+            Outcome.INFEASIBLE,
+            {"reason": "Infeasible", "message": "swap"},
+            "the resize would never be done: Infeasible: swap",
+        ),
+        (Outcome.UNKNOWN, {"message": "not asked"}, "it can't be said yet: not asked"),
+    ],
+)
+def test_the_first_line_is_the_answer(outcome: Outcome, more: dict[str, Any], line: str) -> None:
+    assert shown(outcome, **more) == f"ns/web: {line}\n"
+
+
+def test_all_of_it() -> None:
+    mib = 2**20
+    assert shown(
+        Outcome.PREEMPTS,
+        victims=("ns/low",),
+        acts=(
+            Act("RunPodSandbox", "the pod has no sandbox", 0.5, 1),
+            Act("pull image a:1", "", 2.0, 3),
+            Act("CreateContainer a", "why"),
+        ),
+        images=(ImageUse("a:1", ("a", "b"), "pull", "the node does not have it"),),
+        volumes=(VolumeUse("v", "configMap c"), VolumeUse("w", "nothing", "no volume")),
+        squeezed=(
+            Squeezed("memory.available", 300 * mib + 5, 64 * mib, 100 * mib, 1, crossed=False),
+            Squeezed("nodefs.available", 2 * mib, mib, 3 * mib, 1, crossed=True),
+        ),
+        seconds=2.5,
+        hints=("do it so",),
+        unsure=("the rest",),
+    ) == (
+        "ns/web: n1 would admit it, and preempt others for it\n"
+        "\n"
+        "Preempts\n"
+        "  ns/low\n"
+        "\n"
+        "Would (about 2500 ms, by the medians of this node)\n"
+        "  RunPodSandbox      about 500 ms (once before)  the pod has no sandbox\n"
+        "  pull image a:1     about 2000 ms (3 times before)\n"
+        "  CreateContainer a  why\n"
+        "\n"
+        "Images\n"
+        "  pull a:1  for a, b: the node does not have it\n"
+        "\n"
+        "Volumes\n"
+        "  v  configMap c\n"
+        "  w  nothing: no volume\n"
+        "\n"
+        "Eviction thresholds\n"
+        "  memory.available  300Mi available, 64Mi requested, threshold 100Mi: "
+        "not reached if it uses all of that\n"
+        "  nodefs.available  2Mi available, 1Mi requested, threshold 3Mi: "
+        "pods would be evicted if it uses all of that\n"
+        "\n"
+        "How\n"
+        "  do it so\n"
+        "\n"
+        "Not known\n"
+        "  the rest\n"
+    )
+
+
+def test_a_long_act_does_not_push_all_others_to_the_right() -> None:
+    text = shown(Outcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
+    assert f"\n  {'x' * 79}…  why\n" in text
+    assert f"\n  y{' ' * 59}  so\n" in text
+
+
+def test_a_long_reason_is_cut() -> None:
+    whole, cut = "x" * 600, "x" * 599 + "…"
+    assert shown(Outcome.FORBIDDEN, message=whole) == f"ns/web: {whole}\n"
+    assert shown(Outcome.FORBIDDEN, message=whole + "x") == f"ns/web: {cut}\n"
+
+
+def test_nobody_writes_to_the_terminal_but_us() -> None:
+    bad = "x\x1b[2J\ny"
+    text = shown(
+        Outcome.REFUSED,
+        message=bad,
+        victims=(bad,),
+        acts=(Act(bad, bad),),
+        images=(ImageUse(bad, (bad,), bad, bad),),
+        volumes=(VolumeUse(bad, bad, bad),),
+        hints=(bad,),
+        unsure=(bad,),
+    )
+    assert "\x1b" not in text
+    assert "\ny" not in text

@@ -1,0 +1,18 @@
+"""Limits of this room, what a field is that is not given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stated import stated
+
+STATED = {
+    "foresee/change _SHOWN": 10,
+    "foresee/model Act.samples": 0,
+}
+
+
+@pytest.mark.parametrize(("place", "value"), STATED.items())
+def test_stated(place: str, value: float) -> None:
+    found = stated(place)
+    assert (type(found), found) == (type(value), value)

@@ -1,0 +1,110 @@
+"""How the API server takes a change of each field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.foresee.updates import Change, Way, changes
+
+BASE: dict[str, Any] = {
+    "containers": [
+        {"name": "a", "image": "a:1", "resources": {"requests": {"cpu": "1"}}},
+        {"name": "b", "image": "b:1"},
+    ],
+    "initContainers": [{"name": "i", "image": "i:1"}],
+    "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 5}],
+}
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {**BASE, **more}}
+
+
+def a(**more: Any) -> dict[str, Any]:
+    return {"containers": [{**BASE["containers"][0], **more}, BASE["containers"][1]]}
+
+
+IMAGE = Change("containers[a].image", Way.UPDATE)
+CPU = "containers[a].resources.requests.cpu"
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ({}, []),
+        (a(image="a:2"), [IMAGE]),
+        (
+            {"initContainers": [{"name": "i", "image": "i:2"}]},
+            [Change("initContainers[i].image", Way.UPDATE)],
+        ),
+        (a(command=["x"]), [Change("containers[a].command", Way.NEVER)]),
+        (a(image="a:2", tty=True), [IMAGE, Change("containers[a].tty", Way.NEVER)]),
+        (a(resources={"requests": {"cpu": "2"}}), [Change(CPU, Way.RESIZE)]),
+        (a(resources={}), [Change(CPU, Way.RESIZE)]),
+        (
+            a(resources={"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
+            [Change("containers[a].resources.limits.memory", Way.RESIZE)],
+        ),
+        (
+            a(resources={"requests": {"cpu": "1", "example.org/gpu": "1"}}),
+            [Change("containers[a].resources.requests.example.org/gpu", Way.NEVER)],
+        ),
+        (a(resizePolicy=[{}]), [Change("containers[a].resizePolicy", Way.RESIZE)]),
+        (
+            {"resources": {"requests": {"memory": "1Gi"}}},
+            [Change("resources.requests.memory", Way.RESIZE)],
+        ),
+        ({"containers": BASE["containers"][:1]}, [Change("containers[b]", Way.NEVER)]),
+        ({"containers": BASE["containers"][::-1]}, [Change("containers", Way.NEVER)]),
+        (
+            {"containers": [*BASE["containers"], {"name": "c"}]},
+            [Change("containers[c]", Way.NEVER)],
+        ),
+        (
+            {"ephemeralContainers": [{"name": "e"}]},
+            [Change("ephemeralContainers[e]", Way.DEBUG)],
+        ),
+        ({"hostNetwork": True}, [Change("hostNetwork", Way.NEVER)]),
+        ({"activeDeadlineSeconds": 5}, [Change("activeDeadlineSeconds", Way.UPDATE)]),
+        (
+            {"terminationGracePeriodSeconds": 1},
+            [Change("terminationGracePeriodSeconds", Way.NEVER)],
+        ),
+        ({"tolerations": []}, [Change("tolerations", Way.NEVER)]),
+        (
+            {"tolerations": [{"key": "k", "operator": "Exists"}, {"key": "more"}]},
+            [Change("tolerations", Way.UPDATE)],
+        ),
+    ],
+)
+def test_one_change(after: dict[str, Any], found: list[Change]) -> None:
+    assert changes(spec(), spec(**after)) == found
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "new", "way"),
+    [
+        ("activeDeadlineSeconds", 9, 9.5, Way.NEVER),
+        ("activeDeadlineSeconds", 9, 8, Way.UPDATE),
+        ("activeDeadlineSeconds", 9, None, Way.NEVER),
+        ("terminationGracePeriodSeconds", -1, 1, Way.UPDATE),
+        ("terminationGracePeriodSeconds", -1, 2, Way.NEVER),
+        ("terminationGracePeriodSeconds", 0, 1, Way.NEVER),
+        ("terminationGracePeriodSeconds", None, 1, Way.NEVER),
+        ("tolerations", [{"key": "k"}], [{"key": "l"}], Way.NEVER),
+        ("tolerations", [{"key": "k"}], [{"key": "k", "tolerationSeconds": 1}], Way.UPDATE),
+        ("tolerations", None, [{"key": "k"}], Way.UPDATE),
+        ("tolerations", [{"key": "k"}], None, Way.NEVER),
+        ("ephemeralContainers", [{"name": "e"}], [], Way.NEVER),
+    ],
+)
+def test_values_that_may_change_one_way_only(field: str, old: Any, new: Any, way: Way) -> None:
+    [found] = changes(spec(**{field: old}), spec(**{field: new}))
+    assert (found.path.partition("[")[0], found.way) == (field, way)
+
+
+def test_labels_and_status_change_nothing_that_runs() -> None:
+    labelled = {**spec(), "metadata": {"labels": {"a": "b"}}, "status": {"phase": "Failed"}}
+    assert changes(spec(), labelled) == []

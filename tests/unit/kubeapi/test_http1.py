@@ -1,0 +1,49 @@
+"""What is only so on HTTP/1.1, where each request under way holds a connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.protocol import PODS
+
+from .api_server import answer, serving
+
+POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+
+
+async def test_heartbeats_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods had a watch for each object, until there were no connections left."""
+    monkeypatch.setattr("kubeletpy.kubeapi.http1.MAX_CONNECTIONS", 3)
+    arrived = asyncio.Semaphore(0)
+
+    async def hold(_request: web.Request) -> web.StreamResponse:
+        arrived.release()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async with serving(hold, hold, hold, answer(POD)) as server:
+
+        async def reconnect() -> Connection:
+            return Connection(server.url, authorization="Bearer new")
+
+        api = KubeClient(Connection(server.url), qps=0, reconnect=reconnect)
+        heartbeats = api.apart(qps=0, burst=0, timeout=1)
+        asking = [asyncio.create_task(api.get(PODS, "p", "n")) for _ in range(4)]
+        for _ in range(3):
+            await arrived.acquire()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert len(server.asked) == 4, "the fourth of the others has no connection"
+        await api.renew_credentials()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert server.asked[-1].headers["Authorization"] == "Bearer new"
+        for each in asking:
+            each.cancel()
+        await api.close()
+        with pytest.raises(errors.Unavailable, match="the client is closed"):
+            await heartbeats.get(PODS, "p", "n")

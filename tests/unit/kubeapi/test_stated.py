@@ -1,0 +1,22 @@
+"""Limits of this room, what a field is that is not given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stated import stated
+
+STATED = {
+    "kubeapi/http2/frames _HEADER": 9,
+    "kubeapi/http2/frames _STREAM": 2147483647,
+    "kubeapi/http2/frames _MAX_DEBUG": 200,
+    "kubeapi/watch_slots MAX_POD_WATCHES": 64,
+    "kubeapi/watch_slots MAX_WATCHES": 1536,
+    "kubeapi/watch_slots MAX_HTTP1_WATCHES": 512,
+}
+
+
+@pytest.mark.parametrize(("place", "value"), STATED.items())
+def test_stated(place: str, value: float) -> None:
+    found = stated(place)
+    assert (type(found), found) == (type(value), value)

@@ -1,0 +1,83 @@
+"""The runtime is told the pods' range, again when it was away, and asked what it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.node import runtime_upkeep
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+
+
+class Runtime:
+    """Remembers what it is told; fails as often as it is said to."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.failures = 0
+        self.version = RuntimeInfo("containerd", "1.6")
+
+    async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CRIError("UpdateRuntimeConfig", "not now", target="unix:///x")
+        self.told.append(runtime_config.network_config.pod_cidr)
+
+    async def read(self) -> RuntimeInfo:
+        return self.version
+
+
+def node(*cidrs: str) -> api.Node:
+    return {"metadata": {"name": "n"}, "spec": {"podCIDRs": list(cidrs)}}
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_range_is_told_once_and_again_after_the_runtime_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime_upkeep, "RETRY_S", 0.0)
+    runtime, changes = Runtime(), []
+    upkeep = RuntimeUpkeep(
+        runtime,  # type: ignore[arg-type]
+        runtime.version,
+        read=runtime.read,
+        changed=lambda: changes.append(upkeep.info().version),
+    )
+    task = asyncio.ensure_future(upkeep.run())
+    try:
+        upkeep.node_shown(node())
+        await settled()
+        assert runtime.told == []
+        runtime.failures = 1
+        for _ in range(2):
+            upkeep.node_shown(node("10.1.0.0/24", "fd00::/64"))
+            await settled()
+        assert runtime.told == ["10.1.0.0/24,fd00::/64"]
+        upkeep.connection_changed(False)
+        upkeep.connection_changed(True)
+        await settled()
+        assert (len(runtime.told), changes) == (2, [])
+        runtime.version = RuntimeInfo("containerd", "2.0")
+        upkeep.connection_changed(True)
+        await settled()
+        assert changes == ["2.0"]
+    finally:
+        task.cancel()
+
+
+async def test_a_node_of_its_own_has_the_configurations_range() -> None:
+    runtime = Runtime()
+    upkeep = RuntimeUpkeep(runtime, runtime.version, pod_cidr="10.2.0.0/24")  # type: ignore[arg-type]
+    task = asyncio.ensure_future(upkeep.run())
+    await settled()
+    task.cancel()
+    assert runtime.told == ["10.2.0.0/24"]

@@ -1,0 +1,29 @@
+"""What a runtime sync says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, SyncResult
+
+GONE = StartError("RuntimeGone", "no answer")
+STARTED = SyncResult(SyncAction.START_CONTAINER, "app")
+HELD_BACK = SyncResult(SyncAction.START_CONTAINER, "db", StartError("CrashLoopBackOff", "wait"))
+SAID = "failed to StartContainer for db with CrashLoopBackOff: wait"
+
+
+@pytest.mark.parametrize(
+    ("results", "sync_error", "message"),
+    [
+        ((), None, ""),
+        ((STARTED,), None, ""),
+        ((STARTED, HELD_BACK), None, SAID),
+        ((STARTED,), GONE, "no answer"),
+        ((HELD_BACK, STARTED, HELD_BACK), GONE, f"no answer; {SAID}; {SAID}"),
+    ],
+)
+def test_all_failures_on_one_line(
+    results: tuple[SyncResult, ...], sync_error: StartError | None, message: str
+) -> None:
+    result = PodSyncResult(results, sync_error=sync_error)
+    assert (result.error_message(), result.failed) == (message, bool(message))

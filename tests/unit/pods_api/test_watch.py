@@ -1,0 +1,48 @@
+"""What a watcher is told next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods_api.watch import Event, View, last_words, news
+
+
+def view(phase: str = "Running", spec: Any = (), **metadata: Any) -> View:
+    """A pod in that phase."""
+    obj: Any = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", **metadata},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **dict(spec)},
+    }
+    return View(Pod(obj), {"phase": phase})
+
+
+ONE = view()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "event"),
+    [
+        (None, None, None),
+        (None, view(), Event.ADDED),
+        (view(), None, Event.DELETED),
+        (ONE, ONE, None),
+        (view(), view(), None),
+        (view(), view(resourceVersion="2", managedFields=[{}]), None),
+        (view(), view("Failed"), Event.MODIFIED),
+        (view(), view(labels={"a": "b"}), Event.MODIFIED),
+        (view(), view(spec={"hostname": "h"}), Event.MODIFIED),
+    ],
+)
+def test_news(before: View | None, now: View | None, event: Event | None) -> None:
+    assert news(before, now) is event
+
+
+def test_what_is_left_of_a_deleted_pod() -> None:
+    assert last_words(ONE.pod) == {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+
+
+def test_the_object_has_the_newest_status() -> None:
+    assert view("Failed").object["status"] == {"phase": "Failed"}

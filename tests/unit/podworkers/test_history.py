@@ -1,0 +1,114 @@
+"""What is kept of a worker's decisions, and why it ends a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.history import DecisionHistory, why_terminating
+from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.podworkers.records import Work, WorkerRecord
+from kubeletpy.podworkers.requeue import RequeueSettings, requeue_delay
+from tests.unit.podworkers.builders import make_pod
+
+DECISIONS = [Decision(str(number), "why") for number in range(600)]
+
+
+@pytest.mark.parametrize(
+    ("before", "repeated", "counted"),
+    [(1, 0, True), (6, 0, True), (6, 5, True), (7, 0, False), (7, 1, True), (9, 2, False)],
+)
+def test_repeats_among_the_last_six_are_counted(before: int, repeated: int, counted: bool) -> None:
+    history = DecisionHistory()
+    history.add("u", DECISIONS[:before], 1.0)
+    history.add("u", [DECISIONS[repeated]], 2.0)
+    history.add("u", [DECISIONS[repeated]], 3.0)
+    entries = history.of("u")
+    assert len(entries) == (before if counted else before + 1)
+    entry = entries[repeated if counted else -1]
+    assert entry.decision == DECISIONS[repeated]
+    assert (entry.at, entry.last_at) == ((1.0, 3.0) if counted else (2.0, 3.0))
+    assert entry.count == (3 if counted else 2)
+
+
+def test_how_much_is_kept() -> None:
+    history = DecisionHistory()
+    history.add("0", DECISIONS, 1.0)
+    assert [entry.decision for entry in history.of("0")] == DECISIONS[-50:]
+    for uid in range(500):
+        history.add(str(uid), DECISIONS[:1], 2.0)
+    assert history.of("0")
+    history.add("500", DECISIONS[:1], 3.0)
+    assert [uid for uid in range(501) if not history.of(str(uid))] == [0]
+
+
+def test_what_is_kept_once_is_not_counted() -> None:
+    history = DecisionHistory()
+    history.add("u", DECISIONS[:20], 1.0)
+    history.add_once("u", DECISIONS[0], 2.0)
+    assert [entry.count for entry in history.of("u")] == [1] * 20
+    history.add_once("u", DECISIONS[20], 2.0)
+    assert len(history.of("u")) == 21
+    assert history.of("v") == ()
+
+
+def record(pod: Pod | None, **more: Any) -> WorkerRecord:
+    work = None if pod is None else Work(UpdateType.SYNC, pod=pod)
+    return WorkerRecord("u", "p_d", active=work, **more)
+
+
+GOING = make_pod(deleting=5)
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (record(None, evicted=True, deleted=True), "nobody asks for it any more: only the runtime"),
+        (record(GOING, evicted=True, deleted=True), "it was evicted"),
+        (record(GOING, deleted=True), "it was deleted in the API"),
+        (record(make_pod(), deleted=True), "it is in no source of pods any more"),
+        (record(make_pod(phase="Failed"), deleted=True), "it is in no source of pods any more"),
+        (record(make_pod(phase="Failed")), "the API shows that it has ended"),
+        (record(make_pod()), "it has run to its end"),
+    ],
+)
+def test_why_a_pod_ends(of: WorkerRecord, why: str) -> None:
+    found = why_terminating(of, 7)
+    assert found == Decision("terminate the pod within 7 s", found.why, ends_pod=True)
+    assert found.why.startswith(why)
+
+
+SETTINGS = RequeueSettings(sync_frequency=60.0, error_backoff=10.0, network_backoff=2.0)
+QUICK = RequeueSettings(sync_frequency=4.0, error_backoff=10.0, network_backoff=2.0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settings", "delay"),
+    [
+        (None, QUICK, 6.0),
+        (SyncOutcome(error="no"), QUICK, 6.0),
+        (SyncOutcome(error="no", retry_at=109.0), QUICK, 6.0),
+        (SyncOutcome(error="no", retry_at=103.0), QUICK, 3.0),
+        (SyncOutcome(error="no", retry_at=109.0, waiting=True), QUICK, 6.0),
+        (SyncOutcome(network_not_ready=True), SETTINGS, 3.0),
+        # at once, but not without end
+        (SyncOutcome(retry_at=100.0), SETTINGS, 0.1),
+        (SyncOutcome(retry_at=100.0001), SETTINGS, 0.001),
+        (SyncOutcome(retry_at=100.01), SETTINGS, 0.01),
+        (SyncOutcome(deadline=100.0), SETTINGS, 0.1),
+        (SyncOutcome(deadline=100.0001), SETTINGS, 0.001),
+        (SyncOutcome(deadline=100.01), SETTINGS, 0.01),
+        (SyncOutcome(deadline=500.0), SETTINGS, 90.0),
+        (SyncOutcome(retry_at=140.0), SETTINGS, 40.0),
+        (SyncOutcome(retry_at=500.0), SETTINGS, 90.0),
+        (SyncOutcome(error="no", retry_at=140.0), SETTINGS, 15.0),
+        (SyncOutcome(error="no", retry_at=140.0, waiting=True), SETTINGS, 40.0),
+    ],
+)
+def test_when_to_sync_again(
+    outcome: SyncOutcome | None, settings: RequeueSettings, delay: float
+) -> None:
+    assert requeue_delay(outcome, 100.0, 0.5, settings) == pytest.approx(delay)

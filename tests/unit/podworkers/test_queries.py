@@ -1,0 +1,110 @@
+"""What the rest of the agent asks of workers, by what they know; and who may use a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
+
+GOING: dict[str, Any] = {"terminating_at": 0.0}
+GONE = {**GOING, "terminated_at": 0.0}
+QUESTIONS = (
+    "could_have_running_containers",
+    "is_termination_requested",
+    "is_known_terminated",
+    "should_content_be_removed",
+    "should_be_finished",
+    "is_static_terminating",
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "yes"),
+    [
+        ({}, "could_have_running_containers"),
+        (
+            GOING,
+            "could_have_running_containers is_termination_requested is_static_terminating",
+        ),
+        (
+            {**GOING, "deleted": True, "evicted": True},
+            "could_have_running_containers is_termination_requested is_static_terminating",
+        ),
+        (GONE, "is_termination_requested is_known_terminated"),
+        (
+            {**GONE, "deleted": True},
+            "is_termination_requested is_known_terminated should_content_be_removed",
+        ),
+        (
+            {**GONE, "evicted": True},
+            "is_termination_requested is_known_terminated should_content_be_removed",
+        ),
+        (
+            {**GONE, "finished": True},
+            "is_termination_requested is_known_terminated should_be_finished",
+        ),
+    ],
+)
+@pytest.mark.parametrize("synced", [False, True])
+def test_what_a_record_answers(known: dict[str, Any], yes: str, synced: bool) -> None:
+    machine = WorkerMachine(RequeueSettings())
+    machine.synced = synced
+    machine.records["u"] = WorkerRecord("u", "p_d", **known)
+    assert machine.names.may_start("p_d", "u", lambda uid: True)
+    queries = WorkerQueries(machine)
+    answers = {
+        each: getattr(queries, each)("p_d" if each == "is_static_terminating" else "u")
+        for each in QUESTIONS
+    }
+    assert [each for each, answer in answers.items() if answer] == [
+        each for each in QUESTIONS if each in yes.split()
+    ]
+    assert (queries.name_holder("p_d"), queries.name_holder("q_d")) == ("u", "")
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_of_a_pod_without_a_record(synced: bool) -> None:
+    """Before all pods are known it may be one that runs."""
+    machine = WorkerMachine(RequeueSettings())
+    machine.synced = synced
+    queries = WorkerQueries(machine)
+    yes = [each for each in QUESTIONS if getattr(queries, each)("u")]
+    after = ["should_content_be_removed", "should_be_finished"]
+    assert yes == (after if synced else ["could_have_running_containers"])
+    assert (queries.record("u"), dict(queries.all())) == (None, {})
+
+
+def test_a_name_is_for_one_at_a_time_in_their_order() -> None:
+    names, alive = StaticNames(), {"a", "b", "c", "d"}
+
+    def may(uid: str) -> bool:
+        return names.may_start("n", uid, alive.__contains__)
+
+    assert may("a")
+    for uid in ("b", "c", "b", "d"):
+        names.wait("n", uid)
+    assert names.in_use() == NamesInUse({"n": "a"}, {"n": ("b", "c", "d")})
+    assert [may(uid) for uid in "abcd"] == [True, False, False, False]
+    assert names.started("n") == "a"
+    assert names.started("m") is None
+    assert names.release("n", "b") == [], "it only leaves the queue"
+    assert names.started("n") == "a"
+    assert names.release("n", "a") == ["c", "d"]
+    assert (may("d"), names.started("n")) == (False, None)
+    names.wait("n", "a")
+    alive.discard("c")
+    assert [may(uid) for uid in "ad"] == [False, True]
+    assert names.in_use() == NamesInUse({"n": "d"}, {"n": ("a",)})
+    assert names.release("n", "d") == ["a"]
+    assert may("a")
+    assert names.in_use() == NamesInUse({"n": "a"})
+    assert names.release("n", "a") == []
+    assert names.in_use() == NamesInUse()
+    assert may("e"), "nobody waits any more"
+    assert names.release("m", "x") == []

@@ -1,0 +1,70 @@
+"""Since when a pod's syncs fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.podworkers.troubles import MAX_PODS, OVER_S, Troubles
+
+
+@pytest.mark.parametrize(
+    ("failures", "now", "since"),
+    [
+        ([], 0.0, None),
+        ([100.0], 100.0, 100.0),
+        ([100.0, 160.0, 220.0], 250.0, 100.0),
+        ([100.0, 100.0 + OVER_S], 100.0 + 2 * OVER_S, 100.0),
+        ([100.0, 101.0 + OVER_S], 101.0 + OVER_S, 101.0 + OVER_S),
+        ([100.0], 101.0 + OVER_S, None),
+        ([100.0, 100.0], 110.0, 100.0),
+        ([100.0, 100.5], 110.0, 100.0),
+        ([100.0, 50.0], 60.0, 50.0),
+        ([100.0, 99.5], 110.0, 99.5),
+    ],
+)
+def test_since(failures: list[float], now: float, since: float | None) -> None:
+    troubles = Troubles()
+    for at in failures:
+        troubles.failed("a", at)
+    assert troubles.since("a", now) == since
+    assert troubles.since("b", now) is None
+
+
+def test_those_that_failed_longest_ago_go_first_and_what_is_gone_at_once() -> None:
+    troubles = Troubles()
+    for number in range(MAX_PODS):
+        troubles.failed(str(number), number / 1000)
+    troubles.failed("0", 2.0)
+    troubles.failed("one more", 2.0)
+    assert troubles.since("0", 2.0) == 0.0
+    assert troubles.since("1", 2.0) is None
+    troubles.gone("0")
+    troubles.gone("never known")
+    assert troubles.since("0", 2.0) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "since"),
+    [
+        ({"a": [100.0, 500.0]}, 100.0),
+        ({"a": [100, 500]}, 100.0),
+        ({"a": [100.0, 600.0 - OVER_S]}, 100.0),
+        ({"a": [100.0, 600.0 - OVER_S - 1]}, 600.0),
+        ({"a": "x", "b": [1]}, 600.0),
+        ({"a": [1, 2, 3]}, 600.0),
+        ({"a": ["1", None]}, 600.0),
+    ],
+)
+def test_what_an_earlier_agent_noted(kept: dict[str, object], since: float) -> None:
+    troubles = Troubles()
+    troubles.failed("a", 600.0)
+    troubles.take(kept)
+    assert troubles.since("a", 600.0) == since
+
+
+def test_all_that_was_kept_comes_back() -> None:
+    before, after = Troubles(), Troubles()
+    before.failed("a", 1.0)
+    before.failed("a", 2.0)
+    after.take(before.as_json())
+    assert after.as_json() == {"a": [1.0, 2.0]}

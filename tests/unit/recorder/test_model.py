@@ -1,0 +1,40 @@
+"""Whose story an event belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Event,
+    PodRejected,
+    StatusOutdated,
+    SyncEnded,
+    TimerFired,
+    UpdateArrived,
+)
+from kubeletpy.recorder.model import event_uid
+from tests.unit.podworkers.builders import make_pod
+
+POD = make_pod(uid="u")
+RUNNING = PodRuntimeStatus("r", "n", "ns")
+
+
+@pytest.mark.parametrize(
+    ("event", "uid"),
+    [
+        (UpdateArrived(PodUpdate(UpdateType.SYNC, POD), 1.0), "u"),
+        (UpdateArrived(PodUpdate(UpdateType.KILL, runtime_pod=RUNNING), 1.0), "r"),
+        (UpdateArrived(PodUpdate(UpdateType.KILL), 1.0), ""),
+        (StatusOutdated(POD, None), "u"),
+        (PodRejected(POD, Rejection("OutOfcpu", "no CPU")), "u"),
+        (SyncEnded("u", None, 1.0), "u"),
+        (TimerFired("u", 1.0), "u"),
+        (DesiredPods(frozenset("u"), 1.0), ""),
+    ],
+)
+def test_whose_story_an_event_belongs_to(event: Event, uid: str) -> None:
+    assert event_uid(event) == uid

@@ -1,0 +1,249 @@
+"""A recording decided again: the same is said to be the same, and what differs is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeletpy.cli import record as record_command
+from kubeletpy.cli import replay as replay_command
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
+from kubeletpy.podworkers.records import DesiredPods, Forgotten, UpdateArrived
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.recorder import render
+from kubeletpy.recorder.files import DIRECTORY, RecordingFiles, read_lines, recordings
+from kubeletpy.recorder.recorder import MOST_HELD, FlightRecorder
+from kubeletpy.recorder.replay import replay
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
+from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
+from kubeletpy.trace.model import PodTrace, Span
+from kubeletpy.trace.names import Call
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import LoopClock, on_virtual_time
+
+POD = make_pod(
+    containers=[{"name": "c", "image": "i", "env": [{"name": "PASSWORD", "value": "hunter2"}]}]
+)
+EMPTY = PodRuntimeStatus(POD.uid, POD.name, POD.namespace)
+
+
+def recorded(root: Path) -> list[bytes]:
+    """The lines of a recording of one pod that is started."""
+
+    @on_virtual_time
+    async def record() -> None:
+        machine = WorkerMachine()
+        files = RecordingFiles(root / DIRECTORY, 1 << 20)
+        recorder = FlightRecorder(files, LoopClock(), machine, "node")
+        await recorder.flush()
+        for number in range(3):
+            event = UpdateArrived(PodUpdate(UpdateType.CREATE, POD), float(number))
+            recorder.event(event, machine.handle(event))
+            if number == 1:
+                await recorder.flush()
+        inputs = PlanInputs(POD, EMPTY)
+        recorder.plan(inputs, compute_pod_actions(POD, EMPTY, inputs.probes))
+        asked = StatusInputs(POD, EMPTY, "containerd", {}, 5.0, sandbox_usable=False)
+        status = generate_api_pod_status(asked)
+        recorder.status(asked, status)
+        status["phase"] = "completed by whoever stores it"
+        trace = PodTrace(POD.uid, POD.namespace, POD.name, 0.0)
+        recorder.span(trace, Span(Call.RUN_POD_SANDBOX, "attempt 0", 1.0, 1.25, "no network"))
+        await recorder.close()
+
+    record()
+    return list(read_lines(recordings(root / DIRECTORY)))
+
+
+def test_the_same_version_decides_the_same(tmp_path: Path) -> None:
+    lines = recorded(tmp_path)
+    assert b"hunter2" not in b"".join(lines)
+    found = replay(lines)
+    assert (found.decisions, found.differences, found.problems) == (5, 0, {})
+    assert (found.node, found.names) == ("node", {POD.uid: f"{POD.namespace}/{POD.name}"})
+    story = render.story(found, POD.uid).splitlines()
+    assert [line.split("  ", 2)[-1] for line in story[1:]] == [
+        "event   UpdateArrived (create) leads to RunSync sync",
+        "event   UpdateArrived (create) leads to nothing",
+        "event   UpdateArrived (create) leads to nothing",
+        "plan    create sandbox, attempt 0: the pod has no sandbox; "
+        "start container c: the sandbox is new",
+        "status  Pending, not ready, c waiting ContainerCreating",
+        "span    RunPodSandbox attempt 0 took 250 ms: no network",
+    ]
+
+
+def test_passes_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
+    @on_virtual_time
+    async def record() -> None:
+        machine = WorkerMachine()
+        recorder = FlightRecorder(RecordingFiles(tmp_path, 1000), LoopClock(), machine, "node")
+        await recorder.flush()
+        for uids in ("a", "a", "ab", "ab", "b"):
+            event = DesiredPods(frozenset(uids), 1.0)
+            recorder.event(event, machine.handle(event))
+        recorder.event(DesiredPods(frozenset("b"), 2.0), [Forgotten("a")])
+        await recorder.close()
+
+    record()
+    lines = [json.loads(line) for line in read_lines(recordings(tmp_path))]
+    assert [line["in"]["uids"] for line in lines if line["k"] == "event"] == [
+        *(["a"], ["a", "b"], ["b"], ["b"])
+    ]
+
+
+def test_files_are_whole_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one goes on from the machine's state: the pod has a worker already."""
+    monkeypatch.setattr("kubeletpy.recorder.files.FILES", 1 << 20)
+    lines = recorded(tmp_path)
+    heads = [number for number, line in enumerate(lines) if b'"k":"head"' in line]
+    assert len(heads) == 3
+    for begin in heads:
+        found = replay(lines[begin:])
+        assert (found.differences, found.problems) == (0, {})
+
+
+def change(lines: list[bytes], kind: str, **changes: Any) -> list[bytes]:
+    """The recording of a version that decides otherwise."""
+    made = []
+    for line in lines:
+        read = json.loads(line)
+        made.append(json.dumps({**read, **changes} if read["k"] == kind else read).encode())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "out", "was"),
+    [
+        ("plan", {"decisions": [["wait", "of a whim"]]}, "plan    wait: of a whim"),
+        ("plan", {"kill_pod": "x"}, "plan    no change"),
+        ("status", {"phase": "Running"}, "status  Running, not ready"),
+        ("event", [], "event   UpdateArrived (create) leads to nothing"),
+        ("event", [["Interrupt", 3]], 'event   [["Interrupt", 3]]'),
+    ],
+)
+def test_what_differs_is_shown(kind: str, out: Any, was: str, tmp_path: Path) -> None:
+    found = replay(change(recorded(tmp_path), kind, out=out))
+    assert found.differences
+    said = render.differences(found).splitlines()
+    assert said[0] == f"{POD.namespace}/{POD.name}"
+    assert said[1].endswith(was)
+    assert said[2].split()[0] == "now"
+    assert f"{found.differences} difference" in render.overview(found, "1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([b"nonsense"], "Expecting value"),
+        ([b"[]"], "a line is no object"),
+        ([b'{"k": "new"}'], "a line is of a kind that this version does not know"),
+        ([b'{"k": "head", "format": 99}'], "format 99 is not known, this is 1"),
+        ([b'{"k": "span", "uid": "u"}'], "a line has no time or no pod"),
+        ([b'{"k": "span", "t": 1}'], "a line has no time or no pod"),
+        ([b'{"k": "event", "t": 1, "uid": "", "event": "X"}'], "event X is not known"),
+        (
+            [b'{"k":"event","t":1,"uid":"","event":"TimerFired","in":{"uid":"u","now":1}}'],
+            "the recording has no head",
+        ),
+        ([b'{"k": "plan", "t": 1, "uid": "u", "in": {}}'], "PlanInputs: .*missing"),
+        ([b'{"k": "shared", "n": 0, "type": "Pod", "value": {}}'], "a pod of the recording"),
+    ],
+)
+def test_what_can_not_be_read_is_named(lines: list[bytes], problem: str) -> None:
+    found = replay(lines)
+    (said,) = found.problems
+    assert re.match(problem, said)
+    assert f"not replayed, 1 times: {said}" in render.overview(found, "1")
+
+
+def test_a_long_problem_is_cut() -> None:
+    (said,) = replay([b'{"k": "event", "t": 1, "uid": "", "event": "%s"}' % (b"X" * 300)]).problems
+    assert said == f"event {'X' * 194}"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from(["head", "shared", "event", "plan", "status", "span"]),
+)
+def test_no_line_ends_a_replay(value: Any, kind: str) -> None:
+    line = {"k": kind, "t": 1.5, "uid": "u", "n": 0, "type": "Pod", "event": "TimerFired"}
+    line |= {"in": value, "out": value, "value": value, "format": 1, "machine": value}
+    found = replay([json.dumps(line).encode(), json.dumps({**line, "k": "event"}).encode()])
+    render.overview(found, "1")
+    for uid in found.stories:
+        render.story(found, uid)
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path)
+    file = str(tmp_path / "saved.gz")
+    assert record_command.main(["--root-dir", str(tmp_path), "-o", file]) == 0
+    assert Path(file).stat().st_mode & 0o777 == 0o600
+    assert replay_command.main([file]) == 0
+    said = capsys.readouterr().out
+    assert "5 decisions of node node" in said
+    assert "no differences" in said
+    assert replay_command.main([file, f"{POD.namespace}/{POD.name}"]) == 0
+    assert capsys.readouterr().out.count("UpdateArrived") == 3
+    assert replay_command.main([file, "other"]) == 2
+    assert "no pod default/other" in capsys.readouterr().err
+    assert record_command.main(["--root-dir", str(tmp_path), "-o", file]) == 1
+    assert "File exists" in capsys.readouterr().err
+
+
+def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert record_command.main(["--root-dir", str(tmp_path)]) == 1
+    assert "nothing is recorded in" in capsys.readouterr().err
+    plain, cut = tmp_path / "plain", tmp_path / "cut.gz"
+    plain.write_text("{}\n")
+    cut.write_bytes(gzip.compress(b"x" * 1000)[:-20])
+    for path in (tmp_path / "none", plain, cut):
+        assert replay_command.main([str(path)]) == 2
+        assert str(path) in capsys.readouterr().err
+
+
+@on_virtual_time
+async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
+    files = RecordingFiles(tmp_path, 1 << 30)
+    recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
+    await recorder.flush()
+    pods = [make_pod(labels={"a": "x" * (MOST_HELD // 4)}) for _ in range(10)]
+    for pod in (*pods, pods[-1], pods[0]):
+        recorder.plan(PlanInputs(pod, EMPTY), PodActions(False, False, "", 0))
+    await recorder.flush()
+    recorder.plan(PlanInputs(pods[1], EMPTY), PodActions(False, False, "", 0))
+    await recorder.close()
+    lines = [json.loads(line) for line in read_lines(recordings(tmp_path))]
+    numbers = [line["in"]["pod"]["#"] for line in lines if line["k"] == "plan"]
+    assert len(set(numbers[:11])) == 10, "what was just written is referred to"
+    assert numbers[11] not in numbers[:11], "what was written long ago is written again"
+    assert not replay(read_lines(recordings(tmp_path))).problems
+
+
+@on_virtual_time
+async def test_a_full_disk_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    files = RecordingFiles(tmp_path / "file" / "r", 1000)
+    recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
+    task = asyncio.ensure_future(recorder.run())
+    for _ in range(3):
+        inputs = PlanInputs(POD, EMPTY)
+        recorder.plan(inputs, compute_pod_actions(POD, EMPTY, inputs.probes))
+        await asyncio.sleep(5)
+    assert [record.message for record in caplog.records] == ["not recorded"]
+    assert not task.done()
+    task.cancel()

@@ -1,0 +1,116 @@
+"""What a runtime would leave out of a container without a word is found by trying."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.left_out import NO_DEVICES, NO_PARTS, LeftOut
+
+
+@dataclass
+class Runtime:
+    """One that obeys some fields, ignores the others, and may refuse what it is asked."""
+
+    devices: bool = True
+    parts: bool = True
+    refuses: str = ""
+    removes: bool = True
+    made: list[cri.ContainerConfig] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    async def create_container(self, sandbox: str, config: Any, sandbox_config: Any) -> str:
+        assert sandbox == "sandbox-1"
+        self.made.append(config)
+        devices = [each.name for each in config.CDI_devices]
+        parts = [mount.image_sub_path for mount in config.mounts if mount.image_sub_path]
+        problem = self.refuses
+        problem = problem or (f"unresolvable {devices[0]}" if devices and self.devices else "")
+        problem = problem or (f"no {parts[0]} there" if parts and self.parts else "")
+        if problem:
+            raise CRIError("CreateContainer", problem)
+        self.left.append(config.metadata.name)
+        return str(config.metadata.name)
+
+    async def remove_container(self, container_id: str) -> None:
+        if not self.removes:
+            raise CRIError("RemoveContainer", "busy")
+        self.left.remove(container_id)
+
+
+def config(*, devices: tuple[str, ...] = (), part: str = "", image: bool = False) -> Any:
+    made = cri.ContainerConfig(command=["run"], labels={"l": "v"}, annotations={"a": "v"})
+    made.metadata.name = "app"
+    made.image.image = "i"
+    made.envs.add(key="K", value=b"secret")
+    made.linux.security_context.namespace_options.pid = cri.CONTAINER
+    made.mounts.add(container_path="/plain", host_path="/x")
+    for device in devices:
+        made.CDI_devices.add(name=device)
+    if part or image:
+        made.mounts.add(container_path="/of", image=cri.ImageSpec(image="m"), image_sub_path=part)
+    return made
+
+
+async def why(tried: LeftOut, config: Any) -> str:
+    return await tried.why("sandbox-1", config, cri.PodSandboxConfig())
+
+
+@pytest.mark.parametrize(
+    ("runtime", "wanted", "said", "trials"),
+    [
+        (Runtime(), config(), "", 0),
+        (Runtime(devices=False, parts=False), config(image=True), "", 0),
+        (Runtime(), config(devices=("v/c=0",), part="bin"), "", 2),
+        (Runtime(devices=False), config(devices=("v/c=0", "v/c=1")), "v/c=0, v/c=1", 1),
+        (Runtime(devices=False), config(part="bin"), "", 1),
+        (Runtime(parts=False), config(part="bin"), "/of", 1),
+        (Runtime(parts=False), config(devices=("v/c=0",)), "", 1),
+        (Runtime(parts=False), config(devices=("v/c=0",), part="bin"), "/of", 2),
+        (Runtime(refuses="no such image"), config(devices=("v/c=0",), part="bin"), "", 2),
+    ],
+)
+async def test_it_is_tried_with_what_can_not_exist(
+    runtime: Runtime, wanted: Any, said: str, trials: int
+) -> None:
+    found = await why(LeftOut(cast(Any, runtime)), wanted)
+    assert bool(found) is bool(said)
+    assert found in ("", f"{NO_DEVICES} {said}", f"{NO_PARTS} {said}")
+    assert len(runtime.made) == trials
+    assert runtime.left == []
+
+
+async def test_a_trial_is_nobodys_container() -> None:
+    runtime = Runtime(devices=False)
+    await why(LeftOut(cast(Any, runtime)), config(devices=("v/c=0",), part="bin"))
+    (trial,) = runtime.made
+    assert trial.metadata.name == "app-trial"
+    assert trial.image.image == "i"
+    assert list(trial.command) == ["run"]
+    assert trial.linux.security_context.namespace_options.pid == cri.CONTAINER
+    assert not (trial.labels or trial.annotations or trial.envs or trial.mounts)
+    (device,) = trial.CDI_devices
+    assert device.name.startswith("kubeletpy.local/none=none-")
+
+
+@pytest.mark.parametrize(("obeys", "said"), [(True, ""), (False, f"{NO_DEVICES} v/c=0")])
+async def test_what_was_seen_is_not_tried_again(obeys: bool, said: str) -> None:
+    """Each trial that is made has its pod synced, which would be the next one's cause."""
+    runtime = Runtime(devices=obeys, removes=False)
+    tried = LeftOut(cast(Any, runtime))
+    for _ in range(2):
+        assert await why(tried, config(devices=("v/c=0",))) == said
+    assert len(runtime.made) == 1
+
+
+async def test_what_could_not_be_seen_is_tried_again() -> None:
+    runtime = Runtime(devices=False, refuses="out of space")
+    tried = LeftOut(cast(Any, runtime))
+    assert await why(tried, config(devices=("v/c=0",))) == ""
+    runtime.refuses = ""
+    assert await why(tried, config(devices=("v/c=0",)))
+    assert len(runtime.made) == 2

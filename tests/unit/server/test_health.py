@@ -1,0 +1,40 @@
+"""The plain health endpoint: all of it on this machine, and nothing but yes or no elsewhere."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from kubeletpy.server.health import HealthServer
+
+
+@pytest.mark.parametrize(
+    ("address", "metrics", "why"),
+    [("127.0.0.1", 200, "the runtime sulks"), ("0.0.0.0", 404, "reason withheld")],
+)
+async def test_what_it_says_where(address: str, metrics: int, why: str) -> None:
+    checks = {"ping": lambda: "", "runtime": lambda: "the runtime sulks"}
+    server = HealthServer(
+        address,
+        0,
+        checks=checks,
+        render_metrics=lambda: (b"x 1\n", "text/plain"),
+        render_probe_metrics=lambda: (b"y 1\n", "text/plain"),
+    )
+    await server.start()
+    base = f"http://127.0.0.1:{server.port}"
+    try:
+        async with aiohttp.ClientSession(base) as session:
+            for path in ("/metrics", "/metrics/probes"):
+                async with session.get(path) as answer:
+                    assert answer.status == metrics
+            async with session.get("/healthz") as answer:
+                assert answer.status == 500
+                assert f"[-]runtime failed: {why}" in await answer.text()
+            async with session.get("/healthz?exclude=runtime") as answer:
+                assert await answer.text() == "ok"
+            async with session.get("/healthz/runtime") as answer:
+                assert answer.status == 500
+                assert why in await answer.text()
+    finally:
+        await server.close()

@@ -1,0 +1,86 @@
+"""What is served as Go's plain handlers and its multiplexer serve it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.routes import canonical
+from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
+
+
+async def ask(
+    server: Running, method: str, path: str, client: KeyPair | None = None
+) -> tuple[int, str | None]:
+    """Status and Location; the path is sent as it is and no redirect followed."""
+    url = URL(f"{server.url}{path}", encoded=True)
+    tls = server.pki.context(client)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, ssl=tls, allow_redirects=False) as answer,
+    ):
+        return answer.status, answer.headers.get("Location")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "to"),
+    [
+        ("GET /metrics/resource", 200, None),
+        ("POST /metrics/resource", 200, None),
+        ("HEAD /metrics/resource", 200, None),
+        ("POST /healthz", 200, None),
+        ("POST /pods", 405, None),
+        ("GET //pods", 301, "/pods"),
+        ("GET //pods?a=%20b", 301, "/pods?a=%20b"),
+        ("POST //pods", 301, "/pods"),
+        ("GET /metrics/../pods/", 301, "/pods/"),
+        ("GET /metrics/%2e%2e/pods/", 404, None),
+        ("GET //host/pods", 301, "/host/pods"),
+    ],
+)
+async def test_methods_and_paths(
+    tmp_path: Path, pki: Pki, request_line: str, status: int, to: str | None
+) -> None:
+    method, path = request_line.split()
+    access = AccessSettings(anonymous=True, always_allow=True)
+    async with serving(make_view(tmp_path), None, pki, access) as server:
+        assert await ask(server, method, path) == (status, to)
+
+
+async def test_who_may_do_everything_may_ask_for_the_head(tmp_path: Path, pki: Pki) -> None:
+    api = Reviewer()
+    async with serving(make_view(tmp_path), api, pki) as server:
+        assert (await server.ask("HEAD", "/metrics", client=pki.client))[0] == 403
+        assert api.asked[-1]["spec"]["resourceAttributes"]["verb"] == ""
+    api.allowed = {("alice", "", "metrics")}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        assert (await server.ask("HEAD", "/metrics", client=pki.client))[0] == 200
+
+
+async def test_a_path_is_judged_before_it_is_mended(tmp_path: Path, pki: Pki) -> None:
+    """Where a client is sent tells nothing to one who may not ask, and gives no other's rights."""
+    api = Reviewer()
+    api.allowed = {("alice", "get", "proxy")}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        assert await ask(server, "GET", "/x/../metrics") == (401, None)
+        alice = pki.client
+        assert await ask(server, "GET", "/x/../metrics", alice) == (301, "/metrics")
+        assert await ask(server, "GET", "/metrics", alice) == (403, None), "where that leads"
+
+
+@pytest.mark.parametrize(
+    ("path", "clean"),
+    [
+        *(("/", "/"), ("//", "/"), ("/a//b/", "/a/b/"), ("/a/./b/../c", "/a/c"), ("/../x", "/x")),
+        *(("/a/.", "/a/"), ("/a/b/..", "/a/"), ("/..", "/"), ("*", "*"), ("", "")),
+        *(("/a/..%2fb", "/a/..%2fb"), ("/a/%2e%2e/b", "/a/%2e%2e/b"), ("/a%2f/b", "/a%2f/b")),
+        *(("//host/x", "/host/x"), ("/\\host", "/\\host"), ("//\\host", "/%5Chost")),
+    ],
+)
+def test_canonical(path: str, clean: str) -> None:
+    assert canonical(path) == clean

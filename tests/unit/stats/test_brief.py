@@ -1,0 +1,64 @@
+"""CPU and memory in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.stats.brief import brief
+from kubeletpy.stats.usage import (
+    Group,
+    GroupKind,
+    GroupStats,
+    NodeReading,
+    PodReading,
+    PodRef,
+    Reading,
+)
+
+NODE = NodeReading(Group(GroupKind.NODE, None))
+POD = Group(GroupKind.POD, None)
+REF = PodRef("uid", "web", "default")
+
+
+def container(stats: GroupStats | None) -> Any:
+    groups = (Group(GroupKind.CONTAINER, stats, name="main"),)
+    reading = Reading(5_000_000_000, NODE, (PodReading(REF, POD, None, groups),), "why")
+    said = brief(reading)
+    assert (said["at"], said["problem"], [pod["uid"] for pod in said["pods"]]) == (
+        *(5.0, "why"),
+        ["uid"],
+    )
+    (found,) = said["pods"][0]["containers"]
+    return found
+
+
+def test_everything() -> None:
+    stats = GroupStats(
+        at=4_000_000_000, cpu_ns=1_500_000_000, memory=20, working_set=15, limit=64,
+    )  # fmt: skip
+    assert container(stats) == {
+        "name": "main",
+        "at": 4.0,
+        "cpu": 1.5,
+        "memory": 15,
+        "memory_limit": 64,
+    }
+
+
+@pytest.mark.parametrize(
+    ("stats", "field", "value"),
+    [
+        (GroupStats(memory=20), "memory", 20),
+        (GroupStats(memory=20, working_set=0), "memory", 0),
+        (GroupStats(memory=20), "memory_limit", None),
+        (GroupStats(memory=20), "at", None),
+        (GroupStats(memory=20), "cpu", None),
+        (GroupStats(cpu_ns=0), "cpu", 0.0),
+        (None, "cpu", None),
+        (None, "name", "main"),
+    ],
+)
+def test_what_is_not_known(stats: GroupStats | None, field: str, value: object) -> None:
+    assert container(stats)[field] == value

@@ -1,0 +1,53 @@
+"""Which pods count as using the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.syncloop.active_pods import ActivePods
+from tests.unit.podworkers.builders import make_pod
+
+
+class Known:
+    """What workers and statuses know of every pod."""
+
+    def __init__(self, *, ended: bool, asked: bool, phase: str | None) -> None:
+        self._ended, self._asked, self._phase = ended, asked, phase
+
+    def is_known_terminated(self, uid: str) -> bool:
+        return self._ended
+
+    def is_termination_requested(self, uid: str) -> bool:
+        return self._asked
+
+    def get_status(self, uid: str) -> Any:
+        return None if self._phase is None else {"phase": self._phase}
+
+
+@pytest.mark.parametrize(
+    ("ended", "asked", "in_api", "own", "active"),
+    [
+        (True, True, "", None, False),
+        (True, False, "", None, False),
+        (False, True, "Failed", "Failed", True),  # its containers may still run
+        (False, False, "Failed", None, False),
+        (False, False, "Succeeded", "Running", False),
+        (False, False, "", None, True),
+        (False, False, "Running", "Running", True),
+        (False, False, "Running", "Failed", False),
+        (False, False, "Pending", "Succeeded", False),
+    ],
+)
+def test_who_uses_the_node(
+    ended: bool, asked: bool, in_api: str, own: str | None, active: bool
+) -> None:
+    known: Any = Known(ended=ended, asked=asked, phase=own)
+    pod: Pod = make_pod(phase=in_api)
+    pods = PodManager()
+    pods.put(pod)
+    found = ActivePods(pods, known, known)
+    assert found() == found.of([pod]) == ([pod] if active else [])

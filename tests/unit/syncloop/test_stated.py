@@ -1,0 +1,20 @@
+"""Limits of this room, what a field is that is not given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stated import stated
+
+STATED = {
+    "syncloop/sources/manifest MAX_MANIFEST": 10 * 1024 * 1024,
+    "syncloop/sources/manifest MAX_NODES": 200_000,
+    "syncloop/merge _Source.nameless": False,
+    "syncloop/merge _Source.seen": False,
+}
+
+
+@pytest.mark.parametrize(("place", "value"), STATED.items())
+def test_stated(place: str, value: float) -> None:
+    found = stated(place)
+    assert (type(found), found) == (type(value), value)

@@ -1,0 +1,246 @@
+"""kubeletpy.library: an agent inside a program; and its interface, which is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.library import (
+    ConfigError,
+    Container,
+    KubeClient,
+    LaunchError,
+    NodeAgent,
+    PartialRuntime,
+    PodSource,
+    Show,
+    SimpleRuntime,
+    cri,
+    guest_config,
+)
+from kubeletpy_up.api import LocalApi
+from tools.gen_interface import (
+    CHANGELOG,
+    GONE,
+    OUT,
+    Change,
+    digest,
+    entries,
+    interface,
+    ledger,
+    problems,
+    render,
+)
+
+# -- an agent in a program -----------------------------------------------------------------------
+
+
+class Nothing(SimpleRuntime):
+    """Containers that run until they are told to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launched, self.ended, self.looked = (asyncio.Event() for _ in range(3))
+
+    async def launch(self, container: Container) -> None:
+        self.launched.set()
+
+    async def result(self, container: Container) -> int:
+        await self.ended.wait()
+        return 0
+
+    def send(self, container: Container, signum: int) -> None:
+        self.ended.set()
+
+    async def container_status(
+        self, container_id: str, verbose: bool = False
+    ) -> cri.ContainerStatusResponse:
+        self.looked.set()
+        return await super().container_status(container_id, verbose)
+
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "dnsPolicy": "Default"},
+}
+
+
+class Pods:
+    """A source that does as it is told."""
+
+    def __init__(self, name: str = "given", fails: bool = False) -> None:
+        self.name, self._fails = name, fails
+        self.show: asyncio.Future[Show] = asyncio.get_running_loop().create_future()
+
+    async def run(self, show: Show) -> None:
+        self.show.set_result(show)
+        if not self._fails:
+            await asyncio.Event().wait()
+
+
+def agent(root: Path, *sources: PodSource) -> tuple[NodeAgent, Nothing]:
+    runtime = Nothing()
+    config = guest_config(root, "n")
+    made = NodeAgent(config, runtime=runtime, images=runtime, pod_sources=sources)
+    return made, runtime
+
+
+async def test_pods_of_a_given_source_come_and_go(tmp_path: Path) -> None:
+    pods = Pods()
+    node, runtime = agent(tmp_path, pods)
+    async with node, asyncio.timeout(60):
+        await node.registered()  # there is no API
+        show = await pods.show
+        show([POD])
+        await runtime.launched.wait()
+        (sandbox,) = runtime.sandboxes.values()
+        assert sandbox.config.metadata.name == f"p-{node.node_name}"
+        with pytest.raises(ValueError, match="metadata or spec is missing"):
+            show([POD, {}])
+        show([])
+        await runtime.ended.wait()
+    await node.stop()
+
+
+async def test_another_agent_continues_with_what_runs(tmp_path: Path) -> None:
+    pods = Pods()
+    node, runtime = agent(tmp_path, pods)
+    async with node, asyncio.timeout(60):
+        (await pods.show)([POD])
+        await runtime.launched.wait()
+    before = set(runtime.containers)
+    assert before
+    runtime.looked.clear()
+    again = Pods()
+    config = guest_config(tmp_path, "n")
+    other = NodeAgent(config, runtime=runtime, images=runtime, pod_sources=[again])
+    async with other, asyncio.timeout(60):
+        show = await again.show
+        show([POD])
+        await runtime.looked.wait()
+        assert set(runtime.containers) == before
+        assert not runtime.ended.is_set()
+        show([])
+        await runtime.ended.wait()
+    await runtime.close()
+
+
+async def test_a_source_that_ends_ends_the_agent(tmp_path: Path) -> None:
+    node, _ = agent(tmp_path, Pods(fails=True))
+    await node.start()
+    with pytest.raises(ExceptionGroup) as caught:
+        await node.wait()
+    assert "the source of pods given has ended" in repr(caught.value)
+    with pytest.raises(ExceptionGroup):
+        await node.stop()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["api"], "can't be named 'api'"),
+        (["a", "b", "a"], "each source of pods needs a name of its own"),
+    ],
+)
+async def test_names_of_sources(tmp_path: Path, names: list[str], said: str) -> None:
+    node, _ = agent(tmp_path, *map(Pods, names))
+    with pytest.raises(ValueError, match=said):
+        await node.start()
+
+
+async def test_an_agent_is_started_once(tmp_path: Path) -> None:
+    node, _ = agent(tmp_path)
+    for early in (node.wait, node.registered):
+        with pytest.raises(RuntimeError, match="does not run"):
+            await early()
+    await node.stop()
+    async with node:
+        with pytest.raises(RuntimeError, match="started before"):
+            await node.start()
+
+
+async def test_an_api_of_the_program(tmp_path: Path) -> None:
+    local, runtime = LocalApi(tmp_path / "api", "n", port=0), Nothing()
+    endpoint = await local.start()
+    client = await KubeClient.from_kubeconfig(str(endpoint.node_kubeconfig))
+    config = guest_config(tmp_path / "agent", "n")
+    try:
+        async with NodeAgent(config, runtime=runtime, images=runtime, api=client) as node:
+            await node.registered()
+        assert local.registry.find("nodes", "", "n") is not None
+        await local.stop()
+        config = guest_config(tmp_path / "other", "n")
+        async with NodeAgent(config, runtime=runtime, images=runtime, api=client) as node:
+            with pytest.raises(TimeoutError):
+                await node.registered(within=0.1)
+    finally:
+        await client.close()
+        await local.stop()
+
+
+async def test_a_runtime_that_does_not_answer(tmp_path: Path) -> None:
+    runtime = PartialRuntime()
+    node = NodeAgent(guest_config(tmp_path, "n"), runtime=runtime, images=runtime)
+    with pytest.raises(LaunchError, match="the given runtime can't be used: Version"):
+        await node.start()
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="maxPods"):
+        guest_config(tmp_path, "n", settings={"maxPods": "many"})
+    assert guest_config(tmp_path, "n", settings={"maxPods": 7}).settings.max_pods == 7
+
+
+# -- the interface -------------------------------------------------------------------------------
+
+
+def test_the_interface_is_recorded_and_every_change_told() -> None:
+    public = interface()
+    assert problems(public, ledger(), CHANGELOG.read_text()) == []
+    assert OUT.read_text() == render(public), "run tools/gen_interface.py"
+
+
+TEXT = """\
+## [Unreleased]
+
+- The library has
+  `f` and `g`.
+- `f` takes a number.
+
+## [1.0.0]
+
+- Other.
+"""
+OLD, NEW = "def f() -> None", "def f(n: int) -> None"
+FIRST = Change("m.f", digest(OLD), "The library")
+
+
+@pytest.mark.parametrize(
+    ("public", "changes", "wrong"),
+    [
+        ({"m.f": OLD}, [FIRST], ""),
+        ({"m.f": OLD}, [], "m.f: has changed without a line"),
+        ({"m.f": NEW}, [FIRST], "m.f: has changed without a line"),
+        ({}, [FIRST], "m.f: is gone without a line"),
+        ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "takes a number")], ""),
+        ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "has `f`")], "two changes cite one line"),
+        ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "Other")], "is not named by the line"),
+        ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "no such")], "0 lines of CHANGELOG.md"),
+        ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "`")], "2 lines of CHANGELOG.md"),
+        ({}, [FIRST, Change("m.f", GONE, "takes a number")], ""),
+    ],
+)
+def test_a_change_needs_a_line_of_its_own(
+    public: dict[str, str], changes: list[Change], wrong: str
+) -> None:
+    said = problems(public, changes, TEXT)
+    assert len(said) == bool(wrong)
+    assert wrong in "".join(said)
+
+
+def test_lines_are_read_whole() -> None:
+    assert entries(TEXT) == ["The library has `f` and `g`.", "`f` takes a number.", "Other."]

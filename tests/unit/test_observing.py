@@ -1,0 +1,166 @@
+"""deploy/: queries ask for metrics that there are, and alerts and runbooks go together."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.gen_dashboards import DASHBOARDS, OUT, SCHEMA, Dashboard, document, render
+from tools.rulebook.promql import (
+    OF_KUBE_STATE_METRICS,
+    OF_PROMETHEUS,
+    exported,
+    labels,
+    labels_of,
+    metrics_of,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY, RUNBOOKS = ROOT / "deploy", ROOT / "docs" / "runbooks"
+HEADINGS = ["What it means", "What to look at", "What to do"]
+
+
+def groups(name: str) -> dict[str, list[dict[str, Any]]]:
+    return {
+        each["name"]: each["rules"]
+        for each in yaml.safe_load((DEPLOY / name).read_text())["groups"]
+    }
+
+
+ALERTS = groups("alerts.yml")
+RECORDED = groups("recording-rules.yml")
+RULES = [rule for group in RECORDED.values() for rule in group]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Where a query stands, and the query."""
+    for group, rules in [*ALERTS.items(), *RECORDED.items()]:
+        for rule in rules:
+            yield f"{group}: {rule.get('alert') or rule['record']}", rule["expr"]
+    for dashboard in DASHBOARDS:
+        for panel in document(dashboard)["panels"]:
+            for target in panel.get("targets", ()):
+                yield f"{dashboard.name}: {panel['title']}", target["expr"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("up", {"up"}),
+        ('sum by (instance, le) (rate(a_bucket{job="kubelet",b!~"c|d"}[5m])) > 2 + 4 * b', None),
+        ("histogram_quantile(0.5, l:m_bucket:rate5m)", {"l:m_bucket:rate5m"}),
+        ('time() - last{x="b (c)"} > bool 1 and on (a, b) other offset 5m', {"last", "other"}),
+    ],
+)
+def test_metrics_of_an_expression(expression: str, names: set[str] | None) -> None:
+    assert metrics_of(expression) == (names or {"a_bucket", "b"})
+
+
+@pytest.mark.parametrize(
+    ("where", "expression"), [pytest.param(*each, id=each[0]) for each in queries()]
+)
+def test_every_metric_is_one_that_there_is(where: str, expression: str) -> None:
+    there = exported() | OF_PROMETHEUS
+    if where.startswith("cluster: "):
+        there |= OF_KUBE_STATE_METRICS
+    if where.startswith("kubelet-"):
+        there |= {rule["record"] for rule in RULES}
+    assert metrics_of(expression)
+    assert metrics_of(expression) - there == set()
+
+
+OF_SCRAPES = {"job", "instance", "le"}
+"""Labels that Prometheus adds, and that of buckets."""
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
+def test_every_label_of_a_dashboard_is_one_that_the_metric_has(dashboard: Dashboard) -> None:
+    known = labels()
+    for row in dashboard.rows:
+        for panel in row.panels:
+            for expression, legend in panel.queries:
+                metrics = metrics_of(expression)
+                there = {
+                    label
+                    for name, each in known.items()
+                    if metrics & {name, *(f"{name}_{part}" for part in ("bucket", "sum", "count"))}
+                    for label in each
+                }
+                asked = labels_of(expression) | set(re.findall(r"\{\{(\w+)\}\}", legend))
+                assert asked <= there | OF_SCRAPES, panel.title
+
+
+def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
+    alerts = [rule for rules in ALERTS.values() for rule in rules]
+    assert {rule["alert"] for rule in alerts} == {page.stem for page in RUNBOOKS.glob("*.md")}
+    for rule in alerts:
+        assert rule["annotations"]["runbook_url"] == f"runbooks/{rule['alert']}.html"
+
+
+@pytest.mark.parametrize("page", sorted(RUNBOOKS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_runbook_says_what_it_means_where_to_look_and_what_to_do(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# {page.stem}\n")
+    assert re.findall(r"^## (.*)$", text, re.M) == HEADINGS
+    looks = text.partition("## What to look at")[2].partition("## What to do")[0]
+    assert "```console\n" in looks
+    mentioned = re.findall(r"\*kubeletpy / (\w+)\*: (.*)", text)
+    for title, panels in mentioned:
+        (dashboard,) = (each for each in DASHBOARDS if each.title == f"kubeletpy / {title}")
+        there = {panel.title for row in dashboard.rows for panel in row.panels}
+        assert set(re.findall(r"\*([^*]+)\*", panels)) <= there
+
+
+def test_alerts_that_dashboards_name() -> None:
+    alerts = {rule["alert"] for rules in ALERTS.values() for rule in rules}
+    named = {
+        word
+        for dashboard in DASHBOARDS
+        for row in dashboard.rows
+        for panel in row.panels
+        for word in re.findall(r"\bKube[a-z]*[A-Z]\w+", panel.about)
+    }
+    assert named
+    assert named <= alerts
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
+def test_a_dashboard(dashboard: Dashboard) -> None:
+    assert (OUT / f"{dashboard.name}.json").read_text() == render(dashboard)
+    made = json.loads(render(dashboard))
+    assert (made["uid"], made["schemaVersion"]) == (f"kubeletpy-{dashboard.name}", SCHEMA)
+    assert [each["name"] for each in made["templating"]["list"]] == ["datasource", "node"]
+    assert "http" not in render(dashboard).replace("http_requests", "")
+    ids = [panel["id"] for panel in made["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in made["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, f"{panel['title']} lies on another panel"
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+        if panel["type"] == "row":
+            continue
+        assert panel["description"]
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        for target in panel["targets"]:
+            assert "$node" in target["expr"]
+            assert target["legendFormat"] or panel["type"] == "stat"
+            assert target["datasource"]["uid"] == "${datasource}"
+
+
+def test_titles_are_told_apart() -> None:
+    for dashboard in DASHBOARDS:
+        titles = [panel.title for row in dashboard.rows for panel in row.panels]
+        assert len(set(titles)) == len(titles)

@@ -1,0 +1,17 @@
+"""The names of steps and calls, as records and traces spell them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.trace.names import Call, Name, Step, named
+
+
+@pytest.mark.parametrize("name", [*Step, *Call])
+def test_a_name_is_found_by_its_text(name: Name) -> None:
+    assert named(str(name)) is name
+
+
+def test_what_is_no_name() -> None:
+    with pytest.raises(ValueError, match="dance"):
+        named("dance")

@@ -1,0 +1,77 @@
+"""An agent's answers, as `kubeletpy view` gets them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from kubeletpy.events.kept import KeptEvent
+from kubeletpy.explain.gather import explain, line
+from kubeletpy.explain.timeline import timeline
+from kubeletpy.trace.model import PodTrace, Span
+from kubeletpy.trace.names import Call, Step
+from kubeletpy.view.watcher import Silent
+from tests.unit.explain.facts import OFFSET, facts
+
+
+def trace() -> PodTrace:
+    """A start in which an image is pulled beside the volumes."""
+    made = PodTrace("uid-web", "default", "web", 10.0, ready_at=12.0)
+    made.start = [
+        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.0, 10.5),
+        Span(Step.VOLUMES, "", 10.5, 11.5),
+        Span(Call.PULL_IMAGE, "shop:1", 11.0, 11.9, "no such <b>host</b>"),
+    ]
+    return made
+
+
+class Agent:
+    """Answers like an agent with one pod; tests change its attributes.
+
+    Attributes:
+        asked: the requests so far.
+        silent: why it does not answer; empty: it does.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.silent = ""
+        self.slow: threading.Event | None = None
+        """What an answer to /usage waits for."""
+        self.node: dict[str, Any] = {"name": "node-1", "troubles": []}
+        self.pods: list[Any] = [asdict(line(facts()))]
+        self.pod: Any = asdict(explain(facts()))
+        self.timeline: Any = asdict(timeline(trace(), OFFSET, None, 13.0))
+        self.events: list[Any] = [
+            asdict(KeptEvent(5.0, "Normal", "Pulled", "pulled", "spec.containers{main}", 2, 4.0)),
+            asdict(KeptEvent(6.0, "Warning", "Failed", "failed", "", 1, 6.0)),
+        ]
+        self.usage: dict[str, Any] = used(1.0, 0.5)
+
+    def __call__(self, *parts: str) -> Any:
+        self.asked.append("/".join(parts))
+        if self.silent:
+            raise Silent(self.silent)
+        match parts:
+            case ("node",):
+                return self.node
+            case ("usage",):
+                if self.slow is not None:
+                    self.slow.wait(10)
+                return self.usage
+            case ("pods",):
+                return self.pods
+            case ("pods", _, _):
+                return self.pod
+            case (*_, "timeline"):
+                return self.timeline
+            case _:
+                return self.events
+
+
+def used(at: float, cpu: float | None, memory: int | None = 1024, **more: Any) -> dict[str, Any]:
+    """An answer to /usage: one container of one pod."""
+    container = {"name": "main", "at": at, "cpu": cpu, "memory": memory,
+                 "memory_limit": None, **more}  # fmt: skip
+    return {"at": at, "pods": [{"uid": "uid-web", "containers": [container]}]}

@@ -1,0 +1,94 @@
+"""Servers that hang while their volumes are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from kubeletpy.volumes.intree import metering
+from kubeletpy.volumes.intree.metering import MOST_HANGING, Meters
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed
+
+
+class Servers:
+    """Those whose names start with ``dead`` answer when they are healed."""
+
+    def __init__(self) -> None:
+        self.healed = threading.Event()
+        self.asked: list[str] = []
+
+    def look(self, path: str) -> str:
+        self.asked.append(path)
+        if path.startswith("dead") and not self.healed.wait(20):
+            raise OSError("the test is over")
+        return path
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    monkeypatch.setattr(metering, "PATIENCE_S", 0.05)
+    made = Servers()
+    yield made
+    made.healed.set()
+
+
+async def _ask(meters: Meters, servers: Servers, who: str, path: str) -> str:
+    return await meters.ask(who, f"statfs of {path}", partial(servers.look, path))
+
+
+async def _refused(meters: Meters, servers: Servers, who: str, path: str) -> OperationFailed:
+    with pytest.raises(OperationFailed) as failed:
+        await _ask(meters, servers, who, path)
+    return failed.value
+
+
+async def test_a_dead_server_is_asked_once_for_all_its_volumes(servers: Servers) -> None:
+    meters = Meters()
+    found = await asyncio.gather(
+        *(_refused(meters, servers, "dead", f"dead/{number}") for number in range(8)),
+        _ask(meters, servers, "live", "live/0"),
+    )
+    assert servers.asked == ["dead/0", "live/0"]
+    assert "no answer within 0.05s" in str(found[0])
+    assert all("dead still has not answered" in str(each) for each in found[1:8])
+    servers.healed.set()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert await _ask(meters, servers, "dead", "dead/9") == "dead/9"
+                break
+            except OperationFailed:
+                await asyncio.sleep(0.01)
+
+
+async def test_as_many_servers_hang_as_there_are_threads_for_them(
+    servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    meters = Meters()
+    dead = [f"dead{number}" for number in range(MOST_HANGING)]
+    await asyncio.gather(*(_refused(meters, servers, who, who) for who in dead[:-1]))
+    assert await _ask(meters, servers, "live", "live/0") == "live/0"
+    await _refused(meters, servers, dead[-1], dead[-1])
+    for _ in range(2):
+        refused = await _refused(meters, servers, "live", "live/1")
+    assert refused.outcome is Outcome.TRANSIENT
+    assert "16 others do not answer" in str(refused) and "dead0, dead1" in str(refused)
+    assert "live/1" not in servers.asked
+    told = [each for each in caplog.records if each.message == "volumes are not measured"]
+    assert len(told) == 1
+
+
+async def test_an_error_is_an_answer(servers: Servers) -> None:
+    def stale() -> str:
+        raise TimeoutError(110, "Connection timed out")
+
+    meters = Meters()
+    for _ in range(2):
+        with pytest.raises(OperationFailed, match="Connection timed out"):
+            await meters.ask("soft", "statfs of a", stale)
+    assert await _ask(meters, servers, "soft", "a") == "a"

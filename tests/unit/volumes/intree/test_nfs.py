@@ -1,0 +1,192 @@
+"""NFS with a server that is gone: programs hang, looks at the mount would never return."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.volumes import disk
+from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.intree import base, nfs
+from kubeletpy.volumes.intree.nfs import NfsPlugin
+from kubeletpy.volumes.on_disk import Found, Outcome, VolumeStats
+from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.operations.executor import PATIENCE_S, VolumeOperations
+from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.notices import VolumeNotices
+from tests.unit.volumes.claim_objects import pod, spec
+from tests.virtual_time import eventually, on_virtual_time, settle, timed
+
+PROGRAM_S = 60.0
+"""After that a program is killed."""
+
+
+class Node:
+    """Its mounts, and which servers are gone."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.dead: set[str] = set()
+        self.mounts: dict[str, str] = {}
+        self.calls: list[str] = []
+        self.failures: list[str] = []
+        self.plugin = NfsPlugin(root)
+        monkeypatch.setattr(nfs, "run", self._run)
+        monkeypatch.setattr(nfs, "is_mounted", lambda path: path in self.mounts)
+
+    def operations(self) -> VolumeOperations:
+        no: Any = None
+        acts = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no))
+        return VolumeOperations([self.plugin], self, acts.carry_out, self, changed=lambda uid: None)
+
+    async def _run(self, program: str, args: Sequence[str], *, call: str, **more: Any) -> str:
+        self.calls.append(f"{program} {' '.join(args[:-1])}".strip())
+        target = args[-1]
+        export = args[-2] if program == "mount" else self.mounts[target]
+        if export.partition(":")[0] in self.dead and "-f" not in args:
+            await asyncio.sleep(PROGRAM_S)
+            raise OperationFailed(Outcome.UNCERTAIN, f"{program}: did not finish", call=call)
+        if program == "mount":
+            self.mounts[target] = export
+        else:
+            del self.mounts[target]
+        return ""
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Attached()
+
+    def blocked(self, spec: VolumeSpec) -> Waits | None:
+        return None
+
+    def in_use(self) -> frozenset[str] | None:
+        return None
+
+    def ended(self, operation: Any, pod: Any, seconds: float, failed: Any) -> None:
+        if failed is not None:
+            self.failures.append(failed.message)
+
+    def found(self, found: Found) -> None:
+        pass
+
+    def counted(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def volume(server: str, uid: str) -> VolumeSpec:
+    return spec(
+        f"kubernetes.io/nfs/{uid}-{server}",
+        plugin="kubernetes.io/nfs",
+        kind="nfs",
+        spec_name=server,
+        source={"server": server, "path": "/e"},
+    )
+
+
+@on_virtual_time
+async def test_a_dead_server_holds_up_only_its_own_pod(
+    node: Node,
+) -> None:
+    node.dead = {"dead"}
+    operations = node.operations()
+    await operations.take_over()
+    for n in range(40):
+        operations.demand(pod(f"d{n}"), [volume("dead", f"d{n}")], {})
+    operations.demand(pod("u"), [volume("live", "u")], {})
+    waits, seconds = await timed(operations.settled("u"))
+    assert (waits, seconds) == ({}, 0.0)
+    waits, seconds = await timed(operations.settled("d0"))
+    assert seconds == PATIENCE_S
+    (wait,) = waits.values()
+    assert (wait.cause, wait.call) == (Cause.BUSY, 'mount of kubernetes.io/nfs volume "dead"')
+    await operations.end("u")
+    assert list(node.mounts) == []
+
+    await asyncio.sleep(PROGRAM_S)
+    assert set(node.failures) == {"mount: did not finish"}
+    (wait,) = operations.waits("d0").values()
+    assert wait.cause in (Cause.BACKOFF, Cause.BUSY), "it is tried again"
+    node.dead = set()
+    await asyncio.sleep(2 * PROGRAM_S)
+    assert len(node.mounts) == 40
+    await operations.close()
+
+
+@on_virtual_time
+async def test_what_a_dead_server_has_is_unmounted_by_force(node: Node) -> None:
+    operations = node.operations()
+    await operations.take_over()
+    operations.demand(pod("u"), [volume("server", "u")], {})
+    await operations.settled("u")
+    node.dead, node.calls = {"server"}, []
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises(OperationFailed, match="still waiting for unmount"):
+        await operations.end("u")
+    await eventually(lambda: not operations.state.has("u"))
+    assert asyncio.get_running_loop().time() - begun <= PROGRAM_S + 1
+    assert node.calls == ["umount -i", "umount -i -f"]
+    await settle()
+    assert (node.mounts, node.failures) == ({}, [])
+    await operations.close()
+
+
+def test_nobody_looks_at_the_mount_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "pods/u1/volumes/kubernetes.io~nfs/v"
+    target.mkdir(parents=True)
+
+    def guarded(real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        def look(path: Any, **more: Any) -> os.stat_result:
+            assert path != str(target), "it would never return"
+            return real(path, **more)
+
+        return look
+
+    monkeypatch.setattr(os, "lstat", guarded(os.lstat))
+    monkeypatch.setattr(os, "stat", guarded(os.stat))
+    assert not disk.is_mounted(str(target))
+    (left,) = NfsPlugin(tmp_path).found().published
+    assert (left.pod_uid, left.path) == ("u1", str(target))
+
+
+async def test_volumes_of_a_dead_server_hold_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+    full, asked = VolumeStats(capacity_bytes=1), []
+
+    def look(path: str) -> VolumeStats:
+        asked.append(path)
+        if "gone" in path:
+            begun.set()
+            over.wait()
+        return full
+
+    def source(path: str) -> str:
+        return "[fd00::1]:/export:1" if "gone" in path else "10.0.0.2:/"
+
+    monkeypatch.setattr(base, "_file_system", look)
+    monkeypatch.setattr(nfs, "mounted_from", source)
+    plugin = NfsPlugin(tmp_path)
+    dead = [
+        asyncio.create_task(plugin.stats(plugin.published(volume(f"gone{number}", "d"), "d")))
+        for number in range(20)
+    ]
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(begun.wait)
+        live = plugin.published(volume("live", "u"), "u")
+        assert await plugin.stats(live) == full
+    assert await plugin.answers_for(live) == "NFS server 10.0.0.2"
+    assert len(asked) == 2
+    over.set()
+    await asyncio.gather(*dead, return_exceptions=True)

@@ -1,0 +1,106 @@
+"""Limits of this room, what a field is that is not given, and what no log may show."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stated import is_shown, stated
+
+STATED = {
+    "volumes/pod_certificates/request MAX_CHAIN_CHARACTERS": 256 * 1024,
+    "volumes/token_claims MAX_TOKEN_BYTES": 16384,
+    "volumes/token_claims SKEW_S": 60.0,
+    "volumes/pod_certificates/request Answer.refresh_from": 0.0,
+    "volumes/pod_certificates/request Answer.not_after": 0.0,
+    "volumes/pod_certificates/state ABANDON_S": 600.0,
+    "volumes/pod_certificates/state OVERDUE_S": 600.0,
+    "volumes/pod_certificates/state JITTER_S": 300.0,
+    "volumes/pod_certificates/state RETRY_S": (1.0, 600.0),
+    "volumes/pod_certificates/state AGAIN_S": 30.0,
+    "volumes/pod_certificates/state Asked.seen": False,
+    "volumes/pod_certificates/state State.retry_at": 0.0,
+    "volumes/pod_certificates/state State.failures": 0,
+    "volumes/attach/attached RESOURCE_EXHAUSTED": 8,
+    "volumes/claims/waiting ATTACH_PATIENCE_S": 10.0,
+    "volumes/claims/waiting LIMIT_PATIENCE_S": 123.0,
+    "volumes/csi/answers MAX_NODE_ID": 256,
+    "volumes/csi/answers MAX_SEGMENTS": 64,
+    "volumes/csi/answers _INT32_MAX": 2**31 - 1,
+    "volumes/csi/driver_object TOKEN_SECONDS": 3600,
+    "volumes/csi/driver_object SHORTEST_PERIOD_S": 10.0,
+    "volumes/env_file MAX_FILE": 64 << 10,
+    "volumes/intree/fc/target MAX_LUN": 255,
+    "volumes/intree/iscsi/target MAX_LUN": 255,
+    "volumes/intree/iscsi/target MAX_CHAP": 255,
+    "volumes/intree/iscsi/target MAX_ROUNDS": 5,
+    "volumes/intree/iscsi/target ENOUGH_PATHS": 2,
+    "volumes/intree/iscsi/target ENOUGH_ROUNDS": 2,
+    "volumes/operations/backoff FIRST_MS": 500,
+    "volumes/operations/backoff LAST_MS": 122_000,
+    "volumes/operations/plan REPUBLISH_S": 60.0,
+    "volumes/paths MAX_FILE_NAME": 255,
+    "volumes/paths MAX_PATH": 4096,
+    "volumes/payload DEFAULT_MODE": 0o644,
+    "volumes/payload TOKEN_MODE_WITH_OWNER": 0o600,
+    "volumes/payload MAX_MODE": 0o777,
+    "volumes/payload MAX_POD_BYTES": 64 << 20,
+    "volumes/plan MAX_REFERENCES": 1000,
+    "volumes/claims/model VolumeSpec.attachable": False,
+    "volumes/claims/model VolumeSpec.device_mountable": False,
+    "volumes/claims/model VolumeSpec.inline": False,
+    "volumes/claims/model VolumeSpec.migrated": False,
+    "volumes/csi/driver_object DriverObject.attach_required": True,
+    "volumes/csi/driver_object DriverObject.pod_info": False,
+    "volumes/csi/driver_object DriverObject.tokens_in_secrets": False,
+    "volumes/csi/driver_object DriverObject.republish": False,
+    "volumes/csi/driver_object DriverObject.selinux_mount": False,
+    "volumes/csi/requests Access.block": False,
+    "volumes/csi/requests Volume.migrated": False,
+    "volumes/intree/fc/target FcDisk.lun": 0,
+    "volumes/on_disk Published.selinux_relabel": False,
+    "volumes/on_disk Published.give_to_group": False,
+    "volumes/operation PodUse.alone": True,
+    "volumes/operations/model PodDemand.ending": False,
+    "volumes/operations/model PodMount.found": False,
+    "volumes/operations/model PodMount.at": 0.0,
+    "volumes/operations/model Volume.device_found": False,
+    "volumes/operations/model Volume.attachable": False,
+    "volumes/operations/model Volume.size": 0,
+    "volumes/operations/model Volume.expansion_held": False,
+    "volumes/operations/model Operation.size": 0,
+    "volumes/operations/model Operation.whole": True,
+    "volumes/operations/model Failure.at": 0.0,
+    "volumes/operations/model Facts.leftovers_judged": False,
+    "volumes/operations/outcome Done.size": 0,
+    "volumes/plan PlannedVolume.propagated": False,
+    "volumes/selinux SELinux.all_modes": False,
+}
+UNSHOWN = (
+    "volumes/claims/model VolumeSource.source",
+    "volumes/claims/model VolumeSpec.source",
+    "volumes/claims/model VolumeSpec.pv",
+    "volumes/claims/model VolumeSpec.claim",
+    "volumes/claims/resolve ClaimVolume.source",
+    "volumes/csi/requests Volume.publish_context",
+    "volumes/csi/requests Volume.context",
+    "volumes/csi/requests Volume.secrets",
+    "volumes/env_file EnvFile.values",
+    "volumes/operations/model PodMount.published",
+    "volumes/payload FileContent.data",
+    "volumes/payload TokenInput.token",
+    "volumes/payload DownwardInput.pod",
+    "volumes/payload DownwardInput.spec",
+    "volumes/payload DownwardInput.labels",
+    "volumes/payload DownwardInput.annotations",
+)
+
+
+@pytest.mark.parametrize(("place", "value"), STATED.items())
+def test_stated(place: str, value: object) -> None:
+    found = stated(place)
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("place", UNSHOWN)
+def test_not_shown(place: str) -> None:
+    assert not is_shown(place)

@@ -1,0 +1,29 @@
+"""Limits of this room, what a field is that is not given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stated import stated
+
+STATED = {
+    "wire/spdy SYN_STREAM": 1,
+    "wire/spdy SYN_REPLY": 2,
+    "wire/spdy RST_STREAM": 3,
+    "wire/spdy SETTINGS": 4,
+    "wire/spdy PING": 6,
+    "wire/spdy GOAWAY": 7,
+    "wire/spdy DATA": 0,
+    "wire/spdy FIN": 0x01,
+    "wire/spdy MAX_FRAME": (1 << 24) - 1,
+    "wire/spdy MAX_CONTROL": 64 << 10,
+    "wire/spdy _CONTROL": 0x8003,
+    "wire/messages Field.repeated": False,
+    "wire/spdy Frame.flags": 0,
+}
+
+
+@pytest.mark.parametrize(("place", "value"), STATED.items())
+def test_stated(place: str, value: float) -> None:
+    found = stated(place)
+    assert (type(found), found) == (type(value), value)

@@ -1,0 +1,122 @@
+"""What a runtime can do of what tests need, found by asking it or by trying, never by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import grpc
+
+from kubeletpy.remote.generated import api_pb2 as pb
+from tools.env.cri import RawRuntime
+from tools.env.images import BUSYBOX
+from tools.env.waiting import wait_until
+
+_REFUSED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN)
+
+
+def abilities(raw: RawRuntime) -> dict[str, bool]:
+    """Each thing that a test can need (``@pytest.mark.needs``), and whether the runtime has it."""
+    return {name: ask(raw) for name, ask in _QUESTIONS.items()}
+
+
+def _events(raw: RawRuntime) -> bool:
+    """A stream that stays open for a second; one that can't be had is refused, or ends at once."""
+    try:
+        for _ in raw.runtime.GetContainerEvents(pb.GetEventsRequest(), timeout=1):
+            return True
+    except grpc.RpcError as error:
+        return error.code() not in _REFUSED
+    return False
+
+
+def _user_namespaces(raw: RawRuntime) -> bool:
+    status = raw.runtime.Status(pb.StatusRequest(), timeout=10)
+    return any(handler.features.user_namespaces for handler in status.runtime_handlers)
+
+
+def _recursive_read_only_mounts(raw: RawRuntime) -> bool:
+    status = raw.runtime.Status(pb.StatusRequest(), timeout=10)
+    return any(handler.features.recursive_read_only_mounts for handler in status.runtime_handlers)
+
+
+def _runtime_classes(raw: RawRuntime) -> bool:
+    """Whether it says which handlers it has."""
+    return bool(raw.runtime.Status(pb.StatusRequest(), timeout=10).runtime_handlers)
+
+
+def _image_volumes(part: str, wanted: str) -> Callable[[RawRuntime], bool]:
+    """Mount busybox, or a part of it, into busybox, and look for a file there."""
+
+    def ask(raw: RawRuntime) -> bool:
+        image = pb.ImageSpec(image=BUSYBOX, user_specified_image=BUSYBOX)
+        mount = pb.Mount(container_path="/image", image=image, image_sub_path=part, readonly=True)
+        config = raw.sandbox_config("image-volume")
+        sandbox = raw.run_sandbox(config)
+        try:
+            made = raw.create(sandbox, config, BUSYBOX, ["sleep", "60"], mounts=[mount])
+            raw.start(made)
+            return raw.exec(made, "test", "-e", f"/image/{wanted}")[0] == 0
+        except grpc.RpcError:
+            return False
+        finally:
+            raw.remove_sandbox(sandbox)
+
+    return ask
+
+
+def _sandbox_process(raw: RawRuntime) -> bool:
+    """Whether a sandbox is a process, which can be killed."""
+    config = raw.sandbox_config("process")
+    config.linux.security_context.namespace_options.pid = pb.CONTAINER  # as pods have it
+    sandbox = raw.run_sandbox(config)
+    try:
+        return raw.pid(sandbox) > 0
+    finally:
+        raw.remove_sandbox(sandbox)
+
+
+def _cri_logs(raw: RawRuntime) -> bool:
+    """Whether a container's log is a file in the CRI's format."""
+    with TemporaryDirectory() as folder:
+        config = raw.sandbox_config("logs", logs=folder)
+        sandbox = raw.run_sandbox(config)
+        try:
+            raw.start(raw.create(sandbox, config, BUSYBOX, ["sh", "-c", "echo said"]))
+            log = Path(folder) / "main.log"
+            wait_until(lambda: log.exists() and "said" in log.read_text(), "a line in a log")
+            return not log.is_symlink()
+        finally:
+            raw.remove_sandbox(sandbox)
+
+
+def _call(name: str, request: object) -> Callable[[RawRuntime], bool]:
+    """Whether the runtime has a call at all."""
+
+    def ask(raw: RawRuntime) -> bool:
+        try:
+            getattr(raw.runtime, name)(request, timeout=10)
+        except grpc.RpcError as error:
+            return error.code() not in _REFUSED
+        return True
+
+    return ask
+
+
+_QUESTIONS: dict[str, Callable[[RawRuntime], bool]] = {
+    "pod events": _events,
+    "user namespaces": _user_namespaces,
+    "recursive read-only mounts": _recursive_read_only_mounts,
+    "runtime handlers": _runtime_classes,
+    "image volumes": _image_volumes("", "bin/sh"),
+    "parts of image volumes": _image_volumes("bin", "sh"),
+    "sandbox processes": _sandbox_process,
+    "logs in the CRI's format": _cri_logs,
+    "pod statistics": _call("ListPodSandboxStats", pb.ListPodSandboxStatsRequest()),
+    "sandbox metrics": _call("ListMetricDescriptors", pb.ListMetricDescriptorsRequest()),
+    "cgroup driver": _call("RuntimeConfig", pb.RuntimeConfigRequest()),
+    "update of sandboxes": _call(
+        "UpdatePodSandboxResources", pb.UpdatePodSandboxResourcesRequest()
+    ),
+}

@@ -1,0 +1,107 @@
+"""Faults of a machine, each until the end of its block: no room, no descriptors, no time.
+
+Those that take a directory are about the file system it is on; those that take a process id need
+the process to live until the end of the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.env.sweep import remove_cgroup
+
+PIDS = Path("/sys/fs/cgroup/pids")
+
+
+@contextmanager
+def no_room(small: Path) -> Iterator[None]:
+    """Every byte is taken."""
+    file = small / "full"
+    try:
+        with contextlib.suppress(OSError), file.open("wb", buffering=0) as opened:
+            while True:
+                opened.write(bytes(4096))
+        yield
+    finally:
+        file.unlink()
+
+
+@contextmanager
+def no_inodes(small: Path) -> Iterator[None]:
+    """Every inode is taken."""
+    made: list[Path] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                file = small / f"empty-{len(made)}"
+                file.touch()
+                made.append(file)
+        yield
+    finally:
+        for file in made:
+            file.unlink()
+
+
+@contextmanager
+def read_only(small: Path) -> Iterator[None]:
+    """Whoever opens something by its path from now on can't write: containers' mounts go on."""
+    _mount("--rbind", str(small), str(small))
+    _mount("--make-rprivate", str(small))
+    _mount("-o", "remount,ro,bind", str(small))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-R", "-l", str(small)], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+@contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """What is open stays open, nothing else can be opened."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1  # noqa: PTH208
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def no_threads(pid: int) -> Iterator[None]:
+    """No thread and no process can be made: those that are there go on."""
+    name = f"kpt-faults-{pid}"
+    group = PIDS / name
+    group.mkdir()
+    home = next(
+        line.split(":")[2]
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        if line.split(":")[1] == "pids"
+    )
+    (group / "cgroup.procs").write_text(str(pid))
+    (group / "pids.max").write_text("1")
+    try:
+        yield
+    finally:
+        (PIDS / home.lstrip("/") / "cgroup.procs").write_text(str(pid))
+        remove_cgroup(f"/{name}")
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """The process gets no time at all."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

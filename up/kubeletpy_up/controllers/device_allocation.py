@@ -1,0 +1,337 @@
+"""Which devices a claim is given on a node. Pure.
+
+First fit, with backtracking when a constraint or a later request can't be satisfied; the search
+is bounded. Source: the structured parameters of resource.k8s.io/v1. Devices that have binding
+conditions are not allocated; a claim that needs one gets an event that says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.controllers import device_pools
+from kubeletpy_up.controllers.device_capacity import DeviceId, Share, Shared, share
+from kubeletpy_up.controllers.device_pools import CounterId, Devices, Found, Taken
+from kubeletpy_up.kinds import cel
+
+MAX_RESULTS = 32
+MAX_STEPS = 20_000
+"""Of one search: enough for any node's devices, unless a claim is built to be hard."""
+_KEEPS_AWAY = ("NoExecute", "NoSchedule")
+
+
+class CannotAllocate(Exception):
+    """No allocation is possible on this node (at present); the text is for the claim's owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One request, or one of its alternatives."""
+
+    name: str
+    spec: JSON
+    device_class: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A device for a request; ``share``: what it takes of it, if others may have it too."""
+
+    wanted: Wanted
+    device: Found
+    share: Share | None = None
+
+
+@dataclass(slots=True)
+class _Search:
+    """What has been chosen so far."""
+
+    gone: Collection[DeviceId]
+    shares: Shared
+    room: Counter[CounterId]
+    constraints: Sequence[JSON]
+    chosen: list[_Choice] = field(default_factory=list)
+    used: set[DeviceId] = field(default_factory=set)
+    steps: int = 0
+
+
+def allocate(
+    claim: JSON,
+    devices: Devices,
+    classes: Mapping[str, JSON],
+    taken: Taken,
+    share_id: Callable[[], str],
+) -> JSON:
+    """The allocation of a claim, for its status.
+
+    Args:
+        devices: of the node.
+        classes: by name.
+        taken: what other claims have.
+        share_id: a new name for a share of a device.
+
+    Raises:
+        CannotAllocate: no free device fits, or the request is not supported here.
+    """
+    asked = (claim.get("spec") or {}).get("devices") or {}
+    requests = asked.get("requests") or ()
+    alternatives = [_alternatives(request, classes) for request in requests]
+    room = device_pools.left(devices, taken)
+    search = _Search(taken.devices, taken.shares.copy(), room, asked.get("constraints") or ())
+    why: list[str] = []
+    if not _requests(alternatives, devices, search, why):
+        shown = "; ".join(dict.fromkeys(why)) or "no devices go together as constraints ask for"
+        if devices.incomplete:
+            shown += f" (pools that are being changed: {', '.join(devices.incomplete)})"
+        raise CannotAllocate(shown)
+    return _result(asked, search.chosen, share_id)
+
+
+def _alternatives(request: JSON, classes: Mapping[str, JSON]) -> list[Wanted]:
+    """What satisfies a request, best first. Raises CannotAllocate: a class is missing."""
+    exactly = request.get("exactly")
+    if exactly is not None:
+        return [_wanted(request["name"], exactly, classes)]
+    return [
+        _wanted(f"{request['name']}/{each['name']}", each, classes)
+        for each in request.get("firstAvailable") or ()
+    ]
+
+
+def _wanted(name: str, spec: JSON, classes: Mapping[str, JSON]) -> Wanted:
+    named = spec.get("deviceClassName") or ""
+    if named not in classes:
+        raise CannotAllocate(f"request {name}: device class {named} does not exist")
+    return Wanted(name, spec, classes[named])
+
+
+def _requests(
+    alternatives: list[list[Wanted]], devices: Devices, search: _Search, why: list[str]
+) -> bool:
+    """Choose devices for all remaining requests."""
+    if not alternatives:
+        return True
+    for wanted in alternatives[0]:
+        fitting = [each for each in devices.all if _selected(wanted, each)]
+        admin = bool(wanted.spec.get("adminAccess"))
+        large = [each for each in fitting if _has_capacity(wanted, each, search)]
+        usable = [
+            each
+            for each in large
+            if (admin or each.id not in search.gone) and _tolerated(each.spec, wanted.spec)
+        ]
+        whole = wanted.spec.get("allocationMode") == "All"
+        count = len(large) if whole else int(wanted.spec.get("count") or 1)
+        if whole and (not large or devices.incomplete):
+            why.append(f"request {wanted.name}: it asks for all devices, and there are none yet")
+            continue
+        if count > len(usable) or len(search.chosen) + count > MAX_RESULTS:
+            why.append(_shortage(wanted, count, fitting, usable, devices))
+            continue
+        for _ in _choices(wanted, usable, count, 0, search):
+            if _requests(alternatives[1:], devices, search, why):
+                return True
+    return False
+
+
+def _choices(
+    wanted: Wanted, usable: Sequence[Found], count: int, start: int, search: _Search
+) -> Iterator[None]:
+    """Choose devices, in each possible way once. Each choice is undone afterwards."""
+    if count == 0:
+        yield
+        return
+    for index in range(start, len(usable) - count + 1):
+        search.steps += 1
+        if search.steps > MAX_STEPS:
+            raise CannotAllocate(f"request {wanted.name}: too many ways to choose its devices")
+        device = usable[index]
+        undo = _take(wanted, device, search)
+        if undo is None:
+            continue
+        yield from _choices(wanted, usable, count - 1, index + 1, search)
+        undo()
+
+
+def _take(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] | None:
+    """Choose a device, and return what undoes that; None: it can't be had as well."""
+    if not all(_constraint(each, wanted, device, search.chosen) for each in search.constraints):
+        return None
+    if device.shared:
+        return _take_share(wanted, device, search)
+    admin = bool(wanted.spec.get("adminAccess"))
+    if not admin and (device.id in search.used or not _has_room(device, search)):
+        return None
+    search.chosen.append(_Choice(wanted, device))
+    if not admin:
+        search.used.add(device.id)
+        search.room.subtract(device.uses)
+
+    def undo() -> None:
+        search.chosen.pop()
+        if not admin:
+            search.used.discard(device.id)
+            search.room.update(device.uses)
+
+    return undo
+
+
+def _take_share(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] | None:
+    part = share(device.spec, wanted.spec)
+    if part is None or not search.shares.fits(device.id, part, device.spec):
+        return None
+    uses = {} if search.shares.holds(device.id) else device.uses
+    if uses and not _has_room(device, search):
+        return None
+    search.chosen.append(_Choice(wanted, device, part))
+    search.shares.add(device.id, part)
+    search.room.subtract(uses)
+
+    def undo() -> None:
+        search.chosen.pop()
+        search.shares.remove(device.id, part)
+        search.room.update(uses)
+
+    return undo
+
+
+def _has_room(device: Found, search: _Search) -> bool:
+    return all(search.room[key] >= amount for key, amount in device.uses.items())
+
+
+def _has_capacity(wanted: Wanted, device: Found, search: _Search) -> bool:
+    part = share(device.spec, wanted.spec)
+    if part is None:
+        return False
+    return not device.shared or search.shares.fits(device.id, part, device.spec)
+
+
+def _constraint(constraint: JSON, wanted: Wanted, device: Found, chosen: Sequence[_Choice]) -> bool:
+    names = constraint.get("requests")
+    if not _concerns(names, wanted.name):
+        return True
+    attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute") or ""
+    value = _attribute(device, attribute)
+    if value is None:
+        return False
+    others = [
+        _attribute(each.device, attribute) for each in chosen if _concerns(names, each.wanted.name)
+    ]
+    if constraint.get("matchAttribute"):
+        return all(other == value for other in others)
+    return value not in others
+
+
+def _concerns(names: Sequence[str] | None, name: str) -> bool:
+    return not names or name in names or name.partition("/")[0] in names
+
+
+def _attribute(device: Found, name: str) -> Any:
+    """The value of an attribute by its full name; None if there is none."""
+    attributes = device.spec.get("attributes") or {}
+    domain, _, plain = name.rpartition("/")
+    found = attributes.get(name)
+    if found is None and domain == device.driver:
+        found = attributes.get(plain)
+    return found
+
+
+def _selected(wanted: Wanted, device: Found) -> bool:
+    """Whether class and request select a device. Raises CannotAllocate: it cannot be determined."""
+    of_class = (wanted.device_class.get("spec") or {}).get("selectors") or ()
+    selectors = [*of_class, *(wanted.spec.get("selectors") or ())]
+    if not selectors:
+        return True
+    try:
+        value = cel.device_value(device.driver, device.spec)
+        return all(cel.selects(each["cel"]["expression"], value) for each in selectors)
+    except ValueError as error:
+        shown = "/".join(device.id)
+        raise CannotAllocate(f"request {wanted.name}: device {shown}: {error}") from None
+
+
+def _tolerated(device: JSON, request: JSON) -> bool:
+    tolerations = request.get("tolerations") or ()
+    return all(
+        any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in device.get("taints") or ()
+        if taint.get("effect") in _KEEPS_AWAY
+    )
+
+
+def _tolerates(toleration: JSON, taint: JSON) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("key") not in (None, "", taint.get("key")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return same and bool(toleration.get("key"))
+
+
+def _shortage(
+    wanted: Wanted, count: int, fitting: Sequence[Found], usable: Sequence[Found], devices: Devices
+) -> str:
+    named = wanted.spec["deviceClassName"]
+    small = sum(share(each.spec, wanted.spec) is None for each in fitting)
+    tainted = sum(not _tolerated(each.spec, wanted.spec) for each in fitting)
+    text = (
+        f"request {wanted.name}: {count} of class {named} wanted, {len(fitting)} selected, "
+        f"{len(usable)} free"
+    )
+    if small:
+        text += f", {small} without the capacity"
+    if tainted:
+        text += f", {tainted} tainted"
+    if devices.left_out:
+        reasons = ", ".join(sorted(set(devices.left_out.values())))
+        text += f"; {len(devices.left_out)} more cannot be given here: {reasons}"
+    return text
+
+
+def _result(asked: JSON, chosen: Sequence[_Choice], share_id: Callable[[], str]) -> JSON:
+    results, configs = [], []
+    for choice in chosen:
+        wanted = choice.wanted
+        driver, pool, name = choice.device.id
+        result: JSON = {"request": wanted.name, "driver": driver, "pool": pool, "device": name}
+        if wanted.spec.get("adminAccess"):
+            result["adminAccess"] = True
+        if wanted.spec.get("tolerations"):
+            result["tolerations"] = wanted.spec["tolerations"]
+        if choice.share is not None:
+            result["shareID"] = share_id()
+            if choice.share:
+                result["consumedCapacity"] = dict(choice.share)
+        results.append(result)
+    for wanted in {each.wanted.name: each.wanted for each in chosen}.values():
+        for config in (wanted.device_class.get("spec") or {}).get("config") or ():
+            configs.append({"source": "FromClass", "requests": [wanted.name], **config})
+    names = {each.wanted.name for each in chosen}
+    for config in asked.get("config") or ():
+        if any(_concerns(config.get("requests"), name) for name in names):
+            configs.append({"source": "FromClaim", **config})
+    devices: JSON = {"results": results}
+    if configs:
+        devices["config"] = configs
+    allocation: JSON = {"devices": devices}
+    selector = _node_selector([each.device for each in chosen])
+    if selector is not None:
+        allocation["nodeSelector"] = selector
+    return allocation
+
+
+def _node_selector(devices: Sequence[Found]) -> JSON | None:
+    """The nodes that have all the devices: a single one if any device is on one only."""
+    selectors = [each.node_selector for each in devices if each.node_selector is not None]
+    for selector in selectors:
+        if any("matchFields" in term for term in selector["nodeSelectorTerms"]):
+            return selector
+    terms = [term for selector in selectors for term in selector["nodeSelectorTerms"]]
+    expressions = [each for term in terms for each in term.get("matchExpressions") or ()]
+    return {"nodeSelectorTerms": [{"matchExpressions": expressions}]} if expressions else None

@@ -1,0 +1,120 @@
+"""Devices that several claims share, each with a part of their capacity. Pure.
+
+Source: consumable capacity of resource.k8s.io/v1 (``allowMultipleAllocations``): a request takes
+what it asks for of each capacity, rounded up as its policy says; a capacity that it does not ask
+for is taken by the policy's default, or whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.schema import quantities
+
+DeviceId = tuple[str, str, str]
+"""Driver, pool, device."""
+Share = Mapping[str, str]
+"""What is taken of each capacity of a device, as quantities."""
+
+
+class Shared:
+    """What is taken of devices that are shared."""
+
+    def __init__(self) -> None:
+        self._holders: Counter[DeviceId] = Counter()
+        self._taken: dict[DeviceId, Counter[str]] = {}
+
+    def copy(self) -> Shared:
+        """Another with the same content."""
+        made = Shared()
+        made._holders = Counter(self._holders)
+        made._taken = {device: Counter(taken) for device, taken in self._taken.items()}
+        return made
+
+    def holds(self, device: DeviceId) -> bool:
+        """Whether somebody has a share of a device."""
+        return self._holders[device] > 0
+
+    def fits(self, device: DeviceId, share: Share, spec: JSON) -> bool:
+        """Whether a share is left of a device."""
+        taken = self._taken.get(device, Counter())
+        return all(
+            taken[name] + _amount(text) <= _amount(spec["capacity"][name]["value"])
+            for name, text in share.items()
+        )
+
+    def add(self, device: DeviceId, share: Share) -> None:
+        """Somebody has a share of a device."""
+        self._holders[device] += 1
+        self._taken.setdefault(device, Counter()).update(_amounts(share))
+
+    def remove(self, device: DeviceId, share: Share) -> None:
+        """Undo an addition."""
+        self._holders[device] -= 1
+        self._taken[device].subtract(_amounts(share))
+
+
+def share(device: JSON, request: JSON) -> Share | None:
+    """What a request takes of each capacity of a device, however much others have; None: it can't
+    be had of that device, because it lacks a capacity or its policy allows no such amount."""
+    asked = (request.get("capacity") or {}).get("requests") or {}
+    offered = device.get("capacity") or {}
+    if any(name not in offered for name in asked):
+        return None
+    found = {}
+    for name, capacity in offered.items():
+        policy = capacity.get("requestPolicy") or {}
+        amount = _rounded(str(asked[name]), policy) if name in asked else None
+        if amount is None:
+            amount = str(policy.get("default") or capacity["value"])
+        if not _allowed(amount, policy) or _amount(amount) > _amount(capacity["value"]):
+            return None
+        found[name] = quantities.canonical(amount)
+    return found
+
+
+def _rounded(asked: str, policy: JSON) -> str:
+    """An amount, rounded up to the next that the policy has."""
+    between = policy.get("validRange") or {}
+    if "min" in between:
+        least = str(between["min"])
+        if _amount(asked) < _amount(least):
+            return least
+        if between.get("step"):
+            step, start = _whole(between["step"]), _whole(least)
+            steps = -((start - _whole(asked)) // step)
+            return quantities.binary(start + step * steps)
+        return asked
+    for each in policy.get("validValues") or ():
+        if _amount(asked) <= _amount(each):
+            return str(each)
+    return asked
+
+
+def _allowed(amount: str, policy: JSON) -> bool:
+    value = _amount(amount)
+    if policy.get("default") is not None and value == _amount(policy["default"]):
+        return True
+    between = policy.get("validRange")
+    if between:
+        if between.get("max") is not None and value > _amount(between["max"]):
+            return False
+        step = between.get("step")
+        return not step or (_whole(amount) - _whole(between["min"])) % _whole(step) == 0
+    values = policy.get("validValues")
+    return not values or any(value == _amount(each) for each in values)
+
+
+def _amounts(share: Share) -> dict[str, Decimal]:
+    return {name: _amount(text) for name, text in share.items()}
+
+
+def _amount(text: object) -> Decimal:
+    return quantities.read(str(text))[0]
+
+
+def _whole(text: object) -> int:
+    return int(_amount(text).to_integral_value(ROUND_CEILING))

@@ -1,0 +1,33 @@
+"""The cells of ``kubectl get`` for device claims and slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.printers.times import since
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+
+
+def claim(obj: JSON, now: float) -> list[Any]:
+    """STATE: pending, allocated, reserved, and whether it is deleted."""
+    meta, status = obj.get("metadata") or {}, obj.get("status") or {}
+    states = ["deleted"] if meta.get("deletionTimestamp") else []
+    if status.get("allocation"):
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not states:
+        states = ["pending"]
+    return [meta.get("name", ""), ",".join(states), since(meta.get("creationTimestamp"), now)]
+
+
+def resource_slice(obj: JSON, now: float) -> list[Any]:
+    """NODE, DRIVER and POOL: whose devices, and where."""
+    meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    return [
+        meta.get("name", ""),
+        spec.get("nodeName", ""),
+        spec.get("driver", ""),
+        (spec.get("pool") or {}).get("name", ""),
+        since(meta.get("creationTimestamp"), now),
+    ]

@@ -1,0 +1,322 @@
+"""Claims of devices, their templates and device classes.
+
+Source: validation of resource.k8s.io/v1 of an API server. CEL expressions are compiled by another
+library here, and errors in them are reported in its words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.kinds import cel
+from kubeletpy_up.schema import formats
+from kubeletpy_up.validation import amounts, metadata, persistent_volumes, scheduling
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+MAX_REQUESTS = MAX_CONSTRAINTS = MAX_CONFIGS = MAX_SELECTORS = MAX_RESULTS = 32
+MAX_ALTERNATIVES, MAX_RESERVED, MAX_TOLERATIONS = 8, 256, 16
+MAX_EXPRESSION, MAX_PARAMETERS = 10 * 1024, 10 * 1024
+MAX_POOL_NAME, MAX_DOMAIN, MAX_ID = 253, 63, 32
+EFFECTS = ("NoExecute", "NoSchedule", "None")
+_MODES = ("All", "ExactCount")
+_IMMUTABLE = "field is immutable"
+_REFERENCE = (
+    "must be the name of a request in the claim or the name of a request and a subrequest "
+    "separated by '/'"
+)
+_C_IDENTIFIER = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of "
+    "alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for "
+    "validation is '[A-Za-z_][A-Za-z0-9_]*')"
+)
+
+
+def claim(report: Report, obj: JSON) -> None:
+    """A ResourceClaim."""
+    _devices(report, (obj.get("spec") or {}).get("devices") or {}, "spec.devices")
+
+
+def claim_changed(report: Report, new: JSON, old: JSON, subresource: str) -> None:
+    """The spec is immutable; in the status, an allocation is immutable."""
+    if new.get("spec") != old.get("spec"):
+        report.invalid("spec", new.get("spec"), _IMMUTABLE)
+    if subresource == "status":
+        _status(report, new, old)
+
+
+def template(report: Report, obj: JSON) -> None:
+    """A ResourceClaimTemplate."""
+    spec = obj.get("spec") or {}
+    given = spec.get("metadata") or {}
+    metadata.labels(report, given.get("labels"), "spec.metadata.labels")
+    metadata.annotation_map(report, given.get("annotations"), "spec.metadata.annotations")
+    _devices(report, (spec.get("spec") or {}).get("devices") or {}, "spec.spec.devices")
+
+
+def template_changed(report: Report, new: JSON, old: JSON) -> None:
+    """A template is immutable."""
+    if new.get("spec") != old.get("spec"):
+        report.invalid("spec", new.get("spec"), _IMMUTABLE)
+
+
+def device_class(report: Report, obj: JSON) -> None:
+    """A DeviceClass."""
+    spec = obj.get("spec") or {}
+    _selectors(report, spec.get("selectors") or [], "spec.selectors")
+    for index, config in enumerate(spec.get("config") or ()):
+        _opaque(report, config, f"spec.config[{index}]")
+    _count(report, spec.get("config"), MAX_CONFIGS, "spec.config")
+    name = spec.get("extendedResourceName")
+    if name is not None and not amounts.is_extended(name):
+        report.invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+
+
+def pool_name(report: Report, name: str, path: str) -> None:
+    """Subdomains with slashes between them."""
+    if not name:
+        report.required(path)
+        return
+    if len(name) > MAX_POOL_NAME:
+        report.too_long(path, MAX_POOL_NAME)
+    for part in name.split("/"):
+        report.all_invalid(path, part, formats.dns_subdomain(part))
+
+
+def driver_name(report: Report, name: str, path: str) -> None:
+    """A driver's name: the same rules as for CSI drivers."""
+    if name:
+        persistent_volumes.driver_name(report, name, path)
+    else:
+        report.required(path)
+
+
+def qualified_name(report: Report, name: str, path: str) -> None:
+    """``name`` or ``domain/name``."""
+    domain, slash, identifier = name.rpartition("/")
+    if slash and not domain:
+        report.invalid(path, "", "the domain must not be empty")
+    elif slash:
+        driver_name(report, domain, path)
+    if slash and not identifier:
+        report.invalid(path, "", "the name must not be empty")
+        return
+    if len(identifier) > MAX_ID:
+        report.too_long(path, MAX_ID)
+    if not (identifier.isascii() and identifier.isidentifier()):
+        report.invalid(path, identifier, _C_IDENTIFIER)
+
+
+def tolerations(report: Report, given: Iterable[JSON], path: str) -> None:
+    """Tolerations of device taints."""
+    for index, each in enumerate(given):
+        where, operator = f"{path}[{index}]", each.get("operator")
+        key, value = each.get("key") or "", each.get("value") or ""
+        if key:
+            report.all_invalid(f"{where}.key", key, formats.qualified_name(key))
+        report.one_of(f"{where}.operator", operator, ("Equal", "Exists"))
+        if operator == "Exists" and value:
+            report.invalid(f"{where}.value", value, "must be empty for operator `Exists`")
+        elif operator == "Equal":
+            report.all_invalid(f"{where}.value", value, formats.label_value(value))
+        if each.get("effect") and each["effect"] not in EFFECTS:
+            report.unsupported(f"{where}.effect", each["effect"], EFFECTS)
+
+
+def unique(
+    report: Report, given: list[JSON] | None, name: Callable[[JSON], Any], path: str
+) -> None:
+    """No item occurs twice in a list."""
+    seen: list[Any] = []
+    for index, each in enumerate(given or ()):
+        if (found := name(each)) in seen:
+            report.duplicate(f"{path}[{index}]", found)
+        seen.append(found)
+
+
+def _count(report: Report, given: list[Any] | None, limit: int, path: str) -> None:
+    if given is not None and len(given) > limit:
+        report.too_many(path, len(given), limit)
+
+
+def _devices(report: Report, devices: JSON, path: str) -> None:
+    requests = devices.get("requests") or []
+    names = _names(requests)
+    _count(report, requests, MAX_REQUESTS, f"{path}.requests")
+    unique(report, requests, lambda each: each.get("name"), f"{path}.requests")
+    for index, request in enumerate(requests):
+        _request(report, request, f"{path}.requests[{index}]")
+    constraints = devices.get("constraints") or []
+    _count(report, constraints, MAX_CONSTRAINTS, f"{path}.constraints")
+    for index, constraint in enumerate(constraints):
+        _constraint(report, constraint, names, f"{path}.constraints[{index}]")
+    configs = devices.get("config") or []
+    _count(report, configs, MAX_CONFIGS, f"{path}.config")
+    for index, config in enumerate(configs):
+        _references(report, config.get("requests"), names, f"{path}.config[{index}].requests")
+        _opaque(report, config, f"{path}.config[{index}]")
+
+
+def _names(requests: Iterable[JSON]) -> set[str]:
+    """What may be referred to: requests, and alternatives as ``request/alternative``."""
+    found = set()
+    for request in requests:
+        name = request.get("name") or ""
+        found.add(name)
+        found.update(f"{name}/{each.get('name')}" for each in request.get("firstAvailable") or ())
+    return found
+
+
+def _request(report: Report, request: JSON, path: str) -> None:
+    name, exactly = request.get("name") or "", request.get("exactly")
+    alternatives = request.get("firstAvailable") or []
+    report.all_invalid(f"{path}.name", name, formats.dns_label(name))
+    needed = "exactly one of `exactly` or `firstAvailable` is required"
+    if exactly is None and not alternatives:
+        report.required(path, needed)
+    elif exactly is not None and alternatives:
+        report.invalid(path, None, f"{needed}, but multiple fields are set")
+    elif exactly is not None:
+        _wanted(report, exactly, f"{path}.exactly")
+    else:
+        where = f"{path}.firstAvailable"
+        _count(report, alternatives, MAX_ALTERNATIVES, where)
+        unique(report, alternatives, lambda each: each.get("name"), where)
+        for index, each in enumerate(alternatives):
+            other = each.get("name") or ""
+            report.all_invalid(f"{where}[{index}].name", other, formats.dns_label(other))
+            _wanted(report, each, f"{where}[{index}]")
+
+
+def _wanted(report: Report, request: JSON, path: str) -> None:
+    named, mode = request.get("deviceClassName") or "", request.get("allocationMode")
+    if named:
+        report.all_invalid(f"{path}.deviceClassName", named, formats.dns_subdomain(named))
+    else:
+        report.required(f"{path}.deviceClassName")
+    _selectors(report, request.get("selectors") or [], f"{path}.selectors")
+    count = request.get("count") or 0
+    if mode == "All" and count:
+        detail = "must not be specified when allocationMode is 'All'"
+        report.invalid(f"{path}.count", count, detail)
+    elif mode == "ExactCount" and count <= 0:
+        report.invalid(f"{path}.count", count, "must be greater than zero")
+    elif mode not in _MODES:
+        report.unsupported(f"{path}.allocationMode", mode, _MODES)
+    for name, amount in ((request.get("capacity") or {}).get("requests") or {}).items():
+        amounts.quantity(report, amount, f"{path}.capacity.requests[{name}]")
+    _count(report, request.get("tolerations"), MAX_TOLERATIONS, f"{path}.tolerations")
+    tolerations(report, request.get("tolerations") or (), f"{path}.tolerations")
+
+
+def _selectors(report: Report, selectors: list[JSON], path: str) -> None:
+    _count(report, selectors, MAX_SELECTORS, path)
+    for index, selector in enumerate(selectors):
+        where = f"{path}[{index}].cel"
+        if selector.get("cel") is None:
+            report.required(where)
+            continue
+        expression = selector["cel"].get("expression") or ""
+        if len(expression) > MAX_EXPRESSION:
+            report.too_long(f"{where}.expression", MAX_EXPRESSION)
+        elif not expression:
+            report.required(f"{where}.expression")
+        elif problem := cel.problem(expression):
+            report.invalid(f"{where}.expression", expression, problem)
+
+
+def _constraint(report: Report, constraint: JSON, names: Container[str], path: str) -> None:
+    _references(report, constraint.get("requests"), names, f"{path}.requests")
+    given = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
+    if len(given) != 1:
+        detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+        report.required(path, f"{detail}, but multiple fields are set")  # also said of none
+    for key in given:
+        name = constraint[key]
+        qualified_name(report, name, f"{path}.{key}")
+        if "/" not in name:
+            detail = "a fully qualified name must be a domain and a name separated by a slash"
+            report.invalid(f"{path}.{key}", name, detail)
+
+
+def _references(report: Report, given: list[str] | None, names: Container[str], path: str) -> None:
+    _count(report, given, MAX_REQUESTS, path)
+    for index, name in enumerate(given or ()):
+        _reference(report, name, names, f"{path}[{index}]")
+        if name in (given or [])[:index]:
+            report.duplicate(f"{path}[{index}]", name)
+
+
+def _reference(report: Report, name: str, names: Container[str], path: str) -> None:
+    segments = name.split("/")
+    if len(segments) <= 2:
+        for segment in segments:
+            report.all_invalid(path, segment, formats.dns_label(segment))
+    if name not in names:
+        report.invalid(path, name, _REFERENCE)
+
+
+def _opaque(report: Report, config: JSON, path: str) -> None:
+    opaque = config.get("opaque")
+    if opaque is None:
+        report.required(f"{path}.opaque")
+        return
+    driver_name(report, opaque.get("driver") or "", f"{path}.opaque.driver")
+    parameters, where = opaque.get("parameters"), f"{path}.opaque.parameters"
+    if parameters is None:
+        report.required(where)
+    elif not isinstance(parameters, dict):
+        report.invalid(where, "<value omitted>", "must be a valid JSON object")
+    elif len(json.dumps(parameters, separators=(",", ":"))) > MAX_PARAMETERS:
+        report.too_long(where, MAX_PARAMETERS)
+
+
+def _status(report: Report, new: JSON, old: JSON) -> None:
+    status, before = new.get("status") or {}, old.get("status") or {}
+    reserved, where = status.get("reservedFor") or [], "status.reservedFor"
+    _count(report, reserved, MAX_RESERVED, where)
+    unique(report, reserved, lambda each: each.get("uid"), where)
+    for index, consumer in enumerate(reserved):
+        for field in ("resource", "name", "uid"):
+            if not consumer.get(field):
+                report.required(f"{where}[{index}].{field}")
+    allocation = status.get("allocation")
+    if reserved and allocation is None:
+        report.forbidden(where, "may not be specified when `allocated` is not set")
+    elif new["metadata"].get("deletionTimestamp"):
+        known = before.get("reservedFor") or []
+        if any(each not in known for each in reserved):
+            detail = "`deallocationRequested` or `deletionTimestamp` are set"
+            report.forbidden(where, f"new entries may not be added while {detail}")
+    if allocation is None:
+        return
+    if before.get("allocation") is None:
+        _allocation(report, new, allocation)
+    elif allocation != before["allocation"]:
+        report.invalid("status.allocation", allocation, _IMMUTABLE)
+
+
+def _allocation(report: Report, obj: JSON, allocation: JSON) -> None:
+    names = _names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or ())
+    devices, path = allocation.get("devices") or {}, "status.allocation.devices"
+    _count(report, devices.get("results"), MAX_RESULTS, f"{path}.results")
+    for index, result in enumerate(devices.get("results") or ()):
+        where = f"{path}.results[{index}]"
+        _reference(report, result.get("request") or "", names, f"{where}.request")
+        driver_name(report, result.get("driver") or "", f"{where}.driver")
+        pool_name(report, result.get("pool") or "", f"{where}.pool")
+        device = result.get("device") or ""
+        report.all_invalid(f"{where}.device", device, formats.dns_label(device))
+    _count(report, devices.get("config"), 2 * MAX_CONFIGS, f"{path}.config")
+    for index, config in enumerate(devices.get("config") or ()):
+        where = f"{path}.config[{index}]"
+        report.one_of(f"{where}.source", config.get("source"), ("FromClaim", "FromClass"))
+        _references(report, config.get("requests"), names, f"{where}.requests")
+        _opaque(report, config, where)
+    if allocation.get("nodeSelector") is not None:
+        where = "status.allocation.nodeSelector"
+        scheduling.node_selector(report, allocation["nodeSelector"], where)
