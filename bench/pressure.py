@@ -38,7 +38,8 @@ TERMINAL = ("Failed", "Succeeded")
 MEMORY = Path("/sys/fs/cgroup/memory")
 SCRIPT = (
     f"trap 'exit 0' TERM; i=0; while [ $i -lt {EATS // 8} ]; do "
-    "dd if=/dev/zero of=/mem/$i bs=8M count=1 2>/dev/null; i=$((i+1)); sleep 0.05 & wait $!; done; "
+    "dd if=/dev/zero of=/mem/$((i%2))/$i bs=8M count=1 2>/dev/null; "
+    "i=$((i+1)); sleep 0.05 & wait $!; done; "
     "while :; do sleep 1 & wait $!; done"
 )
 """A few hundred megabytes per second."""
@@ -65,8 +66,12 @@ def eater(name: str) -> JSON:
     pod = manifest(name, NODE)
     container = pod["spec"]["containers"][0]
     container["command"] = ["/bin/sh", "-c", SCRIPT]
-    container["volumeMounts"] = [{"name": "mem", "mountPath": "/mem"}]
-    pod["spec"]["volumes"] = [{"name": "mem", "emptyDir": {"medium": "Memory"}}]
+    # one in memory is no larger than what pods may have, and does not reach the threshold alone
+    volumes = [f"mem-{number}" for number in range(2)]
+    container["volumeMounts"] = [
+        {"name": name, "mountPath": f"/mem/{name[-1]}"} for name in volumes
+    ]
+    pod["spec"]["volumes"] = [{"name": name, "emptyDir": {"medium": "Memory"}} for name in volumes]
     return pod
 
 

@@ -2,36 +2,27 @@
 
 The API server writes null where a type has no ``omitempty``: each pod condition comes with
 ``"lastProbeTime": null``. Code that decodes an object removes the nulls at once, so that every key
-has a value. Must touch fresh objects only: it changes them in place.
+has a value.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 _NULL = b"null"
-_UNREAD = frozenset({"managedFields"})
-"""Long, without nulls, and never read here."""
 
 
-def may_have_nulls(text: bytes) -> bool:
-    """Whether JSON text can contain a null; most responses can skip the walk."""
-    return _NULL in text
+def loads(text: bytes) -> Any:
+    """Decode JSON text without keys whose value is null, at any depth; list items stay.
+
+    Raises ValueError for what is no JSON and RecursionError for what is nested too deeply.
+    """
+    # an object's keys go as soon as it is decoded: a walk afterwards takes five times as long
+    return json.loads(text, object_hook=_without_nulls) if _NULL in text else json.loads(text)
 
 
-def drop_nulls(value: Any) -> None:
-    """Remove all null-valued keys from a decoded value, at any depth; list items stay."""
-    rest = [value]
-    while rest:
-        one = rest.pop()
-        if type(one) is list:
-            rest.extend(one)
-        elif type(one) is dict:
-            if None in one.values():
-                for key in [key for key, item in one.items() if item is None]:
-                    del one[key]
-            rest.extend(
-                item
-                for key, item in one.items()
-                if type(item) in (dict, list) and key not in _UNREAD
-            )
+def _without_nulls(decoded: dict[str, Any]) -> dict[str, Any]:
+    if None in decoded.values():
+        return {key: value for key, value in decoded.items() if value is not None}
+    return decoded

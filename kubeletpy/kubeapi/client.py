@@ -18,13 +18,13 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
 from kubeletpy.kubeapi.http_calls import (
     UNREADABLE,
     HttpCall,
-    decode,
     error_of,
     http_call,
     watch_events,
@@ -169,7 +169,7 @@ class KubeClient(KubeApi):
             try:
                 body = await response.read()
                 self._answered(request, len(body))
-                answer = decode(body)
+                answer = nulls.loads(body)
             except (TransportError, *UNREADABLE) as error:
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from kubeletpy.api.nulls import drop_nulls, may_have_nulls
+from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.paths import resource_path
@@ -97,14 +97,6 @@ def _delete_options(call: Call) -> JSON:
     return options
 
 
-def decode(text: bytes) -> Any:
-    """A response or event as plain JSON in which every key has a value."""
-    value = json.loads(text)
-    if may_have_nulls(text):
-        drop_nulls(value)
-    return value
-
-
 async def error_of(response: Response) -> errors.ApiError:
     """The error that a non-2xx response reports; closes the response."""
     body: Any = None
@@ -148,7 +140,7 @@ def _read_event(line: bytes) -> WatchEvent | None:
     if not line.strip():
         return None
     try:
-        event = decode(line)
+        event = nulls.loads(line)
         kind, obj = event["type"], event["object"]
     except (*UNREADABLE, TypeError, KeyError):
         raise errors.Unavailable("the watch gave something that is no event") from None

@@ -200,6 +200,8 @@ class Reflector:
                     async for event in stream:
                         heard = heard or event.type != "BOOKMARK"
                         if initial is None:
+                            # to decode a large object and to take it are a turn of the loop each
+                            await asyncio.sleep(0)
                             self._take(event)
                             continue
                         accepted = True

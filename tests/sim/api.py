@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
-from kubeletpy.kubeapi.http_calls import decode
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
     RESOURCESLICES,
@@ -284,7 +284,7 @@ class SimKubeApi(KubeApi):
 
 def _received(obj: JSON) -> JSON:
     """An object as the agent's client decodes it."""
-    decoded: JSON = decode(_on_the_wire(obj))
+    decoded: JSON = nulls.loads(_on_the_wire(obj))
     return decoded
 
 

@@ -16,7 +16,7 @@ from tests import large_pods
 from tests.large_pods import Make, annotated, many
 from tests.sim.api import NODE
 from tests.sim.loop import run
-from tests.sim.slow_callbacks import slow_callbacks, slowness
+from tests.sim.slow_callbacks import slow_callbacks
 from tests.sim.test_scenarios import EMPTY_WITHIN, play, status, until
 from tests.sim.user import container, pod
 from tests.sim.world import World
@@ -54,7 +54,7 @@ def least_slow(scenario: Callable[[World], Any], root: Path, **options: Any) -> 
     for attempt in range(TRIES):
         place = root / str(attempt)
         place.mkdir()
-        with slow_callbacks(AT_MOST_S * slowness()) as slow:
+        with slow_callbacks(AT_MOST_S) as slow:
             play(scenario, place, **options)
         found = slow.found
         if not found:

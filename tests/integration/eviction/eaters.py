@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,15 @@ from tools.env.process import run
 STAY = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
 
 
-def bound(name: str, script: str = "", volume: JSON | None = None) -> JSON:
-    mounts = [{"name": "v", "mountPath": "/mem"}] if volume is not None else []
+def bound(
+    name: str, script: str = "", volume: JSON | None = None, places: Sequence[str] = ("/mem",)
+) -> JSON:
+    """A pod that has such a volume at each of these places."""
+    mounts = [{"name": f"v{n}", "mountPath": place} for n, place in enumerate(places)]
+    if volume is None:
+        mounts = []
     made = container(script=script, volumeMounts=mounts) if script else container()
-    volumes = [{"name": "v", "emptyDir": volume}] if volume is not None else []
+    volumes = [{"name": mount["name"], "emptyDir": volume} for mount in mounts]
     return pod(name, made, nodeName="test-node", volumes=volumes)
 
 

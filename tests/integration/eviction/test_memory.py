@@ -24,10 +24,16 @@ ROOM = 400 * MI
 THRESHOLD = 200 * MI
 MEMORY = Path("/sys/fs/cgroup/memory")
 EATER = (
-    "trap 'exit 0' TERM; i=0; while [ $i -lt 45 ]; do dd if=/dev/zero of=/mem/$i bs=8M count=1 "
-    "2>/dev/null; i=$((i+1)); sleep 0.05 & wait $!; done; while :; do sleep 1 & wait $!; done"
+    "trap 'exit 0' TERM; i=0; while [ $i -lt 37 ]; do "
+    "dd if=/dev/zero of=/mem/$((i%2))/$i bs=8M count=1 2>/dev/null; "
+    "i=$((i+1)); sleep 0.05 & wait $!; done; while :; do sleep 1 & wait $!; done"
 )
-"""Some hundred megabytes a second, until 360 are taken."""
+"""Some hundred megabytes a second, until 296 are taken: the OOM killer wants more.
+
+Of two volumes: one in memory is no larger than what pods may have, and alone does not reach the
+threshold where another test has taken huge pages of the machine.
+"""
+PLACES = ("/mem/0", "/mem/1")
 STRESSES = container(
     image=STRESS,
     command=["/usr/bin/stress-ng", "--vm", "2", "--vm-bytes", "300M", "--vm-keep"],
@@ -89,7 +95,7 @@ def test_the_pod_that_eats_the_memory_goes_and_the_node_gets_well(small: Node) -
     small.apply(bound("calm"), namespace="default")
     small.wait_running("default", "calm")
     watch = Watch(MEMORY / small.cgroup_root.lstrip("/") / "kubepods")
-    small.apply(bound("eater", EATER, {"medium": "Memory"}), namespace="default")
+    small.apply(bound("eater", EATER, {"medium": "Memory"}, PLACES), namespace="default")
     try:
         gone = small.wait_phase("default", "eater", "Failed")
     finally:
