@@ -69,7 +69,13 @@ def parser() -> argparse.ArgumentParser:
         "-f", "--file", help="a manifest (YAML or JSON; - reads standard input): pods, workloads"
     )
     made.add_argument("-p", "--patch", help="a patch of the pod (YAML or JSON)")
-    made.add_argument("--type", choices=["strategic", "merge"], default="strategic")
+    made.add_argument(
+        "--type",
+        choices=["strategic", "merge", "json"],
+        default="strategic",
+        help="the kind of patch, as of kubectl patch: strategic merge patch (the default), JSON "
+        "merge patch or JSON patch (a list of operations)",
+    )
     made.add_argument("-o", "--output", choices=["text", "json"], default="text")
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
     return made
@@ -79,8 +85,10 @@ def requests(given: argparse.Namespace) -> list[dict[str, Any]]:
     """What to ask the agent. Raises Unreadable."""
     if given.file is None:
         namespace, name = names(given)
-        [patch] = _documents(given.patch, "the patch")
-        return [{"namespace": namespace, "name": name, "patch": patch, "type": given.type}]
+        patches = _documents(given.patch, "the patch")
+        if len(patches) > 1:
+            raise Unreadable("there is more than one document in the patch")
+        return [{"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}]
     try:
         text = sys.stdin.read() if given.file == "-" else Path(given.file).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -48,14 +48,14 @@ class Foreseer:
 
         Args:
             asked: ``pod``: a manifest; or ``namespace``, ``name`` and a ``patch`` of ``type``
-                ``strategic`` or ``merge``.
+                ``strategic``, ``merge`` or ``json``.
 
         Raises:
             Nonsense: it is not a pod, or there is no pod to be patched.
         """
         if "patch" in asked:
             running = self._running(asked)
-            return await self._changed(running, _patched(running, asked))
+            return await self._changed(running, _patched(running, asked["patch"], _kind(asked)))
         manifest = asked.get("pod")
         if not isinstance(manifest, dict):
             raise Nonsense("there is no pod in the request")
@@ -63,8 +63,9 @@ class Foreseer:
         existing = self._rooms.pods.by_name(wanted.namespace, wanted.name)
         if existing is None:
             return await self._new(wanted)
-        laid_over = {"patch": {"spec": manifest.get("spec")}, "type": "strategic"}
-        return await self._changed(existing, _patched(existing, laid_over))
+        laid_over = {"spec": manifest.get("spec") or {}}
+        changed = _patched(existing, laid_over, patching.PatchType.STRATEGIC)
+        return await self._changed(existing, changed)
 
     def _running(self, asked: JSON) -> Pod:
         namespace, name = str(asked.get("namespace")), str(asked.get("name"))
@@ -207,17 +208,20 @@ def _read(manifest: JSON) -> Pod:
     return _pod(filled)
 
 
-def _patched(pod: Pod, asked: JSON) -> Pod:
-    patch, kind = asked.get("patch"), asked.get("type") or "strategic"
-    if not isinstance(patch, dict) or not isinstance(patch.get("spec", {}), dict):
-        raise Nonsense("the patch is no object")
-    if kind not in ("strategic", "merge"):
-        raise Nonsense(f"a patch is of type strategic or merge, not {kind}")
-    merge = patching.patched if kind == "strategic" else patching.merged
+def _patched(pod: Pod, patch: Any, kind: patching.PatchType) -> Pod:
     try:
-        return _pod(merge(cast(JSON, pod.object), patch))
+        return _pod(patching.patched(cast(JSON, pod.object), patch, kind))
     except MalformedPatch as error:
         raise Nonsense(str(error)) from error
+
+
+def _kind(asked: JSON) -> patching.PatchType:
+    name = asked.get("type") or patching.PatchType.STRATEGIC
+    try:
+        return patching.PatchType(name)
+    except ValueError as error:
+        known = ", ".join(patching.PatchType)
+        raise Nonsense(f"a patch is of type {known}, not {name}") from error
 
 
 def _pod(obj: JSON) -> Pod:

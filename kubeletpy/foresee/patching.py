@@ -6,9 +6,11 @@ Which lists of a pod are keyed, and by what, is the API's schema (OpenAPI of Kub
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
-from kubeletpy.api.strategic_merge import strategic_merge
+from kubeletpy.api.json_patch import json_patch, merge_patch
+from kubeletpy.api.strategic_merge import MalformedPatch, strategic_merge
 from kubeletpy.api.types import JSON
 
 
@@ -50,12 +52,24 @@ POD_SCHEMA: JSON = {
 }
 
 
-def patched(pod: JSON, patch: JSON) -> JSON:
-    """A pod's object with a strategic merge patch of its spec. Raises MalformedPatch."""
-    wanted: Any = patch.get("spec") or {}
+class PatchType(StrEnum):
+    """The kinds of patch that ``kubectl patch`` knows, by its names."""
+
+    STRATEGIC = "strategic"
+    MERGE = "merge"
+    JSON = "json"
+
+
+def patched(pod: JSON, patch: Any, kind: PatchType = PatchType.STRATEGIC) -> JSON:
+    """A pod's object with a patch of its spec; what a patch does besides is left out.
+
+    Raises MalformedPatch.
+    """
+    if kind is PatchType.JSON:
+        return {**pod, "spec": json_patch(pod, patch).get("spec")}
+    wanted = patch.get("spec", {}) if isinstance(patch, dict) else None
+    if not isinstance(wanted, dict):
+        raise MalformedPatch("the patch is no object")
+    if kind is PatchType.MERGE:
+        return {**pod, "spec": merge_patch(pod.get("spec"), wanted)}
     return strategic_merge(POD_SCHEMA, pod, {"spec": wanted})
-
-
-def merged(pod: JSON, patch: JSON) -> JSON:
-    """A pod's object with a JSON merge patch (RFC 7396) of its spec."""
-    return strategic_merge({}, pod, {"spec": patch.get("spec") or {}})

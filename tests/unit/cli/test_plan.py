@@ -83,11 +83,14 @@ async def test_a_patch_and_standard_input(
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\nmetadata: {name: p}\n"))
     assert await run(agent.at, "-f", "-") == 0
     assert await run(agent.at, "web", "-p", "{}", "--type", "merge", "-n", "y") == 0
+    operations = [{"op": "remove", "path": "/spec/tolerations"}]
+    assert await run(agent.at, "web", "-p", json.dumps(operations), "--type", "json") == 0
     patch = {"spec": {"hostNetwork": True}}
     assert agent.asked == [
         {"namespace": "ns", "name": "web", "patch": patch, "type": "strategic"},
         {"pod": {"kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}},
         {"namespace": "y", "name": "web", "patch": {}, "type": "merge"},
+        {"namespace": "default", "name": "web", "patch": operations, "type": "json"},
     ]
 
 
@@ -140,6 +143,8 @@ async def test_what_the_agent_cannot_answer(agent: Agent, tmp_path: Path, capsys
     assert capsys.readouterr().err == "kubeletpy plan: no pod ns/nobody on this node\n"
     assert await run(agent.at, "-f", str(tmp_path / "none.yaml")) == 1
     assert "No such file" in capsys.readouterr().err
+    assert await run(agent.at, "web", "-p", "{}\n---\n{}") == 1
+    assert "more than one document" in capsys.readouterr().err
     large = tmp_path / "large.yaml"
     large.write_text(f"kind: Pod\nmetadata: {{name: p}}\nspec: {{x: {'y' * MAX_PLAN_BYTES}}}\n")
     assert await run(agent.at, "-f", str(large)) == 1

@@ -266,6 +266,20 @@ async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
     assert await node.rooms.foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
 
 
+async def test_a_json_patch_names_containers_by_their_place() -> None:
+    node = Rooms(pod(container("a"), container("b")))
+    operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
+    asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
+    node.intents = {"c:1": SyncIntent((), started=("a",))}
+    assert (await node.rooms.foresee(asked)).outcome is Outcome.UNCHANGED
+    operations[0]["path"] = "/spec/containers/0/image"
+    found = await node.rooms.foresee(asked)
+    assert (found.outcome, found.restarts) == (Outcome.RESTARTS, ("a",))
+
+
+REMOVE_SPEC = {"op": "remove", "path": "/spec"}
+
+
 async def test_a_merge_patch_replaces_lists() -> None:
     found = await Rooms(RUNNING).patched({"containers": [container("a")]}, "merge")
     assert found.outcome is Outcome.FORBIDDEN
@@ -289,8 +303,16 @@ async def test_a_merge_patch_replaces_lists() -> None:
         ({"namespace": "ns", "name": "p", "patch": {"spec": []}}, "the patch is no object"),
         ({"namespace": "ns", "name": "p", "patch": {"spec": [1]}}, "the patch is no object"),
         (
+            {"namespace": "ns", "name": "p", "patch": {}, "type": "apply"},
+            "a patch is of type strategic, merge, json, not apply",
+        ),
+        (
             {"namespace": "ns", "name": "p", "patch": {}, "type": "json"},
-            "a patch is of type strategic or merge, not json",
+            "a JSON patch is a list of operations",
+        ),
+        (
+            {"namespace": "ns", "name": "p", "patch": [REMOVE_SPEC], "type": "json"},
+            "it is no pod: ",
         ),
         (
             {"namespace": "ns", "name": "p", "patch": {"spec": {"containers": [{}]}}},
