@@ -46,7 +46,7 @@ def periods(
         by_priority: shutdownGracePeriodByPodPriority, (priority, seconds); overrides the others.
     """
     found = [Period(priority, seconds) for priority, seconds in by_priority]
-    if not found and total > 0:
+    if not found:
         rest = int(total) - int(critical)
         found = [Period(0, rest), Period(CRITICAL_PRIORITY, int(critical))]
     if sum(period.seconds for period in found) <= 0:

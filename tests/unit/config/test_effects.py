@@ -16,6 +16,7 @@ from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.config.gates import GATES, HERE, resolve
+from kubeletpy.config.problems import show
 from kubeletpy.config.settings import attribute
 from tests.unit.config.test_tables import FIELD_ROWS
 from tools.rulebook.differences import listed
@@ -108,6 +109,15 @@ def test_a_field_without_effect_is_named(path: str) -> None:
     assert shown == effects.FIELDS[path].value
 
 
+IN_PLACE_OF_THE_DEFAULT = {"kernelMemcgNotification": True, "contentType": "application/json"}
+
+
+@pytest.mark.parametrize("path", effects.FIELDS)
+def test_what_applies_is_the_kubelets_default_but_for_two(path: str) -> None:
+    value = IN_PLACE_OF_THE_DEFAULT.get(path, FIELDS[path].default)
+    assert effects.FIELDS[path].value == value
+
+
 @pytest.mark.parametrize(
     ("endpoint", "rate", "text"),
     [
@@ -162,7 +172,9 @@ def test_a_flag_without_effect_is_named(name: str) -> None:
     text = {"bool": "true", "int": "1"}.get(FLAGS[name].kind, "hunter2")
     loaded = config.load(None, (), config.parse_flags([f"--{name}={text}"]))
     assert [notice.name for notice in loaded.notices] == [f"--{name}"]
-    if "password" in name:
+    secret = "password" in name
+    assert [notice.value for notice in loaded.notices] == ["<masked>" if secret else show("", text)]
+    if secret:
         assert "hunter2" not in str(loaded)
 
 

@@ -29,6 +29,7 @@ KILLED = (
         (b"7,1,2,-;", Record(1, 2, True, "")),
         (b"8,1,2,-;said by a process\n", Record(1, 2, False, "said by a process")),
         (b"12,1,2,-;\xff\xfe\n", Record(1, 2, False, "\ufffd\ufffd")),
+        (b"6,1,2;without flags", Record(1, 2, True, "without flags")),
         (b"", None),
         (b"6,1,2,-", None),
         (b"6,1;x", None),

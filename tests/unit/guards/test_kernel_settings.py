@@ -20,6 +20,8 @@ RIGHT = {name: f"{value}\n" for name, value in WANTED.items()}
         ({"vm.panic_on_oom": "-1"}, [Wrong("vm.panic_on_oom", 0, "-1")]),
         ({"vm.overcommit_memory": ""}, [Wrong("vm.overcommit_memory", 1, "")]),
         ({"kernel.panic": "10 10"}, [Wrong("kernel.panic", 10, "10 10")]),
+        ({"kernel.panic": "x" * 41}, [Wrong("kernel.panic", 10, "x" * 40)]),
+        ({"kernel.panic": "x" * 40}, [Wrong("kernel.panic", 10, "x" * 40)]),
         (
             {"vm.overcommit_memory": "0", "kernel.panic_on_oops": "0"},
             [Wrong("vm.overcommit_memory", 1, "0"), Wrong("kernel.panic_on_oops", 1, "0")],
