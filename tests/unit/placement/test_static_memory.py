@@ -131,6 +131,40 @@ def test_after_a_restart_nothing_moves() -> None:
     assert TWO.hints(apart, pod, None) == {"memory": None}, "it has no single place to stay at"
 
 
+def test_a_pod_at_once_is_offered_what_a_container_of_its_size_is() -> None:
+    assert masks(TWO, TWO.initial(), asking(60), whole=True) == [
+        (1, True),
+        (2, True),
+        (3, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "pages", "offered"),
+    [("60", None, True), ("59", None, False), ("61", None, False), ("60", "4", False)],
+)
+def test_what_has_been_booked_is_offered_for_the_same_request_only(
+    memory: str, pages: str | None, offered: bool
+) -> None:
+    state = allocate(TWO, TWO.initial(), asking(60), Hint(2, True))
+    now = sized("c", memory=memory)
+    if pages is not None:
+        for amounts in now["resources"].values():
+            amounts["hugepages-2Mi"] = pages
+    hints = TWO.hints(state, pod_of(now), now)
+    assert hints == ({"memory": (Hint(2, True),)} if offered else {})
+
+
+def test_an_init_container_is_offered_what_is_left_to_it_but_no_other_types() -> None:
+    init = (sized("i", memory="50"),)
+    state = allocate(TWO, TWO.initial(), asking(40, init=init), Hint(2, True))
+    pod = asking(40, init=init)
+    assert TWO.hints(state, pod, init[0]) == {"memory": (Hint(2, True),)}
+    for amounts in init[0]["resources"].values():
+        amounts["hugepages-2Mi"] = "4"
+    assert TWO.hints(state, pod, init[0]) == {}
+
+
 def test_memory_of_a_type_that_a_later_container_does_not_use_stays_booked() -> None:
     pages, memory = Block((0,), "hugepages-2Mi", 4), Block((0,), "memory", 50)
     state = replace(TWO.initial(), entries={"uid-1": {"i": (pages, memory), "j": (pages,)}})

@@ -268,6 +268,13 @@ def test_who_may_come_back(spec: Any, field: str, after: Any, problem: bool) -> 
     assert (found is not None) is problem
 
 
+def test_in_a_pod_that_always_restarts_any_may_come_back() -> None:
+    of = pod({"name": "a", "restartPolicy": "Never"}, restartPolicy="Always")
+    old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": 1})]}
+    new: Any = {"containerStatuses": [shown("a", running={})]}
+    assert store.illegal_transition(of, old, new) is None
+
+
 def test_what_restarts_all_may_bring_back_any() -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
     of = pod("a", {"name": "b", "restartPolicy": "Never", "restartPolicyRules": [rule]},
