@@ -89,8 +89,7 @@ class NodeOptions:
 
 def reserved_cpus(settings: KubeletSettings) -> int:
     """Number of CPUs in reservedSystemCPUs."""
-    cpus = settings.reserved_system_cpus
-    return len(parse_cpuset(cpus) or ()) if cpus else 0
+    return len(parse_cpuset(settings.reserved_system_cpus) or ())
 
 
 def node_name(flags: NodeFlags, hostname: str) -> str:

@@ -37,7 +37,7 @@ class Record:
 def read_cri(line: bytes) -> Record | None:
     """A line of the CRI's format, without its newline; None for anything else."""
     at = line.find(b" ")
-    if at < 0 or line[at + 1 : at + 8] not in _STREAMS:
+    if line[at + 1 : at + 8] not in _STREAMS:
         return None
     tag, _, text = line[at + 8 :].partition(b" ")
     first = tag.partition(b":")[0]
@@ -120,7 +120,7 @@ class Formatter:
     def finish(self) -> bytes:
         """The output of a last line without a newline: the file has ended."""
         rest, self._rest = self._rest, b""
-        return self._show([rest]) if rest else b""
+        return self._show([rest])
 
     def _show(self, lines: list[bytes]) -> bytes:
         shown: list[bytes] = []
@@ -149,7 +149,6 @@ class Formatter:
             and self._since is None
             and self._records is None
             and not self._stream
-            and not self.done
         )
 
     def _is_long_ago(self, lines: bytes) -> bool:

@@ -24,7 +24,8 @@ class RotationPlan:
 
 
 def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPlan:
-    """What to do before ``log`` itself is renamed, so that ``max_files`` remain afterwards.
+    """What to do before ``log`` itself is renamed, so that ``max_files`` (at least 2) remain
+    afterwards.
 
     The newest rotation is left alone: the runtime may still write to it, and readers follow it.
     """
@@ -35,13 +36,12 @@ def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPla
     for name in ours:
         if name in remove:
             continue
-        if name not in finished and name + COMPRESSED in finished:
+        if name + COMPRESSED in finished:
             remove.append(name)
         else:
             kept.append(name)
     # the log itself and the rotation to come are two of the files
-    room = max(max_files - 2, 0)
-    excess = max(len(kept) - room, 0)
+    excess = max(len(kept) - (max_files - 2), 0)
     remove += kept[:excess]
     rest = kept[excess:]
     return RotationPlan(tuple(remove), tuple(name for name in rest if name not in finished))

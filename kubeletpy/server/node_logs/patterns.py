@@ -29,7 +29,7 @@ def check(pattern: str) -> None:
             flags = 0
             if pattern.startswith("?", at + 1):
                 flags = _group(pattern, at + 1)
-            if flags and pattern[at + flags] == ")":
+            if pattern[at + flags] == ")":
                 at += flags + 1
                 continue
             depth, repeatable = depth + 1, False
@@ -81,15 +81,14 @@ def _class_end(pattern: str, at: int) -> int:
 
 
 def _escape_end(pattern: str, at: int) -> int:
-    """The last character of an escape sequence."""
+    """The last character of an escape sequence, or what is beyond the end."""
     if at + 1 == len(pattern):
         raise BadPattern("trailing backslash at end of expression")
     after = pattern[at + 1]
     if after in "123456789":
         raise BadPattern(f"invalid escape sequence: `\\{after}`")
     if after == "Q":
-        end = pattern.find("\\E", at + 2)
-        return end + 1 if end >= 0 else len(pattern) - 1
+        return pattern.find("\\E", at) + 1 or len(pattern)
     return at + 1
 
 

@@ -94,10 +94,11 @@ def test_a_profile_in_pprof_s_format() -> None:
 
 
 def test_a_profile_field_by_field() -> None:
-    """With the numbers of pprof's profile.proto; ids begin at 1, for 0 is none."""
-    a, b, c = Place("f", "x.py", 3), Place("g", "y.py", 2), Place("f", "x.py", 4)
+    """With the numbers of pprof's profile.proto: 0 is no id, and the empty text."""
+    a, b, c = Place("f", "x.py", 3), Place("g", "x.py", 2), Place("f", "", 4)
     stacks = {(a, b): Weight(3, 30), (c,): Weight(1, 5)}
     packed = encode(stacks, began_ns=7, took_ns=8, period_ns=9)
+    assert packed[4:8] == bytes(4), "the same profile is the same bytes"
     nested = {1, 2, 4, 5, 11}
     found = [
         (number, list(fields(value)) if number in nested else value)
@@ -110,10 +111,11 @@ def test_a_profile_field_by_field() -> None:
         (2, [(1, b"\x03"), (2, b"\x01\x05")]),
         (4, [(1, 1), (4, b"\x08\x01\x10\x03")]),
         (4, [(1, 2), (4, b"\x08\x02\x10\x02")]),
-        (4, [(1, 3), (4, b"\x08\x01\x10\x04")]),
+        (4, [(1, 3), (4, b"\x08\x03\x10\x04")]),
         (5, [(1, 1), (2, 5), (3, 5), (4, 6)]),
-        (5, [(1, 2), (2, 7), (3, 7), (4, 8)]),
-        *((6, text) for text in b" samples count cpu nanoseconds f x.py g y.py".split(b" ")),
+        (5, [(1, 2), (2, 7), (3, 7), (4, 6)]),
+        (5, [(1, 3), (2, 5), (3, 5), (4, 0)]),
+        *((6, text) for text in b" samples count cpu nanoseconds f x.py g".split(b" ")),
         (9, 7),
         (10, 8),
         (11, [(1, 3), (2, 4)]),

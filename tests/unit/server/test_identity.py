@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from kubeletpy.server.identity import Identity, of_certificate
+from kubeletpy.server.identity import Identity, of_certificate, of_review
 
 ENDS = "Jan  1 00:00:00 2030 GMT"
 CERTIFICATE: dict[str, Any] = {
@@ -21,6 +21,16 @@ def test_a_certificate_counts_until_it_ends_though_its_connection_goes_on() -> N
     assert of_certificate(CERTIFICATE, ends + 1) is None
 
 
+def test_the_user_of_a_review() -> None:
+    bob = {"username": "bob", "uid": 7, "groups": ["a", "system:authenticated", "a"]}
+    assert of_review({**bob, "extra": {"y": ["1", 2], "x": None}}) == Identity(
+        "bob", ("a", "system:authenticated"), "7", (("x", ()), ("y", ("1", "2")))
+    )
+    assert of_review({"username": "bob"}) == Identity("bob", ("system:authenticated",))
+
+
 def test_nobody() -> None:
+    assert of_review({}) is None
+    assert of_review({"username": "", "groups": ["admins"]}) is None
     assert of_certificate(None, 0.0) is None
     assert of_certificate({"notAfter": ENDS, "subject": ()}, 0.0) is None

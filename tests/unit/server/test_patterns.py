@@ -16,6 +16,7 @@ from kubeletpy.server.node_logs.patterns import BadPattern, check
         *("[]a]", "[^]a]", "[[:alpha:]_]+", r"[\]]", "{", "a{,3}", "a{x", r"\d+\.\pL", r"\(\*"),
         *("[[:alpha:]]{1000}(x)", r"[[:alpha:]]\d(x)", r"x\E\Qy", "[:(?:]"),
         *("(?i)a", "(?i-s:a)+", "a(?i)*", "(?P<n>a)+", "(?<n>a)", r"\Q(*[", r"\Q(*\E+", "a]}"),
+        *("[](]", "[^](]", "[[:]", "[[:a]", "^[a]"),
     ],
 )
 def test_expressions(pattern: str) -> None:
@@ -37,6 +38,8 @@ def test_expressions(pattern: str) -> None:
         (r"\Qa\E)", r"unexpected ): `\Qa\E)`"),
         (r"a\Q\E**", "invalid nested repetition operator: `**`"),
         ("[[:alpha:]", "missing closing ]: `[[:alpha:]`"),
+        ("[[::]", "missing closing ]: `[[::]`"),
+        ("[[:a", "missing closing ]: `[[:a`"),
         ("*a", "missing argument to repetition operator: `*`"),
         ("a|+", "missing argument to repetition operator: `+`"),
         ("(?i){2}", "missing argument to repetition operator: `{2}`"),

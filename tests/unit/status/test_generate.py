@@ -234,6 +234,7 @@ def test_resources_show_what_is_enforced(quota: int | None, cpu: str) -> None:
         ({}, runtime(), True),
         ({}, runtime(record("a", "exited", 1), sandbox=False), True),
         ({"containerStatuses": [shown("a", running={})]}, runtime(sandbox=False), True),
+        ({"initContainerStatuses": [shown("i", running={})]}, runtime(sandbox=False), True),
         ({"phase": "Pending"}, runtime(sandbox=False), True),
     ],
 )

@@ -75,18 +75,40 @@ WHOLE = (
 def test_the_quick_way_shows_the_same(piece: int) -> None:
     quick = show(WHOLE, piece)
     assert quick == show(WHOLE, piece, records=1000)
-    assert quick.startswith(b"first\n\n\n two spaces\n")
+    assert quick == (
+        b"first\n\n\n two spaces\n\xff\x00 2026-01-02T03:04:05.1Z stdout F in\nno time\n"
+    )
     assert show(WHOLE, piece, limit=8) == b"first\n\n\n"
     mixed = WHOLE[:-10] + CRI + WHOLE
     assert show(mixed, piece) == show(mixed, piece, records=1000)
 
 
-def test_json() -> None:
+@pytest.mark.parametrize("piece", [1, 7, 62, 1000])
+def test_json(piece: int) -> None:
     text = b'{"log":"a\\n","stream":"stdout","time":"2026-01-02T03:04:05Z"}\n{"log":1}\nx\n'
-    assert show(text) == b"a\n"
-    assert show(text, timestamps=True) == b"2026-01-02T03:04:05.000000000Z a\n"
-    assert show(text + CRI) == b"a\n", "the first line decides"
-    assert show(CRI + text) == show(CRI)
+    assert show(text, piece) == b"a\n"
+    assert show(text, piece, timestamps=True) == b"2026-01-02T03:04:05.000000000Z a\n"
+    assert show(text + CRI + WHOLE, piece) == b"a\n", "the first line decides"
+    assert show(CRI + text, piece) == show(CRI)
+
+
+def test_the_first_line_decides_for_the_whole_lines_that_follow() -> None:
+    made = Formatter()
+    assert made.feed(b'{"log":"a\\n","time":"2026-01-02T03:04:05Z"}\n') == b"a\n"
+    assert made.feed(b"2026-01-02T03:04:05.1Z stdout F b\n") == b""
+
+
+def test_an_empty_part_is_followed_by_a_new_time() -> None:
+    first, second, third = (b"2026-01-02T03:04:0%d.000000000Z" % at for at in (1, 2, 3))
+    text = first + b" stdout P \n" + second + b" stdout P x\n" + third + b" stdout F y\n"
+    assert show(text, timestamps=True) == first + b" " + second + b" xy\n"
+
+
+def test_what_has_no_time_is_left_out_where_the_time_counts() -> None:
+    text = b"today stdout F a\n2026-01-02T03:04:05.0Z stdout F b\nnow stdout F c\n"
+    assert show(text) == b"a\nb\nc\n"
+    assert show(text, since=0.0) == b"b\n"
+    assert show(text, timestamps=True) == b"2026-01-02T03:04:05.000000000Z b\n"
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])
@@ -108,6 +130,43 @@ def test_what_is_long_ago_is_passed_over() -> None:
     for piece in (1, 40, 90, 1000):
         assert show(text, piece, since=since) == b"minute 50\nminute 51\nminute 52\n"
         assert show(text, piece, since=since, records=2) == b"minute 50\nminute 51\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        (b"03:50:00", b"new\n" * 3),
+        (b"03:49:01", b"new\n" * 2),
+        (b"03:49:00", b"new\n" * 2),
+        (b"03:48:59", b"new\n"),
+    ],
+)
+def test_a_clock_set_back_by_a_minute_hides_nothing(last: bytes, shown: bytes) -> None:
+    made = Formatter(since=parse_time("2026-01-02T03:50:00Z"))
+    new = b"2026-01-02T03:50:00Z stdout F new\n"
+    block = new + b"2026-01-02T%s.0Z stdout F new\n" % last
+    assert made.feed(new) + made.feed(block) == shown
+
+
+@pytest.mark.parametrize(
+    ("options", "done"),
+    [
+        ({"limit": 0}, [True, True]),
+        ({"records": 0}, [True, True]),
+        ({"limit": 3}, [False, True]),
+        ({"limit": 4}, [False, True]),
+        ({"limit": 5}, [False, False]),
+        ({"records": 1}, [False, True]),
+        ({"records": 2}, [False, False]),
+        ({"limit": 5, "records": 1}, [False, True]),
+        ({}, [False, False]),
+    ],
+)
+def test_when_nothing_more_is_wanted(options: Any, done: list[bool]) -> None:
+    made = Formatter(**options)
+    before = made.done
+    made.feed(CRI[: CRI.index(b"\n") + 1])
+    assert [before, made.done] == done
 
 
 @pytest.mark.parametrize("odd", [b"0000-01-02T03:04:05Z", b"2024-13-02T03:04:05Z"])
@@ -134,6 +193,21 @@ def test_a_line_without_end_costs_no_memory() -> None:
         made.feed(b"x" * (MAX_LINE // 4))
         assert len(made._rest) <= MAX_LINE
     assert made.feed(b"\n2026-01-02T03:04:05Z stdout F ok\n") == b"ok\n"
+
+
+@pytest.mark.parametrize(("beyond", "shown"), [(0, True), (1, False)])
+def test_the_longest_line(beyond: int, shown: bool) -> None:
+    head = b"2026-01-02T03:04:05Z stdout F "
+    text = b"x" * (MAX_LINE - len(head) + beyond)
+    made = Formatter()
+    assert made.feed(head + text) == b""
+    assert made.feed(b"\n") == (text + b"\n" if shown else b"")
+
+
+def test_no_more_records_than_wanted_of_whole_lines() -> None:
+    line = b"2026-01-02T03:04:05Z stdout F x\n"
+    made = Formatter(records=3)
+    assert made.feed(line) + made.feed(line * 3) + made.feed(line) == b"x\n" * 3
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])

@@ -1,0 +1,83 @@
+"""What the owner of a node has configured, from settings and flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy import config
+from kubeletpy.config.flags import NodeFlags
+from kubeletpy.node.options import KUBELET_VERSION, NodeOptions
+from kubeletpy.version import KUBELET
+
+FLAGS = NodeFlags()
+
+
+def of(flags: NodeFlags = FLAGS, **document: Any) -> NodeOptions:
+    return NodeOptions.from_settings(
+        config.default_settings(**document), flags, hostname="H", port=7
+    )
+
+
+def test_of_nothing_configured() -> None:
+    found = of()
+    assert (found.name, found.kubelet_port, found.version) == ("h", 7, KUBELET)
+    assert (found.register, found.controller_attach_detach, found.local_storage) == (True,) * 3
+    assert (found.labels, found.taints, found.node_ips) == ({}, [], [])
+    assert (found.provider_id, found.external_cloud_provider) == ("", False)
+    assert (found.max_pods, found.pods_per_core, found.max_images) == (110, 0, 50)
+    assert (found.lease_duration_s, found.status_update_s, found.status_report_s) == (40, 10, 300)
+    assert found.reserved_cpus == 0
+    assert KUBELET_VERSION in KUBELET
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "value"),
+    [
+        ({"registerNode": False}, "register", False),
+        ({"maxPods": 5}, "max_pods", 5),
+        ({"podsPerCore": 3}, "pods_per_core", 3),
+        ({"kubeReserved": {"cpu": "1"}}, "kube_reserved", {"cpu": "1"}),
+        ({"systemReserved": {"cpu": "2"}}, "system_reserved", {"cpu": "2"}),
+        ({"evictionHard": {"pid.available": "9"}}, "eviction_hard", {"pid.available": "9"}),
+        ({"reservedSystemCPUs": "0-1,4"}, "reserved_cpus", 3),
+        ({"localStorageCapacityIsolation": False}, "local_storage", False),
+        ({"providerID": "aws://1"}, "provider_id", "aws://1"),
+        ({"enableControllerAttachDetach": False}, "controller_attach_detach", False),
+        ({"nodeLeaseDurationSeconds": 9}, "lease_duration_s", 9),
+        ({"nodeStatusUpdateFrequency": "9s"}, "status_update_s", 9.0),
+        ({"nodeStatusReportFrequency": "8s"}, "status_report_s", 8.0),
+        ({"nodeStatusMaxImages": -1}, "max_images", -1),
+        (
+            {
+                "registerWithTaints": [
+                    {"key": "a", "value": "b", "effect": "NoSchedule"},
+                    {"key": "a", "effect": "NoExecute"},
+                ]
+            },
+            "taints",
+            [
+                {"key": "a", "value": "b", "effect": "NoSchedule"},
+                {"key": "a", "effect": "NoExecute"},
+            ],
+        ),
+    ],
+)
+def test_of_settings(document: dict[str, Any], field: str, value: object) -> None:
+    found = getattr(of(**document), field)
+    assert (dict(found) if isinstance(value, dict) else found) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        (NodeFlags(cloud_provider="external"), "external_cloud_provider", True),
+        (NodeFlags(cloud_provider="aws"), "external_cloud_provider", False),
+        (NodeFlags(node_labels={"a": "b"}), "labels", {"a": "b"}),
+        (NodeFlags(node_ip="192.0.2.1, ::1"), "node_ips", ["192.0.2.1", "::1"]),
+        (NodeFlags(hostname_override="Other"), "name", "other"),
+    ],
+)
+def test_of_flags(flags: NodeFlags, field: str, value: object) -> None:
+    assert getattr(of(flags), field) == value
