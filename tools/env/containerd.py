@@ -18,6 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from tools.env import containerd_config as config
+from tools.env import stuck
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
 from tools.env.process import CommandError, Daemon, run, write_whole
@@ -166,6 +167,10 @@ class Containerd:
         if not left:
             shutil.rmtree(self.directory, ignore_errors=True)
         return left
+
+    def stuck(self) -> str:
+        """What it is waiting for (:mod:`tools.env.stuck`)."""
+        return stuck.report(self.pid, self.log, self.directory) if self.pid else "it does not run"
 
     def ctr(self, *arguments: str | Path) -> str:
         """Run ctr on the CRI's namespace and return its output."""
