@@ -199,10 +199,10 @@ def derive(
     for path in PATHS:
         name = attribute(path)
         here = getattr(settings, name)
-        if here and base_dir and path not in by_flag:
+        if here and path not in by_flag:
             changes[name] = posixpath.join(base_dir, here)
     ca = settings.authentication.x509.client_ca_file
-    if ca and base_dir and "authentication.x509.clientCAFile" not in by_flag:
+    if ca and "authentication.x509.clientCAFile" not in by_flag:
         x509 = replace(settings.authentication.x509, client_ca_file=posixpath.join(base_dir, ca))
         changes["authentication"] = replace(settings.authentication, x509=x509)
     good = tuple(server for server in settings.cluster_dns if is_ip(server))

@@ -125,6 +125,8 @@ def test_files_are_joined_in_order() -> None:
         ({"args": "x"}, 'providers[login].args is "x": must be a list'),
         ({"args": ["a\0"]}, "providers[login].args[0]"),
         ({"env": [{"name": "A=B", "value": ""}]}, "providers[login].env[0].name is "),
+        ({"env": [{"name": "", "value": "x"}]}, 'providers[login].env[0].name is "": is not'),
+        ({"env": [{"name": "A", "value": "\0"}]}, 'providers[login].env[0].name is "A": is not'),
         ({"env": [{"value": "x"}]}, "providers[login].env[0].name: is required"),
     ],
 )
@@ -200,12 +202,12 @@ def test_tokens_are_new() -> None:
         (config(), "providers is []: must be a list of at least one provider"),
         (config(5), "providers[0] is 5: must be an object"),
         (config(provider(), provders=1), "provders is 1: no such field; did you mean providers?"),
-        (config(provider(), provider()), 'providers[login].name is "login": is given twice'),
+        (config(provider(), provider()), 'providers[login].name is "login": is given twice\n'),
     ],
 )
 def test_problems_of_a_document(document: bytes, problem: str) -> None:
     (told,) = wrong(document)
-    assert told.startswith(f"/etc/0.yaml: {problem}")
+    assert f"{told}\n".startswith(f"/etc/0.yaml: {problem}")
 
 
 def test_all_problems_at_once_and_names_across_files() -> None:

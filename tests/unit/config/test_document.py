@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from kubeletpy.config.decode import parse, without_zeros
+from kubeletpy.config.decode import decode, parse, without_zeros
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.problems import Report
 from kubeletpy.config.yaml_depth import MAX_DEPTH, TooDeep, check_depth
@@ -58,3 +58,10 @@ def test_a_zero_is_not_set_unless_it_says_something() -> None:
         "evictionHard": {},
     }
     assert without_zeros({**zeros, **kept, "registryBurst": 1}) == {**kept, "registryBurst": 1}
+
+
+def test_what_is_bad_is_reported_and_left_out() -> None:
+    report = Report()
+    given = {"port": 5, "maxPods": "x", "maxOpenFiles": -1, "podPidsLimit": 7}
+    assert decode(given, report) == {"port": 5, "podPidsLimit": 7}
+    assert [problem.field for problem in report.problems] == ["maxPods", "maxOpenFiles"]

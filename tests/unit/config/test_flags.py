@@ -48,6 +48,7 @@ from kubeletpy import config
           {"numaNode": 1, "limits": {"memory": "2Gi"}}]),
         (["--manifest-url-header= a : b "], "staticPodURLHeader", {"a": ["b"]}),
         (["--fail-swap-on=false", "--fail-swap-on=t"], "failSwapOn", True),
+        (["--fail-swap-on=t", "--fail-swap-on=0"], "failSwapOn", False),
     ],
 )  # fmt: skip
 def test_forms(arguments: list[str], field: str, value: object) -> None:

@@ -348,6 +348,7 @@ def test_the_document_of_settings_gives_the_same_settings() -> None:
             ["singleProcessOOMKill", "memorySwap.swapBehavior"],
         ),
         ({"cgroup_version": 2, "swap_on": True}, {}, ["failSwapOn"]),
+        ({"cgroup_version": 2, "swap_on": True}, {"failSwapOn": False}, []),
         (
             {"cgroup_version": 2, "online_cpus": frozenset({0, 1})},
             {"reservedSystemCPUs": "0-2"},

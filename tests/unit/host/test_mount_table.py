@@ -29,6 +29,7 @@ def test_mounts_of_one_directory_the_youngest_first() -> None:
         "/r/pods/u/volumes/a",
     ]
     assert mounts_below(parse(TABLE), "/r/pods/u3") == []
+    assert mounts_below(parse(TABLE), "/proc") == ["/proc"]
     assert len(mounts_below(parse(TABLE), "/")) == 6
 
 
@@ -55,6 +56,18 @@ def test_shared_mounts() -> None:
     assert is_shared(table, "/r/pods/u/volumes/a/in side/x")
     assert not is_shared(table, "/r/pods/u2/volumes/a")
     assert not is_shared(table, "/r")
+    assert not is_shared([], "/r")
+
+
+@pytest.mark.parametrize("path", ["/", "/r", "/r/x"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_newest_of_stacked_mounts_counts(path: str, shared: bool) -> None:
+    for place in ("/", path):
+        lines = [
+            f"4{n} 27 0:9 / {place} rw {'shared:1 ' * on}- tmpfs t rw"
+            for n, on in enumerate((not shared, shared))
+        ]
+        assert is_shared(parse("\n".join(lines).encode()), path) is shared
 
 
 @pytest.mark.parametrize("separator", SEPARATORS)

@@ -29,3 +29,15 @@ def test_a_shared_watch_goes_on_for_those_who_are_left() -> None:
     assert not slots.take("z", ["b"])
     slots.pass_on("x", "b", [])
     assert slots.take("z", ["b"])
+
+
+def test_of_several_each_is_given_back_by_itself() -> None:
+    slots = WatchSlots(pod=2)
+    assert slots.take(0, ["a"])
+    assert slots.take(1, ["a"])
+    slots.give_back(0)
+    assert slots.take(2, ["a"])
+    assert not slots.take(3, ["a"])
+    for watch in (0, 1, 2):
+        slots.give_back(watch)
+    assert not slots._counts, "nothing is kept of a pod that has none"

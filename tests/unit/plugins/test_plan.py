@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
-from kubeletpy.plugins.plan import Known, Plan, name_is_free, plan
+from kubeletpy.plugins.plan import Known, Plan, name_is_free, plan, sockets
 
 OLD, NEW = (1, 1), (2, 2)
 
@@ -83,6 +83,12 @@ def test_waits_double_up_to_the_longest() -> None:
         waits.append(known.retry_at)
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
     assert known.failed(NEW, "a", "no", 0.0).retry_at == 0.5
+    assert not replace(REGISTERED, busy=True).failed(OLD, "a", "no", 0.0).busy
+    assert replace(REGISTERED, busy=True).failed(OLD, "a", "no", 0.0).registered is None
+
+
+def test_the_sockets_of_registered_plugins() -> None:
+    assert list(sockets({A: REGISTERED, "/p/b.sock": FAILED})) == [A]
 
 
 def test_a_name_that_is_free_ends_the_wait_of_those_that_want_it() -> None:

@@ -31,6 +31,8 @@ PLACES = [
     # what is left to requests need not be on one connection, nor on each
     ([of(100), of(69)], 1, 1),
     ([of(100), of(70)], 1, CONNECT),
+    # a server may allow fewer than there are
+    ([of(102), of(69)], 1, 1),
     ([of(85), of(84)], 0, 0),
     ([of(85), of(85)], 0, CONNECT),
     ([ENDED], CONNECT, CONNECT),
@@ -129,6 +131,19 @@ def test_slices_are_bounded() -> None:
     assert all(
         len(each.data) < limits.SLICE_BYTES + 9 for each in pieces[2:] if isinstance(each, Frames)
     )
+
+
+def test_a_slice_ends_where_it_is_full() -> None:
+    small = frame(4, bytes(7))
+    pieces = list(FrameSplitter().split(small * 2100))
+    sizes = [len(piece.data) for piece in pieces if isinstance(piece, Frames)]
+    assert sizes == [limits.SLICE_BYTES, limits.SLICE_BYTES, 2100 * 16 - 2 * limits.SLICE_BYTES]
+
+
+@pytest.mark.parametrize("size", [0, 7])
+def test_a_goaway_that_is_too_short_is_refused(size: int) -> None:
+    with pytest.raises(FrameError, match="without a stream"):
+        list(FrameSplitter().split(frame(7, bytes(size), 0)))
 
 
 def test_a_frame_that_is_too_long_is_refused_by_its_head() -> None:
