@@ -637,6 +637,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         intends=runtime.intends,
         traces=traces,
         levels=lambda: asdict(pressure.report())["levels"] if pressure is not None else (),
+        evictions=eviction.order,
     )
     gone_pods = GonePods(snapshots.facts)
     stuck_pods = StuckPods(snapshots.ending, snapshots.facts, recorder)
@@ -684,6 +685,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         new_collector=new_collector,
         pressure=lambda: asdict(pressure.report()) if pressure is not None else None,
         by_limit=eviction.by_limit,
+        evictions=eviction.order,
         device_plugins=devices.plugins.problem,
         foresee=foreseer.foresee,
         troubles=workers.notes.troubles,

@@ -5,9 +5,9 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
@@ -30,6 +30,9 @@ from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_storage import StorageMeter
 
+if TYPE_CHECKING:
+    from kubeletpy.eviction.order import EvictionOrder
+
 FRESH_S = 1.0
 """Between two measurements of a pod's volumes and logs: eviction must not rely on stale numbers."""
 
@@ -51,6 +54,13 @@ class Eviction:
     def pressure(self) -> EvictionKeeper | None:
         """What knows the conditions of the node; None: it is not watched."""
         return self.keeper if self.watches_node else None
+
+    async def order(
+        self, asked: Pod | None = None, without: Collection[str] = ()
+    ) -> Sequence[EvictionOrder]:
+        """In which order pods would be evicted; empty: the node is not watched."""
+        pressure = self.pressure
+        return () if pressure is None else await pressure.order(asked, without)
 
     def by_limit(self, uid: str) -> dict[str, Any] | None:
         """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""

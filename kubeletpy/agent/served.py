@@ -22,7 +22,7 @@ from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.gone import GonePods
 from kubeletpy.explain.kept import FILE_NAME, KeptTroubles
-from kubeletpy.explain.server import SOCKET_NAME, ExplainServer, Foresee
+from kubeletpy.explain.server import SOCKET_NAME, Evictions, ExplainServer, Foresee
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -101,6 +101,7 @@ def served(
     new_collector: Callable[[], StatsCollector],
     pressure: Callable[[], dict[str, Any] | None],
     by_limit: Callable[[str], dict[str, Any] | None],
+    evictions: Evictions,
     device_plugins: HealthCheck,
     foresee: Foresee,
     troubles: Troubles,
@@ -110,7 +111,8 @@ def served(
 ) -> list[Room]:
     """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
     ``pressure``: the node's, for explain; ``by_limit``: how a pod (by uid) was evicted for
-    exceeding its own limit; ``problems``: those of other parts, also for explain; ``troubles``:
+    exceeding its own limit; ``evictions``: in which order pods would be evicted;
+    ``problems``: those of other parts, also for explain; ``troubles``:
     since when pods have been failing, kept over restarts; ``gone``: the pods that have ended;
     ``events``: the latest of a pod, by uid."""
     machine, metrics = outside.machine, outside.metrics
@@ -148,6 +150,7 @@ def served(
         pressure,
         outside.notices,
         by_limit=by_limit,
+        evictions=evictions,
         troubles=lambda: [said for ask in of_node if (said := ask())],
         foresee=foresee,
         gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),

@@ -126,14 +126,23 @@ class Answer(NamedTuple):
 
 def answer(given: argparse.Namespace, path: Path) -> Answer:
     """What to print. Raises NoAgent, NotFound."""
-    from kubeletpy.explain import render, render_connections, render_notices, render_pressure
+    from kubeletpy.explain import (
+        render,
+        render_connections,
+        render_notices,
+        render_order,
+        render_pressure,
+    )
 
     if given.node:
         about = agent_socket.ask(path, "node")
+        # to know the order takes a measurement of all pods, which is too much every second
+        evictions = None if given.watch else _evictions(path)
         if given.output == "json":
-            return _same(json.dumps(about, indent=2) + "\n")
+            return _same(json.dumps({**about, "evictions": evictions}, indent=2) + "\n")
+        order = render_order.orders(evictions or ())
         parts = (
-            render_pressure.node(about["pressure"]),
+            render_pressure.node(about["pressure"]) + (f"\n{order}\n" if order else ""),
             render_notices.troubles(about["troubles"]),
             render_notices.notices(about["without_effect"]),
         )
@@ -154,6 +163,15 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
     text = render_notices.first(about.get("name") or "", troubles)
     text += render.pods(found, colours=_colours())
     return Answer(text, [troubles, state])
+
+
+def _evictions(path: Path) -> Any:
+    """In which order pods would be evicted; None: it can't be told, and said why."""
+    try:
+        return agent_socket.ask(path, "evictions")
+    except (agent_socket.NoAgent, agent_socket.NotFound) as error:  # of another version, or slow
+        print(f"kubeletpy explain: who would be evicted is not known: {error}", file=sys.stderr)
+        return None
 
 
 def _same(text: str) -> Answer:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -37,6 +38,9 @@ from kubeletpy.eviction.signals import Condition
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+
+if TYPE_CHECKING:
+    from kubeletpy.eviction.order import EvictionOrder
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +127,17 @@ class EvictionKeeper:
         now = asyncio.get_running_loop().time()
         wall = self._clock.now()
         return report(self._rules, self.state, self._sight.doubts, self.done, now=now, wall=wall)
+
+    async def order(
+        self, asked: Pod | None = None, without: Collection[str] = ()
+    ) -> tuple[EvictionOrder, ...]:
+        """In which order pods would be evicted as things stand; measures what they use.
+
+        Args:
+            asked: a pod with the resources it would be given, to be among them.
+            without: uids of pods that would be gone by then.
+        """
+        return await self._pressure.order(self.state, asked, without)
 
     def node_shown(self, node: api.Node) -> None:
         """Restore the last agent's conditions when the API first shows the node. Never blocks."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -22,7 +24,7 @@ from kubeletpy.events.recorder import (
     pod_reference,
 )
 from kubeletpy.eviction import words
-from kubeletpy.eviction.decide import Crossing, Decision, is_well
+from kubeletpy.eviction.decide import Crossing, Decision, State, is_well
 from kubeletpy.eviction.endings import Ending, Endings
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.pod_use import Candidate
@@ -38,10 +40,13 @@ from kubeletpy.eviction.ranking import (
 from kubeletpy.eviction.report import SHOWN, Done
 from kubeletpy.eviction.settling import Awaited, freed_by, freed_by_reclaim, may_be_settling
 from kubeletpy.eviction.sight import Sight
-from kubeletpy.eviction.signals import Condition, Layout, condition_of, resource_of
+from kubeletpy.eviction.signals import DISK, Condition, Layout, condition_of, resource_of
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+
+if TYPE_CHECKING:
+    from kubeletpy.eviction.order import EvictionOrder
 
 log = logging.getLogger(__name__)
 
@@ -177,13 +182,11 @@ class NodePressure:
         if on_disk and not self._limits_measured(crossing):
             self._counts_wait = True
             return
-        active = {pod.uid: pod for pod in self._pods()}
-        stuck = self._endings.stuck(active)
-        candidates = [uid for uid in active if uid not in stuck]
-        if not candidates:
+        active = self._evictable()
+        if not active:
             self._warn("the node runs short, and there is no pod to evict", crossing)
             return
-        uses = await self._uses.of([active[uid] for uid in candidates], disk=on_disk)
+        uses = await self._uses.of(list(active.values()), disk=on_disk)
         ranking = rank(uses, signal, layout)
         chosen = first_to_go(ranking)
         if chosen is None:
@@ -206,6 +209,31 @@ class NodePressure:
         self.done.append(Done(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen))
         awaited = freed_by(chosen, crossing.threshold, layout, written) if on_disk else None
         self._evict(active[chosen.pod.uid], chosen.pod, crossing, same, awaited)
+
+    def _evictable(self) -> dict[str, Pod]:
+        """The pods to be ranked, by uid: those that did not end in time are left out."""
+        active = {pod.uid: pod for pod in self._pods()}
+        stuck = self._endings.stuck(active)
+        return {uid: pod for uid, pod in active.items() if uid not in stuck}
+
+    async def order(
+        self, state: State, asked: Pod | None, without: Collection[str]
+    ) -> tuple[EvictionOrder, ...]:
+        """As :meth:`kubeletpy.eviction.keeper.EvictionKeeper.order`."""
+        from kubeletpy.eviction.order import orders
+        from kubeletpy.eviction.pod_use import candidate
+
+        watched = {threshold.signal for threshold in self._rules.thresholds}
+        on_disk = bool(watched & DISK)
+        layout = await self._signals.layout() if on_disk else None
+        pods = [pod for uid, pod in self._evictable().items() if uid not in without]
+        uses = await self._uses.of(pods, disk=on_disk) if pods else []
+        crossed = {threshold.signal for threshold in state.first_seen}
+        wanted = None
+        if asked is not None:
+            runs = next((each.use for each in uses if each.uid == asked.uid), None)
+            wanted = replace(candidate(asked, None, None), use=runs)
+        return orders(watched, layout, uses, crossed, wanted)
 
     async def _clear_away(self, crossing: Crossing, what: tuple[Reclaim, ...]) -> None:
         """Reclaim, then check whether that was enough."""

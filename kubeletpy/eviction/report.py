@@ -235,13 +235,14 @@ def _deed(done: Done, offset: float) -> Deed:
         grace=crossing.threshold.grace,
         since=crossing.since + offset,
         reclaimed=done.reclaimed,
-        pod=None if done.pod is None else _place(done.pod),
-        ranking=tuple(_place(each) for each in done.ranking),
-        next=None if after is None else _place(after),
+        pod=None if done.pod is None else place_of(done.pod),
+        ranking=tuple(place_of(each) for each in done.ranking),
+        next=None if after is None else place_of(after),
     )
 
 
-def _place(ranked: Ranked) -> Place:
+def place_of(ranked: Ranked) -> Place:
+    """What explain shows of a pod in a ranking."""
     namespace, _, name = ranked.pod.key.rpartition("/")
     return Place(
         namespace,

@@ -43,12 +43,17 @@ Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
 """A pod's object in the API; None: it has no such pod. LookupError: nobody can tell, and why."""
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
 """What the node would do with a pod, as a dataclass; raises ValueError for what is no request."""
+Evictions = Callable[[], Awaitable[Sequence[Any]]]
+"""In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
 """CPU and memory of the running containers (:func:`kubeletpy.stats.brief.brief`)."""
 
 
 class ExplainServer:
-    """Serves /node, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline and /events, POST /plan."""
+    """Serves what is known of the node and its pods.
+
+    /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline and /events, POST /plan.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class ExplainServer:
         by_limit: Callable[[str], dict[str, Any] | None] = lambda uid: None,
         troubles: Callable[[], Sequence[str]] = tuple,
         foresee: Foresee | None = None,
+        evictions: Evictions | None = None,
         gone: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
         elsewhere: Elsewhere | None = None,
         log_end: ReadEnd | None = None,
@@ -76,6 +82,7 @@ class ExplainServer:
         elsewhere: what the API has of a pod that this node does not have.
         log_end: reads the end of a log; None: no logs are read.
         foresee: answers /plan.
+        evictions: answers /evictions; None: nobody is evicted.
         pressure: the node's pressure as far as known; None: it is not monitored.
         by_limit: how a pod (by uid) was evicted for exceeding its own limit; None: it was not.
         notices: what the configuration asks for but does not get.
@@ -92,6 +99,7 @@ class ExplainServer:
         self._connections = connections
         self._troubles = troubles
         self._foresee = foresee
+        self._evictions = evictions
         self._notices = notices
         self._path = path
         self._pressure = pressure
@@ -122,6 +130,7 @@ class ExplainServer:
 
         app = web.Application(client_max_size=MAX_PLAN_BYTES)
         app.router.add_get("/node", self._node)
+        app.router.add_get("/evictions", self._order)
         app.router.add_get("/usage", self._used)
         app.router.add_get("/pods", self._list)
         app.router.add_get("/pods/{namespace}/{name}", self._one)
@@ -241,6 +250,10 @@ class ExplainServer:
 
     async def _node(self, _request: Any) -> Any:
         return _answer(self.node())
+
+    async def _order(self, _request: Any) -> Any:
+        found = () if self._evictions is None else await self._evictions()
+        return _answer([asdict(each) for each in found])
 
     async def _used(self, _request: Any) -> Any:
         return _answer({"pods": []} if self._usage is None else await self._usage())

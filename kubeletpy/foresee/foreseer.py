@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kubeletpy.admission.fit import pod_needs
 from kubeletpy.admission.verdict import Preempt, Refused
@@ -24,6 +24,9 @@ from kubeletpy.pods.shape import pod_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.volumes.plan import plan_volumes
+
+if TYPE_CHECKING:
+    from kubeletpy.eviction.order import EvictionOrder
 
 UID = "00000000-0000-0000-0000-000000000000"
 """Of a pod that does not exist."""
@@ -94,6 +97,7 @@ class Foreseer:
             images=image_uses,
             volumes=volume_uses,
             squeezed=pressure.squeezed(rooms.levels(), pod_needs(pod)),
+            evictions=await self._evictions(pod, victims),
             seconds=total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
         )
@@ -133,7 +137,8 @@ class Foreseer:
         rooms, took = self._rooms, Durations(self._rooms.traces)
         victims: Sequence[Pod] = ()
         given = rooms.allocated(after)
-        if any(each.way is updates.Way.RESIZE for each in found):
+        resizes = any(each.way is updates.Way.RESIZE for each in found)
+        if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
                 return self._answer(before, fate, hints=change.hints(found))
@@ -154,6 +159,7 @@ class Foreseer:
             restarts=restarts,
             acts=tuple(change.acts(as_is, to_be, images, took)),
             images=images,
+            evictions=await self._evictions(given, victims) if resizes else (),
             hints=change.hints(found),
         )
 
@@ -169,6 +175,9 @@ class Foreseer:
             reason, message = verdict.rejection.reason, verdict.rejection.message
             return after, change.Fate(Outcome.DEFERRED, reason, message), ()
         return resized, None, victims
+
+    async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
+        return tuple(await self._rooms.evictions(pod, {victim.uid for victim in victims}))
 
     async def _present(self, pod: Pod) -> dict[str, bool | None]:
         """Image -> whether the node has it; None: the runtime did not say."""

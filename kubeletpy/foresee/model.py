@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubeletpy.eviction.order import EvictionOrder
 
 
 class Outcome(StrEnum):
@@ -110,6 +114,7 @@ class Foreseen:
         victims: pods that would be preempted.
         restarts: containers that restart.
         acts: in order.
+        evictions: in which order pods would be evicted, this one among them.
         seconds: sum of the medians of ``acts``; None: there is no history for one of them.
         hints: how to make such a change.
         unsure: what this answer can't take into account.
@@ -127,6 +132,7 @@ class Foreseen:
     images: tuple[ImageUse, ...] = ()
     volumes: tuple[VolumeUse, ...] = ()
     squeezed: tuple[Squeezed, ...] = ()
+    evictions: tuple[EvictionOrder, ...] = ()
     seconds: float | None = None
     hints: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()

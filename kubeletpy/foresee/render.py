@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubeletpy.api.quantity import spelled
+from kubeletpy.explain import render_order
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.foresee.model import Outcome
 
@@ -40,6 +41,7 @@ def plan(view: View) -> str:
         _section("Images", (_image(each) for each in view["images"])),
         _section("Volumes", (_volume(each) for each in view["volumes"])),
         _section("Eviction thresholds", (_squeezed(each) for each in view["squeezed"])),
+        render_order.orders(view["evictions"]),
         _section("How", (one_line(each) for each in view["hints"])),
         _section("Not known", (one_line(each) for each in view["unsure"])),
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kubeletpy.admission.verdict import Verdict
     from kubeletpy.allocation.feasibility import Infeasible
+    from kubeletpy.eviction.order import EvictionOrder
     from kubeletpy.foresee.model import Foreseen
     from kubeletpy.pods.decision import Decision
     from kubeletpy.pods.pod import Pod
@@ -35,6 +36,8 @@ class NodeRooms:
         intends: what the runtime sync would do.
         traces: of the pods that this agent has started.
         levels: the node's eviction thresholds with what is left (eviction.report.Level).
+        evictions: in which order pods would be evicted, with a pod among them and others (uids)
+            gone.
     """
 
     node_name: str
@@ -50,6 +53,7 @@ class NodeRooms:
     intends: Callable[[Pod, PodRuntimeStatus, ProbeResults], SyncIntent]
     traces: Iterable[PodTrace]
     levels: Callable[[], Sequence[Mapping[str, Any]]]
+    evictions: Callable[[Pod, Collection[str]], Awaitable[Sequence[EvictionOrder]]]
 
     async def foresee(self, asked: dict[str, Any]) -> Foreseen:
         """See :meth:`kubeletpy.foresee.foreseer.Foreseer.foresee`."""

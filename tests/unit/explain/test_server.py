@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,8 @@ import pytest
 from kubeletpy.cli import agent_socket, explain, timeline
 from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
+from kubeletpy.eviction.order import EvictionOrder
+from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
@@ -378,6 +380,13 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "lost_at": 1.7e9 + 100,
         "lost_why": "no answer to a PING",
     }
+    order, broken = EvictionOrder((Signal.MEMORY,), False, (), (), 0, 2), False
+
+    async def evictions() -> Sequence[EvictionOrder]:
+        if broken:
+            raise ValueError("nothing could be measured")
+        return [order]
+
     share = {"of": "emptyDir v", "used": 2048, "limit": 1024}
     limited = {"at": 0.0, "pod": {**place, "share": share}, "ranking": []}
     made = ExplainServer(
@@ -389,6 +398,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         by_limit={"uid-web": limited}.get,
         troubles=lambda: ["x: y"],
         connections=lambda: used,
+        evictions=evictions,
     )
     await made.start()
     at = f"--socket={path}"
@@ -405,6 +415,10 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
             "1 requests; 3 lost, the last at 2023-11-14T22:15:00Z (no answer to a PING)\n"
         ) in text
         assert "  pid.available: it is old" in text
+        assert (
+            "\nWho would be evicted first\n  memory.available (enough now)\n"
+            "    no pod can be evicted\n    2 critical or static pods stay\n"
+        ) in text
         assert await run(explain, at, "--node", "-o", "json") == 0
         assert json.loads(capsys.readouterr().out) == {
             "name": "",
@@ -412,7 +426,14 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
             "without_effect": [asdict(each) for each in notices],
             "troubles": ["x: y"],
             "api": used,
+            "evictions": [json.loads(json.dumps(asdict(order)))],
         }
+        broken = True
+        assert await run(explain, at, "--node") == 0
+        out, error = capsys.readouterr()
+        assert out.startswith("The node is under no pressure.")
+        assert "Who would be evicted" not in out
+        assert error.startswith("kubeletpy explain: who would be evicted is not known: ")
         assert await run(explain, at, "web") == 0
         assert "Evicted because the node ran short\n" in capsys.readouterr().out
         assert await run(explain, at, "web", "-o", "json") == 0

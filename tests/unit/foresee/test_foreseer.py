@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection, Shortage, Verdict
 from kubeletpy.allocation.feasibility import Infeasible
+from kubeletpy.eviction.order import EvictionOrder
+from kubeletpy.eviction.signals import Signal
 from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Nonsense
 from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
 from kubeletpy.foresee.rooms import NodeRooms
@@ -26,6 +28,7 @@ from tests.unit.foresee.pods import container, pod
 
 RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"
 MIB = 2**20
+ORDER = EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0)
 
 
 class Images:
@@ -57,6 +60,7 @@ class Rooms:
         self.intents: dict[str, SyncIntent] = {}
         """By image of the first container, or its cpu request."""
         self.images = Images()
+        self.order_asked: list[tuple[Pod, Collection[str]]] = []
         pods = PodManager()
         for each in running:
             pods.put(each)
@@ -76,7 +80,12 @@ class Rooms:
             levels=lambda: [
                 {"signal": "memory.available", "available": 90 * MIB, "threshold": 40 * MIB}
             ],
+            evictions=self._order,
         )
+
+    async def _order(self, asked: Pod, without: Collection[str]) -> Sequence[EvictionOrder]:
+        self.order_asked.append((asked, without))
+        return [ORDER]
 
     def _place(self, asked: Pod) -> Sequence[Decision]:
         if self.refused is not None:
@@ -136,6 +145,7 @@ async def test_a_new_pod() -> None:
         squeezed=(
             Squeezed("memory.available", 90 * MIB, 64 * MIB, 40 * MIB, 26 * MIB, crossed=True),
         ),
+        evictions=(ORDER,),
         unsure=(RACE,),
     )
 
@@ -146,6 +156,26 @@ async def test_whom_a_new_pod_would_preempt() -> None:
     node.victims = [pod(name="low"), pod(name="lower")]
     found = await node.new()
     assert (found.outcome, found.victims) == (Outcome.PREEMPTS, ("ns/low", "ns/lower"))
+    ((asked, without),) = node.order_asked
+    assert (asked.name, without) == ("new", {"uid-low", "uid-lower"}), "they are gone by then"
+
+
+async def test_a_pod_that_is_refused_is_in_no_order() -> None:
+    node = Rooms()
+    node.verdict = Refused(Rejection("Taken", "no room"))
+    assert (await node.new()).evictions == ()
+    assert node.order_asked == []
+
+
+async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
+    node = Rooms(RUNNING)
+    found = await node.patched(cpu("2"))
+    ((asked, _),) = node.order_asked
+    assert asked.containers[0]["resources"]["requests"] == {"cpu": "2"}
+    assert found.evictions == (ORDER,)
+    node.order_asked.clear()
+    assert (await node.patched({"activeDeadlineSeconds": 5})).evictions == ()
+    assert node.order_asked == []
 
 
 @pytest.mark.parametrize(
@@ -219,7 +249,9 @@ async def test_a_resize() -> None:
     node = Rooms(RUNNING)
     node.intents["2"] = SyncIntent((Decision("resize container a", "cpu"),), resized=("a",))
     acts = (Act("resize container a", "cpu"),)
-    assert await node.patched(cpu("2")) == answer(Outcome.IN_PLACE, acts=acts, hints=RESIZE)
+    assert await node.patched(cpu("2")) == answer(
+        Outcome.IN_PLACE, acts=acts, evictions=(ORDER,), hints=RESIZE
+    )
     node.verdict, node.victims = Preempt((Shortage("cpu", 2, 1, 2),)), [pod(name="low")]
     assert (await node.patched(cpu("2"))).victims == ("ns/low",)
     node.verdict = Refused(Rejection("OutOfcpu", "none left"))

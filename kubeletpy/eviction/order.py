@@ -1,0 +1,139 @@
+"""In which order the pods would go if the node ran short now, for plan and explain. Pure.
+
+The ranking is the one that evicts (:mod:`.ranking`); nothing here decides anything. Pods that
+exceed a limit of their own go before all others, whatever this says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
+from kubeletpy.eviction.ranking import Ranked, Reclaim, counts_layers, rank, reclaims
+from kubeletpy.eviction.report import Place, place_of
+from kubeletpy.eviction.signals import DISK, INODES, ORDER, Layout, Signal, resource_of
+
+FIRST = 10
+"""How many pods of an order are named; the one that is asked for always is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A pod in the order: ``number`` 1 goes first."""
+
+    number: int
+    place: Place
+    asked: bool = False
+    """It is the pod that is asked for."""
+    assumed: bool = False
+    """It does not run yet: what it uses is what it requests, or as little as counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOrder:
+    """Who would be evicted, one after the other.
+
+    Attributes:
+        signals: those for which this order holds.
+        crossed: one of them is below its threshold now.
+        reclaims: what the node clears away itself before it evicts anybody.
+        pods: the first FIRST, and the one that is asked for.
+        count: how many there are.
+        stay: how many others are critical or static, and not evicted.
+        asked_stays: the one that is asked for is among these.
+        beyond: the number of the one that is asked for once it uses more than it requests; None: it
+            runs, stays, or requests nothing, so that any use is more.
+    """
+
+    signals: tuple[Signal, ...]
+    crossed: bool
+    reclaims: tuple[Reclaim, ...]
+    pods: tuple[Next, ...]
+    count: int
+    stay: int
+    asked_stays: bool = False
+    beyond: int | None = None
+
+
+def orders(
+    watched: Iterable[Signal],
+    layout: Layout | None,
+    pods: Sequence[Candidate],
+    crossed: Collection[Signal] = (),
+    asked: Candidate | None = None,
+) -> tuple[EvictionOrder, ...]:
+    """The orders for the signals that have thresholds; signals with the same order share one.
+
+    Args:
+        layout: None: the runtime does not tell its file systems; then nobody goes for the disk.
+        asked: a pod that is to be among them; it takes the place of the one of its uid. Without a
+            use it is assumed to use what it requests.
+    """
+    others = [pod for pod in pods if asked is None or pod.uid != asked.uid]
+    found: dict[tuple[object, ...], EvictionOrder] = {}
+    for signal in sorted(set(watched), key=ORDER.__getitem__):
+        if layout is None and signal in DISK:
+            continue
+        on = layout or Layout.ONE
+        made = _order(signal, on, others, signal in crossed, asked)
+        same = (
+            resource_of(signal),
+            made.reclaims,
+            *((each.number, each.place) for each in made.pods),
+            made.beyond,
+        )
+        known = found.get(same)
+        if known is not None:
+            signals = (*known.signals, signal)
+            made = replace(known, signals=signals, crossed=known.crossed or made.crossed)
+        found[same] = made
+    return tuple(sorted(found.values(), key=lambda each: not each.crossed))
+
+
+def _order(
+    signal: Signal,
+    layout: Layout,
+    others: Sequence[Candidate],
+    crossed: bool,
+    asked: Candidate | None,
+) -> EvictionOrder:
+    beyond = None
+    candidates = list(others)
+    if asked is not None:
+        candidates.append(asked if asked.use is not None else _running(asked, signal, layout))
+        if asked.use is None and not asked.critical and _requested(asked, signal):
+            more = _going(rank([*others, _running(asked, signal, layout, 1)], signal, layout))
+            beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == asked.uid)
+    going = _going(rank(candidates, signal, layout))
+    named = tuple(
+        Next(
+            number,
+            place_of(each),
+            asked=asked is not None and each.pod.uid == asked.uid,
+            assumed=asked is not None and each.pod.uid == asked.uid and asked.use is None,
+        )
+        for number, each in enumerate(going, 1)
+        if number <= FIRST or (asked is not None and each.pod.uid == asked.uid)
+    )
+    stays = asked is not None and asked.critical
+    stay = len(candidates) - len(going) - stays
+    what = reclaims(signal, layout)
+    return EvictionOrder((signal,), crossed, what, named, len(going), stay, stays, beyond)
+
+
+def _going(ranking: Sequence[Ranked]) -> list[Ranked]:
+    return [each for each in ranking if not each.pod.critical]
+
+
+def _requested(pod: Candidate, signal: Signal) -> int:
+    return pod.requests.get(resource_of(signal), 0)
+
+
+def _running(pod: Candidate, signal: Signal, layout: Layout, more: int = 0) -> Candidate:
+    """A pod that uses what it requests and ``more``; one that requests nothing uses something."""
+    amount = (_requested(pod, signal) or 1) + more
+    pair = (0, amount) if signal in INODES else (amount, 0)
+    on_layers = counts_layers(signal, layout)
+    disk = DiskUse(layers=pair) if on_layers else DiskUse(volumes=pair)
+    return replace(pod, use=Use(memory=amount, tasks=1, disk=disk))
