@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kubeletpy.dataclass import dataclass
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""

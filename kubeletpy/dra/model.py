@@ -6,8 +6,9 @@ Source: docs/reference/behaviour-resources.md, ru.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.claims import Allocated, ClaimProblem, ClaimUse
 from kubeletpy.pods.pod import Pod
 

@@ -6,9 +6,10 @@ Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kubeletpy.api import types as api
+from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
+
+from kubeletpy.dataclass import dataclass
 
 
 class Outcome(StrEnum):

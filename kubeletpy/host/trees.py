@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
+
+from kubeletpy.dataclass import dataclass
 
 AT_ONCE = 1000
 """Directory entries that are read before they are processed."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.dataclass import dataclass
 from kubeletpy.images.reference import (
     DEFAULT_TAG,
     InvalidReference,

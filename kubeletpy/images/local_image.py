@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.generated import api_pb2 as cri
 
 

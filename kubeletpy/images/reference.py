@@ -8,7 +8,8 @@ never do I/O or decide whether to pull.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from kubeletpy.dataclass import dataclass
 
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"

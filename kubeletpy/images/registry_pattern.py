@@ -11,7 +11,8 @@ do I/O.
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+
+from kubeletpy.dataclass import dataclass
 
 MAX_PATTERN = 2048
 """Longest pattern parsed, in characters."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from kubeletpy.dataclass import dataclass
 
 HTTP1, HTTP2 = "HTTP/1.1", "HTTP/2"
 

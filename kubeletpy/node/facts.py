@@ -6,7 +6,9 @@ Pure. A fact that could not be read is empty or 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

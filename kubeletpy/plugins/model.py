@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.dataclass import dataclass
 
 Stamp = tuple[int, int]
 """Distinguishes successive socket files at the same path: inode and creation time."""

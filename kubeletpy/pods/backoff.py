@@ -8,7 +8,7 @@ Source: docs/reference/behaviour.md, d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ Must never know how a container is probed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from kubeletpy.dataclass import dataclass
 
 
 class ProbeOutcome(StrEnum):

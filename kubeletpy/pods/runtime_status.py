@@ -7,8 +7,10 @@ unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from kubeletpy.dataclass import dataclass
 
 
 class ContainerState(StrEnum):

@@ -6,8 +6,7 @@ docs/reference/behaviour.md, c1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 

@@ -6,9 +6,10 @@ Must never decide anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 

@@ -7,7 +7,9 @@ ended. Plain data; it must never start anything itself. Source: docs/reference/b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,14 @@ class NamesInUse:
     waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+NOBODY = NamesInUse()
+"""No name is in use."""
+
+
 class StaticNames:
     """Full names in use, and the queues for them."""
 
-    def __init__(self, names: NamesInUse = NamesInUse()) -> None:
+    def __init__(self, names: NamesInUse = NOBODY) -> None:
         self._started = dict(names.started)
         self._waiting = {name: list(uids) for name, uids in names.waiting.items()}
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder.codec import BadRecording, decode_fields, decode_shared
 from kubeletpy.recorder.model import (

@@ -14,10 +14,11 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.errors import FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime, lets_through

@@ -13,10 +13,11 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy.clock import Clock
+from kubeletpy.dataclass import dataclass
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text

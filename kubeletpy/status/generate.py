@@ -6,10 +6,11 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar

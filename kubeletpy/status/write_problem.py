@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
 from kubeletpy.volumes.paths import plugin_name
 from kubeletpy.volumes.plan import PlannedVolume

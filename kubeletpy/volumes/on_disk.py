@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.claims.model import Mode
 
 

@@ -9,7 +9,8 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kubeletpy.dataclass import dataclass
 
 MAX_HEAD = 64 << 10
 """Maximum bytes of a response's status line and headers."""

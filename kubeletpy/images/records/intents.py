@@ -8,7 +8,9 @@ Must never do I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kubeletpy.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ Filled in by the composition root from KubeletConfiguration and the machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.memory_qos import MemoryQoS
 
 

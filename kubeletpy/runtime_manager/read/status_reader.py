@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
     ContainerState,

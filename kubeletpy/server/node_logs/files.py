@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import quote
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.host.held_fd import HeldFd
 from kubeletpy.volumes.paths import UnsafePath
 from kubeletpy.volumes.safe_path import open_beneath

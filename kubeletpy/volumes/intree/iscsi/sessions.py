@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
 from kubeletpy.volumes.intree.iscsi.iscsiadm import EVENT_WORD, Iscsiadm
