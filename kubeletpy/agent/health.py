@@ -30,7 +30,7 @@ class AgentHealth:
         storage: Callable[[], str] = lambda: "",
     ) -> None:
         """``pressures``: the pressure conditions that are true. ``storage`` says why the node is
-        not ready for volumes; empty: it is."""
+        not ready for volumes yet; empty: it is."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
@@ -48,13 +48,16 @@ class AgentHealth:
     def node_health(self) -> NodeHealth:
         """What the node's Ready condition is computed from."""
         pleg = self._pleg.health_error() if self._cache.populated else ""
+        runtime, storage = self._monitor.runtime_error(), self._storage()
+        unanswered = (runtime if self._monitor.unanswered else "", storage)
         return NodeHealth(
-            runtime_error=self._monitor.runtime_error(),
+            runtime_error=runtime,
             network_error=self._monitor.network_error(),
-            storage_error=self._storage(),
+            storage_error=storage,
             pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
             shutting_down=self._shutdown.shutting_down,
             pressures=self._pressures(),
+            unanswered=tuple(filter(None, unanswered)),
         )
 
 

@@ -28,6 +28,8 @@ class NodeHealth:
     missing_capacity: Sequence[str] = ()
     pressures: Collection[str] = ()
     """Pressure conditions that are true; they do not keep the node from being Ready."""
+    unanswered: Sequence[str] = ()
+    """Those of the problems that say no more than that nobody has answered yet."""
 
     def problems(self) -> list[str]:
         """Everything that keeps the node from being Ready."""

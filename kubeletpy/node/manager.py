@@ -24,6 +24,7 @@ from kubeletpy.node import build
 from kubeletpy.node.build import ImageSummary, RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.first_status import first_status
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.node.status_events import condition_events
@@ -127,6 +128,7 @@ class NodeManager:
         if self._options.register:
             self._startup.registering()
         await self._register()
+        await self._until_known()
         while True:
             try:
                 await self._keep_labels()
@@ -142,6 +144,22 @@ class NodeManager:
                     await self._poked.wait()
             except TimeoutError:
                 continue
+
+    async def _until_known(self) -> None:
+        """A restart alone must not show a node that was Ready as anything else."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while True:
+            self._poked.clear()
+            shown: api.NodeStatus = (self._node or {}).get("status") or {}
+            waited, period = loop.time() - begun, self._options.status_update_s
+            first = first_status(shown, self._health(), waited, period)
+            if not first.wait:
+                log.debug("first status", extra={"node": self._options.name, "why": first.why})
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(first.wait):
+                    await self._poked.wait()
 
     async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
         self._poked.clear()

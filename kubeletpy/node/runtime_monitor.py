@@ -89,6 +89,11 @@ class RuntimeMonitor:
             return f"{DOWN}: it has not answered for {RUNTIME_DOWN_AFTER_S:.0f} s"
         return ""
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the error is only that the runtime has not answered since the agent's start."""
+        return self._health is None and not self._lost
+
     def network_error(self) -> str:
         """Why pods can't have a network; empty when they can."""
         if self._health is None or self._health.network_ready:

@@ -21,11 +21,17 @@ REASONS = {
 
 
 def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
-    """Event reasons for conditions whose status has changed."""
+    """Event reasons for conditions whose status has changed.
+
+    That a new node is not Ready yet is no change, as in the kubelet.
+    """
     before = {entry["type"]: entry.get("status") for entry in old.get("conditions") or ()}
     reasons = []
     for entry in new.get("conditions") or ():
         kind, status = entry["type"], entry.get("status", "")
-        if before.get(kind) != status and (kind, status) in REASONS:
-            reasons.append(REASONS[kind, status])
+        if before.get(kind) == status or (kind, status) not in REASONS:
+            continue
+        if kind == "Ready" and kind not in before and status == "False":
+            continue
+        reasons.append(REASONS[kind, status])
     return reasons

@@ -221,3 +221,38 @@ def test_an_exit_while_another_container_is_started_is_not_forgotten(
         await until(world, lambda: entries(status(world, "a"))["side"]["restartCount"] == 1, 3)
 
     play(scenario, tmp_path, events=events)
+
+
+def _ready(obj: JSON) -> str:
+    """The status of a Node's condition Ready; empty when it has none."""
+    found = (obj.get("status") or {}).get("conditions") or ()
+    return next((each["status"] for each in found if each["type"] == "Ready"), "")
+
+
+def test_a_node_that_is_ready_is_not_shown_otherwise_by_restarts(tmp_path: Path) -> None:
+    """Neither by kills at random instants nor by a start that takes its time; a dead runtime is."""
+
+    async def scenario(world: World) -> None:
+        shown: list[str] = []
+        world.registry.store.subscribe(
+            lambda change: (
+                shown.append(_ready(change.object)) if change.resource == "nodes" else None
+            )
+        )
+        await until(world, lambda: shown[-1:] == ["True"], 30)
+        shown.clear()
+        rng = world.rng("restarts")
+        for _ in range(8):
+            await asyncio.sleep(rng.uniform(0, 3))
+            world.die()
+            await world.buried()
+            world.start()
+        await asyncio.sleep(30)
+        assert set(shown) == {"True"}
+        shown.clear()
+        world.runtime_down()
+        await until(world, lambda: shown[-1:] == ["False"], 35)
+        world.runtime_up()
+        await until(world, lambda: shown[-1:] == ["True"], 35)
+
+    play(scenario, tmp_path, storage=True)

@@ -374,7 +374,14 @@ def test_images_are_the_largest_with_few_names() -> None:
             [{"type": "Ready", "status": "False"}],
             ["NodeNotReady"],
         ),
+        ([], [{"type": "Ready", "status": "False"}], []),
+        (
+            [{"type": "Ready", "status": "Unknown"}],
+            [{"type": "Ready", "status": "False"}],
+            ["NodeNotReady"],
+        ),
         ([], [{"type": "DiskPressure", "status": "True"}], ["NodeHasDiskPressure"]),
+        ([], [{"type": "DiskPressure", "status": "False"}], ["NodeHasNoDiskPressure"]),
     ],
 )
 def test_events(old: Any, new: Any, reasons: list[str]) -> None:

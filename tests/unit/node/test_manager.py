@@ -218,6 +218,73 @@ async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     task.cancel()
 
 
+SILENT = NodeHealth(runtime_error="not asked yet", unanswered=("not asked yet",))
+
+
+async def _restarted(
+    health: list[NodeHealth], **options: Any
+) -> tuple[NodeApi, Recorder, NodeManager, asyncio.Task[None]]:
+    """An agent that starts on a node that is Ready in the API."""
+    api, recorder = NodeApi(), Recorder()
+    before = asyncio.create_task(manager(api, NodeHealth, Recorder()).run())
+    await asyncio.sleep(1)
+    before.cancel()
+    assert ready(api) == "True"
+    api.log.clear()
+    of = manager(api, lambda: health[0], recorder, **options)
+    return api, recorder, of, asyncio.create_task(of.run())
+
+
+def _written(api: NodeApi) -> list[float]:
+    return [when for when, what in api.log if what == "patch nodes status"]
+
+
+@on_virtual_time
+async def test_a_restart_alone_does_not_show_a_ready_node_as_not_ready() -> None:
+    health = [SILENT]
+    api, recorder, of, task = await _restarted(health)
+    await asyncio.sleep(0.5)
+    of.poke()  # something else has changed
+    await asyncio.sleep(0.5)
+    assert (_written(api), ready(api)) == ([], "True")
+    health[0] = NodeHealth()
+    of.poke()
+    await asyncio.sleep(0.001)
+    assert len(_written(api)) == 1, "without waiting for anything else"
+    assert (ready(api), recorder.reasons) == ("True", [])
+    task.cancel()
+
+
+@on_virtual_time
+async def test_who_does_not_answer_is_reported_after_one_period() -> None:
+    api, recorder, _, task = await _restarted([SILENT], status_update_s=7.0)
+    await asyncio.sleep(6.9)
+    assert ready(api) == "True"
+    await asyncio.sleep(0.2)
+    assert (ready(api), recorder.reasons) == ("False", ["NodeNotReady"])
+    task.cancel()
+
+
+@on_virtual_time
+async def test_what_is_known_to_be_wrong_after_a_restart_is_reported_at_once() -> None:
+    api, recorder, _, task = await _restarted([NodeHealth(runtime_error="it is down")])
+    await asyncio.sleep(0.001)
+    assert (ready(api), recorder.reasons) == ("False", ["NodeNotReady"])
+    task.cancel()
+
+
+@on_virtual_time
+async def test_what_turns_out_wrong_meanwhile_is_reported_at_once() -> None:
+    health = [SILENT]
+    api, recorder, of, task = await _restarted(health)
+    await asyncio.sleep(1)
+    health[0] = NodeHealth(runtime_error="it is down")
+    of.poke()
+    await asyncio.sleep(0.001)
+    assert (ready(api), recorder.reasons) == ("False", ["NodeNotReady"])
+    task.cancel()
+
+
 @on_virtual_time
 async def test_registration_outlives_an_outage() -> None:
     api = NodeApi()

@@ -1,0 +1,55 @@
+"""Whether the first status of a node that the API shows as Ready waits for answers. Pure.
+
+An agent that has just started does not know yet how its runtime is, nor whether the node is ready
+for volumes. Until it does, a status would say that the node is not Ready: of one that has been so
+all the time, with an event, and a second later another status and event. The kubelet writes both.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.dataclass import dataclass
+from kubeletpy.node.build import is_ready
+from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, NodeHealth
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStatus:
+    """What to do with it.
+
+    Attributes:
+        wait: seconds to wait at most, until something is known; 0: write it.
+        why: for people.
+    """
+
+    wait: float
+    why: str
+
+
+def first_status(
+    shown: api.NodeStatus, health: NodeHealth, waited: float, period: float
+) -> FirstStatus:
+    """Decide.
+
+    It waits at most for one period, after which what the API shows would be older than what it
+    shows at any other time, and never longer than a runtime may be silent.
+
+    Args:
+        shown: what the API has.
+        health: what the status would say now.
+        waited: seconds since the node was registered.
+        period: nodeStatusUpdateFrequency, in seconds.
+
+    Source: docs/reference/behaviour.md, o2, o4.
+    """
+    if not is_ready(shown):
+        return FirstStatus(0.0, "the API does not show the node as Ready")
+    known = [problem for problem in health.problems() if problem not in health.unanswered]
+    if known:
+        return FirstStatus(0.0, f"known: {known[0]}")
+    if not health.unanswered:
+        return FirstStatus(0.0, "everything has answered")
+    left = min(period, RUNTIME_DOWN_AFTER_S) - waited
+    if left <= 0:
+        return FirstStatus(0.0, f"waited for {waited:.1f} s: {health.unanswered[0]}")
+    return FirstStatus(left, f"not answered yet: {health.unanswered[0]}")
