@@ -224,7 +224,7 @@ def resolve(explicit: Mapping[str, bool]) -> FeatureGates:
     for gate in GATES.values():
         value = gate.default
         switch = f"All{gate.stage}"
-        if switch in explicit and not gate.locked:
+        if switch in explicit:
             value = explicit[switch]
         value = explicit.get(gate.name, value)
         if gate.name in explicit or value != gate.default:

@@ -29,7 +29,7 @@ def see(
         started_at = state["running"].get("startedAt")
         since = parse_time(started_at) if started_at else now
         running_for = max(0.0, now - since)
-        survivor = bool(started_at) and since < agent_started_at - RESTART_SLACK_S
+        survivor = since < agent_started_at - RESTART_SLACK_S
     return Seen(
         phase=phase,
         container_id=container_id,

@@ -113,7 +113,7 @@ def plan_init_containers(
     containers = pod.init_containers
     if not containers:
         return InitPlan(initialized=True)
-    sandbox = status.sandboxes[0].id if status.sandboxes else ""
+    sandbox = status.sandboxes[0].id
     regular_created = any(
         record is not None
         and record.state in (ContainerState.CREATED, ContainerState.RUNNING)
@@ -177,7 +177,7 @@ def _judge(walk: _Walk, index: int) -> None:
         case ContainerState.EXITED:
             _judge_exited(walk, index, record)
         case _:
-            _judge_unknown(walk, index, record, sidecar)
+            _judge_unknown(walk, index, record)
     walk.seen = True
 
 
@@ -220,9 +220,9 @@ def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:
         walk.kill_pod_reason = f"init container {name} has failed for good: {why}"
 
 
-def _judge_unknown(walk: _Walk, index: int, record: ContainerStatus, sidecar: bool) -> None:
+def _judge_unknown(walk: _Walk, index: int, record: ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
-    if sidecar or restart_allowed(walk.pod, container):
+    if restart_allowed(walk.pod, container):
         message = f'Init container is in "{record.state}" state, try killing it before restart'
         walk.kill_and_start(index, record, message, KillReason.UNKNOWN_STATE)
     else:

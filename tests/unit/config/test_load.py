@@ -279,6 +279,7 @@ def test_what_a_strict_reader_refuses_is_left_out_with_a_warning(text: str, said
     (warning,) = loaded.warnings
     assert said in warning
     if "maxPods" in text:
+        assert warning.startswith("maxPods: ")
         assert loaded.settings.max_pods == 2
 
 

@@ -61,6 +61,11 @@ RED = spec(selinux_context="red")
 UNSTAGED = spec(device_mountable=False)
 CONFLICT = Cause.SELINUX_CONFLICT
 HELD = {(Kind.UNSTAGE, ("vol", "")): Failure("busy", "NodeUnstageVolume of driver d", 1, 5000.0)}
+HELD_BACK = {
+    name: replace(volume, expansion_held=True)
+    for name, volume in there(THERE, "u1", size=1).items()
+}
+NOWHERE = {name: replace(volume, staged=None) for name, volume in there(UNSURE).items()}
 NOW = 1000.0
 
 
@@ -110,6 +115,22 @@ NOW = 1000.0
         ),
         ([wants("u1", RWOP)], there(THERE, "u1"), UNBLOCKED, [], None),
         ([wants("u1", RWOP)], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        (
+            [wants("u1", RWOP)],
+            there(THERE, "u1", state=UNSURE),
+            UNBLOCKED,
+            [Kind.PUBLISH],
+            Cause.BUSY,
+        ),
+        ([wants("u1", BIG)], HELD_BACK, UNBLOCKED, [], None),
+        (
+            [wants("u1", spec(), spec("other", pod_volume="w"))],
+            {},
+            UNBLOCKED,
+            [Kind.STAGE, Kind.STAGE],
+            Cause.BUSY,
+        ),
+        ([wants("u1", RED)], NOWHERE, UNBLOCKED, [Kind.STAGE], Cause.BUSY),
         ([wants("u1", UNSTAGED)], {}, UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
         ([wants("u1")], there(THERE, "u1"), PAST_DUE, [Kind.REPUBLISH], None),
         ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, blocked=BLOCKED), [], None),
@@ -197,9 +218,31 @@ def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
     assert made.waits["u2", "v"].call == "NodeStageVolume of driver d"
 
 
+@pytest.mark.parametrize(
+    ("running", "kinds"),
+    [
+        (Operation(Kind.STAGE, "vol", "p", "", "u2", spec()), []),
+        (Operation(Kind.UNPUBLISH, "vol", "p", "", "u2", whole=False), [Kind.UNPUBLISH]),
+        (Operation(Kind.UNPUBLISH, "vol", "p", "", "u1", whole=False), []),
+        (Operation(Kind.STAGE, "other", "p", "", "u1", spec("other")), [Kind.UNPUBLISH]),
+    ],
+)
+def test_what_is_done_beside_what_is_under_way(running: Operation, kinds: list[Kind]) -> None:
+    facts = Facts(running={running.key: running})
+    made = plan([ENDED], there(UNSURE, "u1", "u2"), facts, 0.0)
+    assert [operation.kind for operation in made.operations] == kinds
+
+
+def test_a_pod_is_told_which_other_has_its_sole_volume() -> None:
+    made = plan([wants("u1", RWOP)], there(THERE, "u1", "u2", state=UNSURE), UNBLOCKED, 0.0)
+    wait = made.waits["u1", "v"]
+    assert (wait.cause, wait.object) == (Cause.SOLE_USER, 'pod with uid "u2"')
+    assert not made.operations
+
+
 def test_volumes_of_which_nothing_is_left_are_forgotten() -> None:
-    nowhere = replace(there(UNSURE)["vol"], staged=None)
-    for volume in (there(ABSENT)["vol"], nowhere):
+    unstaged = replace(there(THERE)["vol"], device=ABSENT)
+    for volume in (there(ABSENT)["vol"], NOWHERE["vol"], unstaged):
         assert plan([], {"vol": volume}, UNBLOCKED, 0.0) == Plan(forgotten=("vol",))
     staging = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
     busy = Facts(running={staging.key: staging})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import timeit
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import SandboxStatus
+from kubeletpy.pods.runtime_status import ContainerStatus, SandboxStatus
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
@@ -563,6 +564,37 @@ def test_init_containers(
     policy: str, init: tuple[Any, ...], records: tuple[Any, ...], expected: dict[str, Any]
 ) -> None:
     assert plan(make_pod(init=init, policy=policy), has(*records)) == expected
+
+
+NEWER = (SandboxStatus("sandbox-2", ready=True, ips=("10.0.0.3",)), DEAD)
+
+
+@pytest.mark.parametrize(
+    ("record", "older", "expected"),
+    [
+        # initialisation starts over in each sandbox
+        (exited("init-a"), True, {"init": ["init-a"]}),
+        (exited("init-c"), True, {"init": ["init-a"]}),
+        (exited("init-a"), False, {"init": ["init-b"]}),
+        (exited("init-c", 1), True, {"init": ["init-a"]}),
+        (created("app"), True, {"init": ["init-a"]}),
+        (running("app"), True, {"init": ["init-a"]}),
+        (running("app"), False, {}),
+        # but nothing runs twice
+        (running("init-a"), True, {}),
+    ],
+)
+def test_init_containers_and_records_of_an_older_sandbox(
+    record: ContainerStatus, older: bool, expected: dict[str, Any]
+) -> None:
+    here = replace(record, sandbox_id="sandbox-1" if older else "sandbox-2")
+    assert plan(make_pod(init=INITS, policy="Never"), has(here, sandboxes=NEWER)) == expected
+
+
+def test_a_sidecar_without_a_liveness_probe_does_not_fail_one() -> None:
+    probes = ProbeResults(liveness={"id-side-a": FAILED})
+    pod = make_pod(init=(SIDECARS[0],))
+    assert plan(pod, has(running("side-a"), running("app")), probes) == {}
 
 
 PROBED_SIDECARS = tuple(sidecar(name, **PROBED) for name in ("side-a", "side-b"))

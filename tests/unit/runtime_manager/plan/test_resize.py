@@ -261,6 +261,13 @@ def test_init_containers_and_sidecars() -> None:
     assert not actions.init_to_start
 
 
+def test_init_containers_that_have_what_they_should_have() -> None:
+    pod = make_pod("app", init=(sidecar("side", resources=SMALL), sized("first", SMALL)))
+    actions = plan(pod, {"side": SMALL, "first": SMALL}, running("side"), running("first"))
+    assert not updates(actions)
+    assert not actions.containers_to_kill
+
+
 def test_a_sidecar_restarts_and_an_init_container_never_does() -> None:
     wanted = res("200m", "64Mi", "200m", "128Mi")
     side = sidecar("side", resources=wanted, resizePolicy=RESTART_CPU)
