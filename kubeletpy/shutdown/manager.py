@@ -7,18 +7,17 @@ than the configured periods, nor after all pods have ended. Source: docs/referen
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from kubeletpy.api.times import format_micro_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.shutdown import times_file
 from kubeletpy.shutdown.logind import DBusError, Logind, NoLogind
 from kubeletpy.shutdown.plan import Group, Period, ended_status, grace, groups
 
@@ -27,7 +26,6 @@ log = logging.getLogger(__name__)
 RECONNECT_S = 1.0
 RECHECK_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Waits between checks whether logind has accepted a longer delay."""
-STATE_FILE = "graceful_node_shutdown_state"
 
 
 class ShutdownManager:
@@ -66,7 +64,7 @@ class ShutdownManager:
         self._recorder = recorder
         self._clock = clock
         self._node = node_reference(node_name)
-        self._state_file = root_dir / STATE_FILE
+        self._root_dir = root_dir
         self.shutting_down = False
         self._lock: int | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -85,6 +83,7 @@ class ShutdownManager:
         """Hold a lock and follow logind until cancelled; returns where there is no logind."""
         if not self.enabled:
             return
+        await self._recall()
         said = False
         try:
             while True:
@@ -166,13 +165,13 @@ class ShutdownManager:
         """End group after group, then let the machine go down."""
         started = self._clock.now()
         self._observe("start", started)
-        await self._store(started, None)
+        await self._store({"start": started})
         try:
             for group in groups(self._pods(), self._periods):
                 await self._end_group(group)
             ended = self._clock.now()
             self._observe("end", ended)
-            await self._store(started, ended)
+            await self._store({"start": started, "end": ended})
         finally:
             self._release()
 
@@ -218,11 +217,18 @@ class ShutdownManager:
     def _event(self, message: str) -> None:
         self._recorder.event(self._node, NORMAL, Reason.SHUTDOWN, message)
 
-    async def _store(self, started: float, ended: float | None) -> None:
-        times = {"startTime": format_micro_time(started)}
-        if ended is not None:
-            times["endTime"] = format_micro_time(ended)
+    async def _store(self, times: dict[str, float]) -> None:
         try:
-            await asyncio.to_thread(self._state_file.write_text, json.dumps(times))
+            await asyncio.to_thread(times_file.write, self._root_dir, times)
         except OSError as error:
             log.info("the times of the shutdown could not be stored", extra={"why": str(error)})
+
+    async def _recall(self) -> None:
+        """Show the times of the last shutdown, which this machine's boot has ended."""
+        try:
+            times = await asyncio.to_thread(times_file.read, self._root_dir)
+        except (OSError, ValueError) as error:
+            log.info("the times of the last shutdown are unreadable", extra={"why": str(error)})
+            return
+        for what, at in times.items():
+            self._observe(what, at)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.shutdown.logind import DBusError, NoLogind
-from kubeletpy.shutdown.manager import STATE_FILE, ShutdownManager
+from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import Period
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
@@ -146,8 +147,15 @@ async def test_groups_end_one_after_the_other_and_then_the_lock_goes(tmp_path: P
     assert node.killed == [(0, "a", 15), (0, "b", 15), (5, "critical", 10)]
     assert node.events == ["Shutdown: Shutdown manager detected shutdown event"]
     assert node.changes == [True]
-    assert [what for what, _ in node.times] == ["start", "end"]
-    assert set(json.loads((tmp_path / STATE_FILE).read_text())) == {"startTime", "endTime"}
+    assert node.times == [("start", 0), ("end", 6)]
+
+    async def nothing() -> None:
+        pass
+
+    booted = Node(tmp_path, {})
+    await during(booted, nothing)
+    assert [what for what, _ in booted.times] == ["start", "end"]
+    assert [at for _, at in booted.times] == pytest.approx([0, 6], abs=0.01)
 
 
 @on_virtual_time
