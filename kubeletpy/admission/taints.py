@@ -1,4 +1,4 @@
-"""Whether a pod tolerates a node's taints. Pure."""
+"""Which of a node's taints a pod tolerates. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from kubeletpy.pods.pod import Pod
 
 
-def untolerated(pod: Pod, taints: Iterable[Mapping[str, Any]], effect: str) -> bool:
-    """Whether the pod does not tolerate one of the taints that have this effect."""
-    return any(taint.get("effect") == effect and not tolerates(pod, taint) for taint in taints)
+def untolerated(
+    pod: Pod, taints: Iterable[Mapping[str, Any]], effect: str
+) -> list[Mapping[str, Any]]:
+    """The taints with this effect that the pod does not tolerate."""
+    return [each for each in taints if each.get("effect") == effect and not tolerates(pod, each)]
 
 
 def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:

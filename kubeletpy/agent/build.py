@@ -622,6 +622,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             *claims.manager.held_by(pod),
         ],
         missing_secrets=pull_secrets.missing,
+        node=own_node.current,
     )
     foreseer = NodeRooms(
         node_name,

@@ -25,6 +25,15 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node; ``value`` may be empty."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodFacts:
     """One pod. Times are Unix seconds, except those of the trace."""
 
@@ -66,6 +75,8 @@ class PodFacts:
     """Pull secrets that the pod names and the API does not have."""
     port_holders: tuple[str, ...] = ()
     """Pods that have the host ports it was refused for: ``port 80/TCP: namespace/name``."""
+    taints: tuple[Taint, ...] = ()
+    """The node's taints that it was refused for, as far as the node still has them."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
     """Container name -> the last line of its latest log; only where it was asked for."""
 

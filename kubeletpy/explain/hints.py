@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from kubeletpy.api import types as api
 from kubeletpy.explain.codes import Code
-from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.facts import PodFacts, Taint
 from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.words import one_line
 
 _REFUSED = {
     "NodePorts": "use another hostPort, or end the pod that has it",
@@ -19,6 +20,7 @@ _REFUSED = {
     "AppArmor": "remove the profile, or use a node with AppArmor",
     "SysctlForbidden": "remove the sysctl, or allow it with the node's allowedUnsafeSysctls",
     "PodOSNotSupported": "the pod is for another operating system: use a node of that system",
+    "TaintToleration": "the node has that taint no more: make a new pod",
     "TopologyAffinityError": "ask for less, or use a node with more on one NUMA node",
 }
 
@@ -110,9 +112,21 @@ def _access(facts: PodFacts) -> str:
 
 def _refused(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
+    if facts.taints:
+        return _tolerate(facts.taints[0], len(facts.taints) - 1)
     if reason.startswith("OutOf") and reason not in _REFUSED:
         return f"ask for less {reason.removeprefix('OutOf')}, or use a node that has more"
     return _REFUSED.get(reason, "make a new pod once that is mended")
+
+
+def _tolerate(taint: Taint, more: int) -> str:
+    name = taint.key + (f"={taint.value}" if taint.value else "") + f":{taint.effect}"
+    equal = f"operator: Equal, value: {taint.value}" if taint.value else "operator: Exists"
+    others = f" (and so for {more} more)" if more else ""
+    return one_line(
+        f"the node has the taint {name}: give the pod the toleration {{key: {taint.key}, {equal}, "
+        f"effect: {taint.effect}}}{others}, or use another node"
+    )
 
 
 def _failed(facts: PodFacts) -> str:

@@ -54,7 +54,9 @@ class Snapshots:
         claim_waits: Callable[[str], Sequence[ClaimWait]] = lambda uid: (),
         held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
+        node: Callable[[], api.Node | None] = lambda: None,
     ) -> None:
+        """``node``: as the API has it, for its taints."""
         self._pods = pods
         self._workers = workers
         self._queries = queries
@@ -70,6 +72,7 @@ class Snapshots:
         self._claim_waits = claim_waits
         self._held = held
         self._missing_secrets = missing_secrets
+        self._node = node
 
     def uids(self) -> list[str]:
         """Every pod that is desired or has a worker, by namespace and name."""
@@ -108,6 +111,7 @@ class Snapshots:
         wait = self._workers.next_sync_in(uid)
         status = self._statuses.get_status(uid)
         from kubeletpy.explain.facts import PodFacts
+        from kubeletpy.explain.taints import refused_for
 
         return PodFacts(
             now=now,
@@ -138,6 +142,7 @@ class Snapshots:
             wrong_since=self._workers.notes.troubles.since(uid, now),
             missing_secrets=tuple(self._missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),
+            taints=() if pod is None else refused_for(pod, status or {}, self._node()),
         )
 
     def seen_at(self, uid: str) -> str:

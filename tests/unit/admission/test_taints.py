@@ -58,5 +58,7 @@ def test_one_toleration_of_many_is_enough() -> None:
     ],
 )
 def test_only_taints_of_the_effect_count(taints: list[Any], effect: str, found: bool) -> None:
-    assert untolerated(tolerating(), taints, effect) is found
+    bad = untolerated(tolerating(), taints, effect)
+    assert bool(bad) is found
+    assert all(taint["effect"] == effect for taint in bad)
     assert not untolerated(tolerating({"operator": "Exists"}), taints, effect)

@@ -13,6 +13,7 @@ import pytest
 from kubeletpy.api.times import format_time
 from kubeletpy.explain import render
 from kubeletpy.explain.causes import LONGEST, READ, cause
+from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
@@ -452,6 +453,24 @@ CASES: list[Case] = [
         "(18080/TCP: default/other); that is final",
         "refused",
         "use another hostPort, or end the pod that has it",
+        300,
+    ),
+    (
+        "a taint that it does not tolerate",
+        None,
+        {
+            **ended(
+                "TaintToleration",
+                "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the "
+                "pod didn't tolerate",
+            ),
+            "taints": (Taint("maintenance", "", "NoExecute"),),
+        },
+        "refused by this node: TaintToleration: node(s) had taints that the pod didn't tolerate; "
+        "that is final",
+        "refused",
+        "the node has the taint maintenance:NoExecute: give the pod the toleration {key: "
+        "maintenance, operator: Exists, effect: NoExecute}, or use another node",
         300,
     ),
     (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.hints import hint
 from tests.unit.explain.facts import exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
@@ -78,6 +79,26 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
         ("failed", "", {}, LOG),
         ("hook", "main", {}, "kubectl delete pod -n default web --now ends it sooner"),
         ("running", "main", {}, ""),
+        (
+            "refused",
+            "",
+            {"taints": (Taint("k", "v", "NoExecute"),)},
+            "the node has the taint k=v:NoExecute: give the pod the toleration {key: k, operator: "
+            "Equal, value: v, effect: NoExecute}, or use another node",
+        ),
+        (
+            "refused",
+            "",
+            {"taints": (Taint("k\n", "", "NoExecute"), Taint("l", "", "NoExecute"))},
+            "the node has the taint k :NoExecute: give the pod the toleration {key: k , operator: "
+            "Exists, effect: NoExecute} (and so for 1 more), or use another node",
+        ),
+        (
+            "refused",
+            "",
+            {"status": {"phase": "Failed", "reason": "TaintToleration"}},
+            "the node has that taint no more: make a new pod",
+        ),
     ],
 )
 def test_what_to_do(code: str, name: str, changes: dict[str, Any], words: str) -> None:
