@@ -254,6 +254,18 @@ NODE = Dashboard(
                     quantiles("rest_client_request_duration_seconds", "verb", of=(99,)),
                 ),
                 Panel(
+                    "Connections to the API server",
+                    "Over HTTP/2 two carry everything; over HTTP/1.1 each watch has one.",
+                    "none",
+                    values("kubeletpy_api_connections", "protocol"),
+                ),
+                Panel(
+                    "Lost connections to the API server",
+                    "Per second: HTTP/2 connections that broke, or that the server ended.",
+                    "cps",
+                    rates("kubeletpy_api_connections_lost_total"),
+                ),
+                Panel(
                     "Requests to the node",
                     "What others ask the agent: scrapes, logs, exec.",
                     "reqps",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.metrics.registry import Metrics
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
@@ -36,8 +37,13 @@ def labels_of(expression: str) -> set[str]:
 
 
 def labels() -> dict[str, set[str]]:
-    """The labels of each row of metrics.csv."""
-    return {row["name"]: set(filter(None, row["labels"].split("|"))) for row in rows("metrics.csv")}
+    """The labels of each row of metrics.csv, and those of our own metrics."""
+    known = {
+        row["name"]: set(filter(None, row["labels"].split("|"))) for row in rows("metrics.csv")
+    }
+    for name, text in re.findall(r"^(kubeletpy_\w+)\{(.*)\} ", _scrape(), re.M):
+        known[name] = set(re.findall(r'(\w+)="', text))
+    return known
 
 
 def exported() -> set[str]:
@@ -47,10 +53,17 @@ def exported() -> set[str]:
         for row in rows("metrics.csv")
         if not allowed("metrics.csv", row["name"], "not served")
     }
-    for line in Metrics().render().decode().splitlines():
+    for line in _scrape().splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()
             kinds.setdefault(name, kind)
     parts = ("_bucket", "_sum", "_count")
     histograms = {name for name, kind in kinds.items() if kind == "histogram"}
     return (kinds.keys() - histograms) | {f"{name}{part}" for name in histograms for part in parts}
+
+
+def _scrape() -> str:
+    """What an agent that has used nothing yet but its API client shows."""
+    metrics = Metrics()
+    metrics.rest_client.show(lambda: Usage({}))
+    return metrics.render().decode()
