@@ -67,9 +67,8 @@ class PodCgroupSettings:
 
 def shares_to_weight(shares: int) -> int:
     """The cgroup v2 cpu.weight for v1 cpu shares."""
-    if shares >= MAX_SHARES:
-        return _MAX_WEIGHT
-    return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * _SPAN_WEIGHT // _SPAN_SHARES
+    known = max(MIN_SHARES, min(MAX_SHARES, shares))
+    return 1 + (known - MIN_SHARES) * _SPAN_WEIGHT // _SPAN_SHARES
 
 
 def weight_to_shares(weight: int) -> int:
@@ -129,12 +128,11 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     hugepages = {size: pages.get(size, 0) for size in settings.hugepage_sizes}
     if quality is QoSClass.BEST_EFFORT:
         return CgroupResources(shares=MIN_SHARES, pids=pids, hugepages=hugepages)
-    guaranteed = quality is QoSClass.GUARANTEED
     quota = period = memory = None
-    if guaranteed or limited(pod, "cpu"):
+    if limited(pod, "cpu"):
         period = settings.cpu_cfs_period_us
         quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
-    if guaranteed or limited(pod, "memory"):
+    if limited(pod, "memory"):
         memory = whole(limits["memory"])
     protected = of_request(settings.memory_qos, quality, _memory_request(pod))
     return CgroupResources(
@@ -183,7 +181,7 @@ def kubepods_group(
     pids = max_pids - sum(value(entry.get("pid", "0")) for entry in taken)
     pages = hugepage_limits({n: parse(q) for n, q in capacity.items()})
     return CgroupResources(
-        shares=cpu_shares(max(cpu, 0)),
+        shares=cpu_shares(cpu),
         memory=memory,
         pids=max(pids, 0) if max_pids > 0 else None,
         hugepages={size: pages.get(size, 0) for size in hugepage_sizes},

@@ -61,7 +61,7 @@ def pick(
     """
     if count > len(free):
         raise NotEnoughCpus(count, len(free))
-    if options.group and count and count % options.group == 0:
+    if options.group and count % options.group == 0:
         spread = _over_nodes(topology, free, count, options)
         if spread is not None:
             return spread

@@ -14,6 +14,7 @@ from kubeletpy.cgroups.values import (
     burstable_cpu,
     burstable_group,
     kubepods_group,
+    memory_kept,
     pod_resources,
     reserved_group,
     shares_to_weight,
@@ -76,6 +77,7 @@ INIT: dict[str, Any] = {"initContainers": [fixed("2", "10Mi")]}
 SIDECAR: dict[str, Any] = {"initContainers": [container("1", "1Mi", restartPolicy="Always")]}
 PODS: list[tuple[str, Any, CgroupResources]] = [
     ("best effort", pod(), R(shares=2)),
+    ("best effort, whatever its overhead", pod(overhead={"cpu": "500m"}), R(shares=2)),
     (
         "guaranteed",
         pod(fixed("500m", "64Mi")),
@@ -128,6 +130,19 @@ PODS: list[tuple[str, Any, CgroupResources]] = [
 @pytest.mark.parametrize(("what", "of", "wanted"), PODS, ids=[what for what, _, _ in PODS])
 def test_a_pods_cgroup(what: str, of: Any, wanted: CgroupResources) -> None:
     assert pod_resources(of, PodCgroupSettings()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("of", "kept"),
+    [
+        (pod(fixed("1", "1Mi")), (MI, 0)),
+        (pod(container("1", "1Mi")), (0, MI)),
+        (pod(container("1")), (0, 0)),
+        (pod(), (0, 0)),
+    ],
+)
+def test_what_a_pod_adds_to_what_the_groups_keep(of: Any, kept: tuple[int, int]) -> None:
+    assert memory_kept(of) == kept
 
 
 def test_the_settings_of_pods_cgroups() -> None:

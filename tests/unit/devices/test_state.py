@@ -1,0 +1,127 @@
+"""What is known about devices and who has them, call by call."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.devices.model import NO_NODE, Booking, Device, Holder, Reservation, Wish
+from kubeletpy.devices.state import FORGOTTEN_AFTER_S, DeviceState
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+A, B = Holder("pod-1", "a", GPU), Holder("pod-1", "b", GPU)
+A_NIC, OTHER = Holder("pod-1", "a", NIC), Holder("pod-2", "a", GPU)
+
+
+def booked(*ids: str) -> Booking:
+    return Booking({NO_NODE: ids}, b"")
+
+
+def reserved(holder: Holder, *ids: str) -> Reservation:
+    return Reservation(Wish(holder, len(ids)), frozenset(ids))
+
+
+def in_use() -> DeviceState:
+    state = DeviceState()
+    bookings = {OTHER: booked("g4"), B: booked("g3"), A_NIC: booked("n1"), A: booked("g1", "g2")}
+    state.restored([GPU, NIC], bookings, 10.0)
+    third = Holder("pod-3", "a", GPU)
+    state.reserved = {third: reserved(third, "g5")}
+    on_nic = Holder("pod-3", "a", NIC)
+    state.reserved[on_nic] = reserved(on_nic, "n2")
+    return state
+
+
+def test_what_is_taken_is_of_one_resource() -> None:
+    state = in_use()
+    assert state.taken(GPU) == {"g1", "g2", "g3", "g4", "g5"}
+    assert state.taken(NIC) == {"n1", "n2"}
+    assert state.taken("example.com/none") == frozenset()
+
+
+def test_what_a_container_has_or_is_about_to_get() -> None:
+    state = in_use()
+    assert state.ids_of(A) == {"g1", "g2"}
+    assert state.ids_of(Holder("pod-3", "a", GPU)) == {"g5"}
+    assert state.ids_of(Holder("pod-3", "b", GPU)) == frozenset()
+
+
+def test_what_containers_and_pods_have() -> None:
+    state = in_use()
+    assert list(state.of_container("pod-1", "a").items()) == [
+        (GPU, booked("g1", "g2")),
+        (NIC, booked("n1")),
+    ]
+    assert state.of_container("pod-2", "a") == {GPU: booked("g4")}
+    assert state.of_container("pod-2", "b") == {}
+    assert state.of_pod("pod-1") == {GPU: {"g1", "g2", "g3"}, NIC: {"n1"}}
+    assert state.of_pod("pod-2") == {GPU: {"g4"}}
+    assert state.of_pod("pod-3") == {}
+
+
+@pytest.mark.parametrize(("name", "concerned"), [(GPU, True), (NIC, True), ("memory", False)])
+def test_resources_of_plugins(name: str, concerned: bool) -> None:
+    state = in_use()
+    assert state.concerns(name) is concerned
+    state.resources = {}
+    assert state.concerns(name) is concerned, "a container has it"
+    listed = DeviceState()
+    listed.listed(GPU, [])
+    assert listed.concerns(name) is (name == GPU)
+
+
+def test_other_pods_lose_what_they_have() -> None:
+    state = in_use()
+    state.keep({"pod-2", "pod-3"})
+    assert set(state.bookings) == {OTHER}
+    assert {holder.uid for holder in state.reserved} == {"pod-3"}
+    state.keep(())
+    assert not state.bookings
+    assert not state.reserved
+
+
+def test_news_of_devices_concern_those_who_have_them() -> None:
+    state = in_use()
+    every = [Device(f"g{number}") for number in range(1, 6)]
+    assert state.listed(GPU, every) == {"pod-1", "pod-2"}, "all are new"
+    assert state.listed(GPU, every) == frozenset()
+    sick = [Device("g4", "Unhealthy") if device.id == "g4" else device for device in every]
+    assert state.listed(GPU, sick) == {"pod-2"}
+    found = state.resources[GPU]
+    assert (found.healthy, found.unhealthy) == ({"g1", "g2", "g3", "g5"}, {"g4"})
+    assert state.listed(NIC, [Device("g4")]) == frozenset(), "another resource's device"
+
+
+def test_a_resource_is_forgotten_when_its_plugin_has_stopped_for_long() -> None:
+    state = DeviceState()
+    assert state.expires_at() is None
+    for name in (GPU, NIC, "example.com/disk"):
+        state.listed(name, [Device("1")])
+    assert state.expires_at() is None
+    assert state.expire(1e9) == ()
+    state.stopped(GPU, 20.0)
+    state.stopped(NIC, 10.0)
+    assert (state.resources[GPU].healthy, state.resources[GPU].unhealthy) == (frozenset(), {"1"})
+    assert state.expires_at() == 10.0 + FORGOTTEN_AFTER_S
+    assert state.expire(9.0 + FORGOTTEN_AFTER_S) == ()
+    state.started(NIC)
+    assert state.expires_at() == 20.0 + FORGOTTEN_AFTER_S
+    assert state.expire(20.0 + FORGOTTEN_AFTER_S) == (GPU,)
+    assert set(state.resources) == {NIC, "example.com/disk"}
+
+
+def test_a_plugin_that_has_not_listed_yet_makes_no_resource() -> None:
+    state = DeviceState()
+    state.started(GPU)
+    assert state.resources == {}
+    state.stopped(GPU, 10.0)
+    assert state.resources[GPU].stopped_at == 10.0
+    state.started(GPU)
+    assert state.resources[GPU].stopped_at is None
+
+
+def test_topology_counts_if_any_device_has_a_node() -> None:
+    state = DeviceState()
+    state.listed(GPU, [Device("1"), Device("2")])
+    assert not state.resources[GPU].has_topology
+    state.listed(GPU, [Device("1"), Device("2", nodes=(0,))])
+    assert state.resources[GPU].has_topology
