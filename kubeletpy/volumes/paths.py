@@ -91,7 +91,7 @@ def safe_name(name: str) -> str:
 
 def payload_path(path: str) -> str:
     """A path for a file inside a volume: relative, without "..". Raises UnsafePath."""
-    if not path or path.startswith("/"):
+    if path.startswith("/"):
         raise UnsafePath(f"invalid path: must be relative path: {path!r}")
     if len(path) > MAX_PATH:
         raise UnsafePath(f"invalid path: must be less than or equal to {MAX_PATH} characters")

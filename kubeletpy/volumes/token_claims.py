@@ -90,10 +90,10 @@ def _claims(token: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _field(about: Mapping[str, Any], kind: str, name: str) -> str | None:
+def _field(about: Mapping[str, Any], kind: str, name: str) -> object:
+    """Whatever was written there; None for nothing."""
     of_kind = about.get(kind)
-    value = of_kind.get(name) if isinstance(of_kind, dict) else None
-    return value if isinstance(value, str) and value else None
+    return of_kind.get(name) or None if isinstance(of_kind, dict) else None
 
 
 def _seconds(value: object) -> float:
