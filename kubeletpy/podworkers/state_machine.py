@@ -159,8 +159,7 @@ class WorkerMachine:
         """The pod releases its full name: the next static pod waiting for it may start."""
         effects: list[Effect] = []
         for uid in self.names.release(record.full_name, record.uid):
-            if uid in self.records:
-                effects += self._run_next(uid, now)
+            effects += self._run_next(uid, now)
         return effects
 
     # -- the end of a sync -------------------------------------------------------------------
