@@ -623,6 +623,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         ],
         missing_secrets=pull_secrets.missing,
         node=own_node.current,
+        pulls=images.manager.pulls,
     )
     foreseer = NodeRooms(
         node_name,

@@ -11,6 +11,7 @@ from dataclasses import field
 from kubeletpy.api import types as api
 from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.model import ClaimWait
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -65,6 +66,8 @@ class PodFacts:
     """What volumes of claims and drivers wait for; times are on the event loop's clock."""
     claims: tuple[ClaimWait, ...] = ()
     """Calls to DRA drivers in flight; times are on the event loop's clock."""
+    pulls: Mapping[str, PullStanding] = field(default_factory=dict)
+    """Image -> where its pull stands; times are on the event loop's clock."""
     held: tuple[Held, ...] = ()
     """The parts of the machine that its containers have."""
     probes: ProbeResults = field(default_factory=ProbeResults)

@@ -12,6 +12,7 @@ from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.explain.words import duration, one_line, until
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
 from kubeletpy.volumes.claims.model import VolumeWait, say
@@ -39,6 +40,15 @@ def volume(found: VolumeWait) -> str:
 def claim_call(call: str, driver: str) -> str:
     """A DRA driver was called for claims and has not answered yet."""
     return f"{call} of DRA driver {driver} is under way"
+
+
+def pull(standing: PullStanding | None) -> str:
+    """An image is pulled, or waits for others to be."""
+    if standing is None or standing.ahead is None:
+        return "is being pulled"
+    others = f"{standing.ahead} before it, {standing.running} under way"
+    most = "" if standing.limit is None else f", at most {standing.limit} at once"
+    return f"is queued to be pulled ({others}{most})"
 
 
 def static_name(holder: str) -> str:
@@ -79,7 +89,7 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.IMAGE_BACKOFF | WaitKind.IMAGE | WaitKind.START_ERROR:
             return f"{name} can't start: {wait.why}{then}"
         case WaitKind.IMAGE_PULL:
-            return f"image {wait.subject} is being pulled{since}"
+            return f"image {wait.subject} {wait.why}{since}"
         case WaitKind.SANDBOX:
             return f"the runtime is creating the sandbox{since}"
         case WaitKind.GRACE_PERIOD:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kubeletpy.admission.host_ports import holders
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.dra.model import ClaimWait
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -55,6 +56,7 @@ class Snapshots:
         held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
         node: Callable[[], api.Node | None] = lambda: None,
+        pulls: Callable[[str], Mapping[str, PullStanding]] = lambda uid: {},
     ) -> None:
         """``node``: as the API has it, for its taints."""
         self._pods = pods
@@ -73,6 +75,7 @@ class Snapshots:
         self._held = held
         self._missing_secrets = missing_secrets
         self._node = node
+        self._pulls = pulls
 
     def uids(self) -> list[str]:
         """Every pod that is desired or has a worker, by namespace and name."""
@@ -136,6 +139,7 @@ class Snapshots:
             awaits_admission=self._awaits_admission(uid),
             volumes=tuple(self._volume_waits(uid)),
             claims=tuple(self._claim_waits(uid)),
+            pulls=self._pulls(uid),
             held=tuple(self._held(pod)) if pod is not None else (),
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self._probes.reports(uid),

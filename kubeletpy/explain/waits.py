@@ -105,7 +105,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
 def _calls(facts: PodFacts) -> Iterator[Wait]:
     for action in actions(facts):
         if (kind := _CALL_KINDS.get(action.what)) is not None:
-            yield _call(kind, action)
+            yield _pull(facts, action) if kind is WaitKind.IMAGE_PULL else _call(kind, action)
         elif action.what is Step.CLAIMS and facts.claims:
             continue  # the same, call by call
         elif facts.now - action.since > 1.0:
@@ -115,6 +115,13 @@ def _calls(facts: PodFacts) -> Iterator[Wait]:
 def _call(kind: WaitKind, action: Action) -> Wait:
     what = action.what
     return Wait(kind, action.subject, what, action.since, action.until, what)
+
+
+def _pull(facts: PodFacts, action: Action) -> Wait:
+    standing = facts.pulls.get(action.subject)
+    since = action.since if standing is None else standing.since + facts.wall_offset
+    why = phrases.pull(standing)
+    return Wait(WaitKind.IMAGE_PULL, action.subject, why, since, action.until, action.what)
 
 
 def _volumes(facts: PodFacts) -> Iterator[Wait]:

@@ -24,6 +24,7 @@ from kubeletpy.images.pull_secrets import PullSecretLike
 from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -69,6 +70,10 @@ class ImageManager:
             pull_times=self._pull_times,
             pulled=pulled,
         )
+
+    def pulls(self, uid: str) -> dict[str, PullStanding]:
+        """Image -> where its pull for a pod (by uid) stands."""
+        return self._puller.standings(uid)
 
     async def ensure_image_exists(
         self,

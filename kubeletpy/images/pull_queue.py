@@ -1,17 +1,28 @@
 """How many pulls run at once, and how many start per second.
 
-Pulls wait in order of arrival. Must never know what is pulled.
+Pulls wait in order of arrival, whatever is pulled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
+
+from kubeletpy.dataclass import dataclass
+from kubeletpy.images.standing import PullStanding
 
 
 class PullRateExceeded(Exception):
     """registryPullQPS and registryBurst are exhausted: no pull now."""
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Ticket:
+    """One pull, by what its owner knows it; two of the same name are two pulls."""
+
+    pod: str
+    what: str
 
 
 class PullQueue:
@@ -22,20 +33,36 @@ class PullQueue:
     """
 
     def __init__(self, *, parallel: int | None, qps: float, burst: int) -> None:
+        self._limit = parallel or None
         self._places = asyncio.Semaphore(parallel) if parallel else None
+        self._waiting: dict[Ticket, float] = {}
+        self._running: dict[Ticket, float] = {}
         self._qps = qps
         self._burst = float(max(burst, 1))
         self._tokens = self._burst
         self._refilled_at: float | None = None
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    async def place(self, ticket: Ticket) -> AsyncIterator[None]:
         """Wait for a slot and hold it."""
-        if self._places is None:
-            yield
-            return
-        async with self._places:
-            yield
+        loop = asyncio.get_running_loop()
+        self._waiting[ticket] = loop.time()
+        try:
+            async with self._places or nullcontext():
+                del self._waiting[ticket]
+                self._running[ticket] = loop.time()
+                yield
+        finally:
+            self._waiting.pop(ticket, None)
+            self._running.pop(ticket, None)
+
+    def standings(self) -> Iterator[tuple[Ticket, PullStanding]]:
+        """The pulls that are under way, and those that wait, in order."""
+        running = len(self._running)
+        for ticket, since in self._running.items():
+            yield ticket, PullStanding(since, None, running, self._limit)
+        for ahead, (ticket, since) in enumerate(self._waiting.items()):
+            yield ticket, PullStanding(since, ahead, running, self._limit)
 
     def take_token(self) -> None:
         """Count one request to a registry.

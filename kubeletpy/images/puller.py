@@ -24,13 +24,14 @@ from kubeletpy.images.errors import ImageError, ImageErrorCode, pull_failure, ru
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, PullTimes
 from kubeletpy.images.pod_credentials import PodCredentials
-from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded
+from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded, Ticket
 from kubeletpy.images.records.ledger import (
     UNCERTAIN,
     IntentNotRecorded,
     PullInProgress,
     PullRecords,
 )
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -139,7 +140,8 @@ class ImagePuller:
         asked_at = loop.time()
         try:
             with span(Call.PULL_IMAGE, wanted.image, milestone=True):
-                async with self._queue.place(), self._recorded(wanted) as record:
+                ticket = Ticket(wanted.pod.uid, wanted.image)
+                async with self._queue.place(ticket), self._recorded(wanted) as record:
                     started_at = loop.time()
                     ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
                     image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
@@ -161,6 +163,11 @@ class ImagePuller:
         self._metrics.image_pulled(waited, size)
         self._backoff.forget_expired(self._clock.now())
         return image
+
+    def standings(self, uid: str) -> dict[str, PullStanding]:
+        """Image -> where its pull for a pod (by uid) stands."""
+        found = self._queue.standings()
+        return {ticket.what: standing for ticket, standing in found if ticket.pod == uid}
 
     @asynccontextmanager
     async def _recorded(self, wanted: WantedImage) -> AsyncIterator[PullInProgress | None]:

@@ -14,6 +14,7 @@ from kubeletpy.explain.gather import explain
 from kubeletpy.explain.hints import hint
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import verdict
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
@@ -24,6 +25,7 @@ from kubeletpy.trace.names import Call, Step
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import (
     NOW,
+    OFFSET,
     doing,
     exited,
     facts,
@@ -190,6 +192,27 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         "pulling",
         {"status": not_ready(), "trace": doing(Call.PULL_IMAGE, "big:1", 65)},
         "not running: image big:1 is being pulled for 1m5s",
+        False,
+    ),
+    (
+        "pulling, after a time in the queue",
+        {
+            "status": not_ready(),
+            "trace": doing(Call.PULL_IMAGE, "big:1", 65),
+            "pulls": {"big:1": PullStanding(NOW - OFFSET - 20, None, 1, 1)},
+        },
+        "not running: image big:1 is being pulled for 20s",
+        False,
+    ),
+    (
+        "queued for a pull",
+        {
+            "status": not_ready(),
+            "trace": doing(Call.PULL_IMAGE, "big:1", 65),
+            "pulls": {"big:1": PullStanding(NOW - OFFSET - 65, 2, 1, 1)},
+        },
+        "not running: image big:1 is queued to be pulled (2 before it, 1 under way, at most 1 at "
+        "once) for 1m5s",
         False,
     ),
     (
@@ -470,7 +493,7 @@ def test_how_often_a_write_was_tried() -> None:
     [
         (WaitKind.CRASH_BACKOFF, "container x keeps exiting", "; it restarts in 5s"),
         (WaitKind.IMAGE, "container x can't start: why", "; next try in 5s"),
-        (WaitKind.IMAGE_PULL, "image x is being pulled", " for 1m"),
+        (WaitKind.IMAGE_PULL, "image x why", " for 1m"),
         (WaitKind.SANDBOX, "the runtime is creating the sandbox", " for 1m"),
         (WaitKind.HOOK, "container x: why", " for 1m, given up in 5s"),
         (WaitKind.CLAIM, "resource claim x: why", " for 1m, given up in 5s"),

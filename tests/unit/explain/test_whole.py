@@ -229,7 +229,7 @@ default/web: running, not ready: image tools:5 is being pulled for 5s
   UID        uid-web
 
 Waits for
-  image pull     tools:5  for 5s, until 22:15:55 (in 55s)  pull image
+  image pull     tools:5  for 5s, until 22:15:55 (in 55s)  is being pulled
   crash backoff  jobs     until 22:15:14 (in 14s)          CrashLoopBackOff: back-off 20s
   probe          main     for 20s                          its readiness probe fails: 503
 
