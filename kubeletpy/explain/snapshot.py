@@ -11,7 +11,6 @@ from kubeletpy.admission.host_ports import holders
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.dra.model import ClaimWait
-from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -27,6 +26,7 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
+    from kubeletpy.images.standing import PullStanding
 
 
 NODE_PORTS = "NodePorts"

@@ -8,7 +8,7 @@ log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -24,13 +24,15 @@ from kubeletpy.images.pull_secrets import PullSecretLike
 from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
-from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
+
+if TYPE_CHECKING:
+    from kubeletpy.images.standing import PullStanding
 
 __all__ = ["ImageManager", "LocalImage", "PullSettings"]
 

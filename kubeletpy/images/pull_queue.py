@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from kubeletpy.dataclass import dataclass
-from kubeletpy.images.standing import PullStanding
+
+if TYPE_CHECKING:
+    from kubeletpy.images.standing import PullStanding
 
 
 class PullRateExceeded(Exception):
@@ -58,6 +61,8 @@ class PullQueue:
 
     def standings(self) -> Iterator[tuple[Ticket, PullStanding]]:
         """The pulls that are under way, and those that wait, in order."""
+        from kubeletpy.images.standing import PullStanding  # for who asks, seldom
+
         running = len(self._running)
         for ticket, since in self._running.items():
             yield ticket, PullStanding(since, None, running, self._limit)

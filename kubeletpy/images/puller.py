@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
@@ -31,13 +32,15 @@ from kubeletpy.images.records.ledger import (
     PullInProgress,
     PullRecords,
 )
-from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
+
+if TYPE_CHECKING:
+    from kubeletpy.images.standing import PullStanding
 
 logger = logging.getLogger(__name__)
 
