@@ -76,6 +76,10 @@ class Unavailable(ApiError):
     """No answer (network, timeout, unreadable answer) or 5xx: trying later can help."""
 
 
+class NoAnswerYet(Unavailable):
+    """A first answer is still awaited: so far nothing is wrong."""
+
+
 _BY_CODE: dict[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,

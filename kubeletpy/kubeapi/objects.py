@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Collection
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.object_follower import ObjectFollower
 from kubeletpy.kubeapi.protocol import KubeApi, WatchEvent
 from kubeletpy.kubeapi.tracked_object import (
@@ -116,7 +116,8 @@ class WatchedObjects:
         """An object that a pod is registered for; None when it does not exist. Never change it.
 
         Raises:
-            ApiError: it cannot be read; pods that use it are woken once it can.
+            ApiError: it cannot be read (NoAnswerYet: so far); pods that use it are woken once it
+                can.
         """
         tracked = self._tracked.get(key)
         if tracked is None:
@@ -130,7 +131,7 @@ class WatchedObjects:
                     await tracked.settled.wait()
             except TimeoutError:
                 tracked.disappointed = True
-                raise Unavailable(f"{shown(key)}: no answer from the API yet") from None
+                raise NoAnswerYet(f"{shown(key)}: no answer from the API yet") from None
         if not tracked.known:
             tracked.disappointed = True
             raise tracked.error or Unavailable(f"{shown(key)} could not be read")

@@ -51,6 +51,7 @@ from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set
 from kubeletpy.volumes.teardown import plugin_of, take_down, unmount_inside
 from kubeletpy.volumes.token_claims import MAX_TOKEN_BYTES, TokenKey
 from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError
+from kubeletpy.volumes.unanswered import Unanswered, waits_only
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.pod_certificates.manager import PodCertificates
@@ -87,6 +88,7 @@ class _PodState:
     """Volume name -> what it was last made of; only volumes that were set up."""
     bytes: dict[str, int] = field(default_factory=dict)
     """Volume name -> size of its files as last found."""
+    unanswered: Unanswered = field(default_factory=Unanswered)
 
     def bytes_besides(self, work: Sequence[VolumeWork]) -> int:
         """Size of the files of the pod's other volumes."""
@@ -153,6 +155,8 @@ class NodeVolumes:
             return {}
         await self._settled(pod.uid)
         work = await self._changed(pod, state)
+        silent = {item.volume.name for item in work if waits_only(item.inputs)}
+        state.unanswered.seen(silent, asyncio.get_running_loop().time())
         problems = dict(state.plan.problems)
         if work:
             setting = PodSetting(
@@ -176,7 +180,7 @@ class NodeVolumes:
             problems |= await self._fatal(pod, state, failed)
         claimed = await self._claimed(pod, state, problems)
         if problems:
-            raise self._error(pod, problems)
+            raise self._error(pod, state, problems)
         if state.plan.claimed:
             return PodMounts(pod, state.plan, state.paths, claimed)
         return state.mounts
@@ -194,7 +198,7 @@ class NodeVolumes:
             return await self._claims.set_up(pod, state.plan.claimed)
         except VolumesWait as wait:
             for name, problem in problems.items():
-                self._tell(pod, name, problem)
+                self._tell(pod, state, name, problem)
             names = " ".join([*problems, *wait.waits])
             listed = [f'volume "{name}": {problem}' for name, problem in problems.items()]
             why = "; ".join([*listed, str(wait)])
@@ -396,18 +400,20 @@ class NodeVolumes:
                 is_established, volume, state.paths
             )
             if in_use:
-                self._tell(pod, volume.name, failed[volume.name])
+                self._tell(pod, state, volume.name, failed[volume.name])
             else:
                 fatal[volume.name] = failed[volume.name]
         return fatal
 
-    def _error(self, pod: Pod, problems: Mapping[str, str]) -> VolumeError:
+    def _error(self, pod: Pod, state: _PodState, problems: Mapping[str, str]) -> VolumeError:
         for name, problem in problems.items():
-            self._tell(pod, name, problem)
+            self._tell(pod, state, name, problem)
         listed = "; ".join(f'volume "{name}": {problem}' for name, problem in problems.items())
         return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", reported=True)
 
-    def _tell(self, pod: Pod, volume: str, problem: str) -> None:
+    def _tell(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
+        if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):
+            return
         message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'
         self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_MOUNT, message)
 

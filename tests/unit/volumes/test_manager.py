@@ -20,9 +20,10 @@ import pytest
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import SystemClock
-from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
+from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
@@ -200,6 +201,25 @@ async def test_volumes_of_a_pod_have_a_size_together(node: Node) -> None:
     (said,) = node.events
     assert said.startswith('FailedMount: MountVolume.SetUp failed for volume "w"')
     assert str(64 << 20) in said
+
+
+async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(key: ObjectKey) -> None:
+        raise NoAnswerYet("no answer from the API yet")
+
+    monkeypatch.setattr(node.volumes._objects, "get", silent)
+    pod = pod_of(CONFIG)
+    with pytest.raises(VolumeError, match="no answer") as caught:
+        await node.volumes.set_up(pod)
+    assert caught.value.reported, "nobody else sends an event instead"
+    assert node.events == []
+    monkeypatch.setattr("kubeletpy.volumes.unanswered.EVENT_AFTER_S", 0.0)
+    with pytest.raises(VolumeError, match="no answer"):
+        await node.volumes.set_up(pod)
+    (said,) = node.events
+    assert said.endswith("no answer from the API yet")
 
 
 async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -> None:

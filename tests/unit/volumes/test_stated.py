@@ -10,6 +10,7 @@ STATED = {
     "volumes/pod_certificates/request MAX_CHAIN_CHARACTERS": 256 * 1024,
     "volumes/token_claims MAX_TOKEN_BYTES": 16384,
     "volumes/token_claims SKEW_S": 60.0,
+    "volumes/unanswered EVENT_AFTER_S": 10.0,
     "volumes/pod_certificates/request Answer.refresh_from": 0.0,
     "volumes/pod_certificates/request Answer.not_after": 0.0,
     "volumes/pod_certificates/state ABANDON_S": 600.0,
