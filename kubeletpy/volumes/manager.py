@@ -257,7 +257,7 @@ class NodeVolumes:
             reported = not isinstance(error, StillUnderWay)
             raise VolumeError(str(error), reported=reported) from error
         except (OSError, UnsafePath) as error:
-            raise VolumeError(str(error)) from error
+            raise VolumeError(f"{error}{await self._held_by(error)}") from error
 
     def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:
         """The same for a terminated pod, without waiting for it. Blocks. Raises OSError."""
@@ -280,9 +280,18 @@ class NodeVolumes:
                     plugin = plugin_of(str(getattr(error, "filename", "")), paths) or "N/A"
                     seconds = asyncio.get_running_loop().time() - begun
                     self._accounts.not_taken_down(plugin, seconds)
-                    raise VolumeError(str(error)) from error
+                    raise VolumeError(f"{error}{await self._held_by(error)}") from error
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
+
+    async def _held_by(self, error: Exception) -> str:
+        """Who keeps a volume from being unmounted, for people; empty: nobody is known."""
+        path = getattr(error, "filename", None)
+        if getattr(error, "errno", None) != errno.EBUSY or not path:
+            return ""
+        from kubeletpy.volumes.holders import holders, told
+
+        return told(await asyncio.to_thread(holders, str(path)))
 
     def _state(self, pod: Pod) -> _PodState:
         """The state of a pod's volumes, planned again if its spec has changed."""
