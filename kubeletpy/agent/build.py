@@ -97,7 +97,6 @@ from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subord
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.server.health import HealthCheck
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from kubeletpy.stats.build import make_collector
 from kubeletpy.status.manager import ApiStatusManager
@@ -526,7 +525,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
     )
-    bad_manifests: list[HealthCheck] = []
+    pod_tasks, bad_manifests = source_tasks(
+        settings, kube_api, loop, own_node, rng, given=outside.pod_sources
+    )
     rooms += [
         Room(pleg, (Task("pleg", pleg.run),)),
         Room(stream, (Task("runtime-events", stream.run),)),
@@ -534,20 +535,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         Room(dead, (Task("dead-containers", dead.run),)),
         Room(gate, close=gate.close),
         Room(loop, (Task("sync-loop", loop.run),)),
-        Room(
-            sources,
-            tuple(
-                source_tasks(
-                    settings,
-                    kube_api,
-                    loop,
-                    own_node,
-                    rng,
-                    given=outside.pod_sources,
-                    problems=bad_manifests,
-                )
-            ),
-        ),
+        Room(sources, tuple(pod_tasks)),
         Room(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
     ]
 

@@ -6,7 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,13 +54,14 @@ def source_tasks(
     rng: random.Random,
     *,
     given: Sequence[PodSource],
-    problems: list[HealthCheck],
-) -> Iterator[Task]:
-    """A task for each source; ``given`` are those that do not come from the settings.
+) -> tuple[list[Task], list[HealthCheck]]:
+    """A task for each source, and what tells which manifests can't be used, for explain.
 
-    ``problems`` is filled with what tells which manifests can't be used, for explain.
+    ``given`` are the sources that do not come from the settings.
     """
     name = own_node.name
+    tasks: list[Task] = []
+    problems: list[HealthCheck] = []
     if kube_api is not None:
         api_source = ApiSource(kube_api, name, loop, rng=rng)
 
@@ -69,7 +70,7 @@ def source_tasks(
             await own_node.known(within=NODE_KNOWN_S)
             await api_source.run()
 
-        yield Task(f"source-{SOURCE_API}", follow)
+        tasks.append(Task(f"source-{SOURCE_API}", follow))
     if settings.static_pod_path:
         files = FileSource(
             Path(settings.static_pod_path),
@@ -78,7 +79,7 @@ def source_tasks(
             check_frequency=settings.file_check_frequency,
         )
         problems.append(files.problem)
-        yield Task(f"source-{SOURCE_FILE}", files.run)
+        tasks.append(Task(f"source-{SOURCE_FILE}", files.run))
     if settings.static_pod_url:
         url = HttpSource(
             settings.static_pod_url,
@@ -87,8 +88,9 @@ def source_tasks(
             headers=dict(settings.static_pod_url_header),
             check_frequency=settings.http_check_frequency,
         )
-        yield Task(f"source-{SOURCE_HTTP}", url.run)
+        tasks.append(Task(f"source-{SOURCE_HTTP}", url.run))
     for source in given:
         from kubeletpy.syncloop.sources.given import GivenSource  # few programs bring one
 
-        yield Task(f"source-{source.name}", GivenSource(source, name, loop).run)
+        tasks.append(Task(f"source-{source.name}", GivenSource(source, name, loop).run))
+    return tasks, problems
