@@ -10,6 +10,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
 
 
@@ -62,10 +63,10 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
         case WaitKind.START_ERROR | WaitKind.VOLUME:
-            return _config_code(wait)
+            return _config_code(facts, wait)
         case WaitKind.PROBE:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
-        case _ if "runtimeclass" in wait.why.lower():
+        case WaitKind.RETRY if _failed_about(facts) is SpecField.RUNTIME_CLASS:
             return Code.RUNTIME_CLASS
         case _:
             return wait.kind.replace(" ", "-").lower()
@@ -112,8 +113,14 @@ def terminal_code(facts: PodFacts) -> Code:
     return Code.REFUSED if reason and not exits(facts) else Code.FAILED
 
 
-def _config_code(wait: Wait) -> str:
-    if "subpath" in wait.why.lower():
+def _failed_about(facts: PodFacts) -> SpecField | None:
+    last = facts.last_sync
+    return last.outcome.about if last is not None and last.outcome is not None else None
+
+
+def _config_code(facts: PodFacts, wait: Wait) -> str:
+    error = facts.start_errors.get(wait.subject)
+    if wait.kind is WaitKind.START_ERROR and error and error.about is SpecField.SUB_PATH:
         return Code.SUBPATH
     if _NO_KEY.search(wait.why):
         return Code.CONFIG_KEY

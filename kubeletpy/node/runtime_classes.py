@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
-from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.config_errors import RuntimeClassError
 from kubeletpy.pods.pod import Pod
 
 
@@ -19,17 +19,17 @@ class RuntimeClassHandlers:
         """The CRI runtime handler for a pod's sandbox; "" is the runtime's default.
 
         Raises:
-            SandboxConfigError: the class does not exist, or could not be read.
+            RuntimeClassError: the class does not exist, or could not be read.
         """
         name = pod.spec.get("runtimeClassName")
         if not name:
             return ""
         if self._api is None:
-            raise SandboxConfigError(f'RuntimeClass "{name}" cannot be read without an API')
+            raise RuntimeClassError(f'RuntimeClass "{name}" cannot be read without an API')
         try:
             found = await self._api.get(RUNTIMECLASSES, name)
         except NotFound as error:
-            raise SandboxConfigError(f'RuntimeClass "{name}" not found') from error
+            raise RuntimeClassError(f'RuntimeClass "{name}" not found') from error
         except ApiError as error:
-            raise SandboxConfigError(f'RuntimeClass "{name}" could not be read: {error}') from error
+            raise RuntimeClassError(f'RuntimeClass "{name}" could not be read: {error}') from error
         return str(found.get("handler") or "")

@@ -6,10 +6,42 @@ never hold a value of a secret.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+
+class SpecField(StrEnum):
+    """Fields of a spec that have a cause of their own in explain."""
+
+    SUB_PATH = "subPath"
+    RUNTIME_CLASS = "runtimeClassName"
+
 
 class SandboxConfigError(ValueError):
     """The pod's sandbox cannot be configured as the spec asks."""
 
+    about: SpecField | None = None
+    """The field that it is about, where that is told apart."""
+
+
+class RuntimeClassError(SandboxConfigError):
+    """The pod's RuntimeClass does not exist, or could not be read."""
+
+    about = SpecField.RUNTIME_CLASS
+
 
 class ContainerConfigError(ValueError):
     """The container cannot be configured as the spec asks (CreateContainerConfigError)."""
+
+    about: SpecField | None = None
+    """The field that it is about, where that is told apart."""
+
+
+class SubPathError(ContainerConfigError):
+    """A volumeMount's subPath is not usable."""
+
+    about = SpecField.SUB_PATH
+
+
+def about(error: Exception) -> SpecField | None:
+    """The field that any error is about, where that is told apart."""
+    return error.about if isinstance(error, (SandboxConfigError, ContainerConfigError)) else None

@@ -10,6 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from kubeletpy.dataclass import dataclass
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
@@ -38,6 +39,8 @@ class StartError:
     """Unix seconds at which its backoff ends, if it has one."""
     cause: str = ""
     """Why the previous attempt failed, where a backoff reports it."""
+    about: SpecField | None = None
+    """The field of the spec that it is about, where that is told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,11 @@ class PodSyncResult:
     def failed(self) -> bool:
         """Whether anything failed, backoff included."""
         return self.sync_error is not None or any(r.error is not None for r in self.results)
+
+    def about(self) -> SpecField | None:
+        """The field of the spec that a failure of the whole pod is about."""
+        errors = [self.sync_error, *(step.error for step in self.results)]
+        return next((each.about for each in errors if each is not None and each.about), None)
 
     def error_message(self) -> str:
         """All failures on one line; empty when there were none."""

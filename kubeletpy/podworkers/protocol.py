@@ -9,6 +9,7 @@ from typing import Protocol
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.dataclass import dataclass
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -67,6 +68,8 @@ class SyncOutcome:
     network_not_ready: bool = False
     step: Step | None = None
     """The step that failed; None without an error."""
+    about: SpecField | None = None
+    """The field of the spec that the error is about, where that is told apart."""
     waiting: bool = False
     """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()

@@ -15,7 +15,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.config_errors import RuntimeClassError
 from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -82,7 +82,7 @@ def default_concurrent_starts() -> int:
 
 async def _default_handler_only(pod: Pod) -> str:
     if name := pod.spec.get("runtimeClassName"):
-        raise SandboxConfigError(f'RuntimeClass "{name}" not found')
+        raise RuntimeClassError(f'RuntimeClass "{name}" not found')
     return ""
 
 

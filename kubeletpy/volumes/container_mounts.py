@@ -16,7 +16,7 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
@@ -153,7 +153,7 @@ class ContainerMounts:
             bind_sub_path(mount.host_path, parts, target, read_only=False)
         except (UnsafePath, OSError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ContainerConfigError(
+            raise SubPathError(
                 f'failed to prepare subPath for volumeMount "{mount.volume}" of container '
                 f'"{container}": {why}'
             ) from error
@@ -213,7 +213,7 @@ def _sub_paths(
             if path and (parts := _parts(path, expression)):
                 found[index] = parts
         except (UnsafePath, ExpansionTooLong) as error:
-            raise ContainerConfigError(f'volumeMount "{name}": subPath: {error}') from error
+            raise SubPathError(f'volumeMount "{name}": subPath: {error}') from error
     return found
 
 

@@ -87,6 +87,7 @@ class RuntimeSync(SyncStep):
         return SyncOutcome(
             terminal=terminal,
             error="" if terminal else result.error_message(),
+            about=None if terminal else result.about(),
             waiting=_is_held_back(result),
             retry_at=result.retry_at,
             decisions=tuple(decisions),

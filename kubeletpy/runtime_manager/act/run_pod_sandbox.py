@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.config_errors import SandboxConfigError, SpecField, about
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import SandboxStatus
 from kubeletpy.pods.sync_results import StartError
@@ -35,10 +35,10 @@ CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
 class SandboxFailed(Exception):
     """There is no sandbox that containers could start in."""
 
-    def __init__(self, code: str, message: str, cause: str) -> None:
+    def __init__(self, code: str, message: str, cause: str, about: SpecField | None = None) -> None:
         """``message`` goes to the pod's sync result, ``cause`` into the event."""
         super().__init__(message)
-        self.error = StartError(code, message)
+        self.error = StartError(code, message, about=about)
         self.cause = cause
 
 
@@ -132,7 +132,7 @@ class SandboxMaker:
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
-            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error)) from error
+            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error), about(error)) from error
         async with self._slots.hold(StartKind.SANDBOX):
             if unwanted():
                 raise NotWanted

@@ -19,7 +19,7 @@ from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.config_errors import ContainerConfigError, about
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
@@ -197,7 +197,7 @@ class ContainerStarter:
                     context.pod, action.container, context.pod_ips, given
                 )
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, context, action, CONFIG_ERROR, str(error))
+            fail(self._recorder, context, action, CONFIG_ERROR, str(error), about=about(error))
         return given
 
     async def _config(
@@ -241,7 +241,7 @@ class ContainerStarter:
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, context, action, CONFIG_ERROR, str(error))
+            fail(self._recorder, context, action, CONFIG_ERROR, str(error), about=about(error))
         return config
 
     def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:

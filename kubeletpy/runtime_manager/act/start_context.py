@@ -14,6 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod, field_path
 from kubeletpy.pods.pull_secret import PullSecret
@@ -32,9 +33,15 @@ POST_START_ERROR = "PostStartHookError"
 class StartFailed(Exception):
     """A step of a start failed."""
 
-    def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        retry_at: float | None = None,
+        about: SpecField | None = None,
+    ) -> None:
         super().__init__(message)
-        self.error = StartError(code, message, retry_at)
+        self.error = StartError(code, message, retry_at, about=about)
         self.retry_at = retry_at
 
 
@@ -71,11 +78,17 @@ class Turn:
 
 
 def fail(
-    recorder: EventRecorder, context: PodContext, action: StartContainer, code: str, message: str
+    recorder: EventRecorder,
+    context: PodContext,
+    action: StartContainer,
+    code: str,
+    message: str,
+    *,
+    about: SpecField | None = None,
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
     recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
-    raise StartFailed(code, message)
+    raise StartFailed(code, message, about=about)
 
 
 def ended_in_their_start(

@@ -15,6 +15,7 @@ from kubeletpy.explain import render
 from kubeletpy.explain.causes import LONGEST, READ, cause
 from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.gather import explain, line
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
@@ -42,7 +43,7 @@ BAD = ProbeOutcome.FAILURE
 
 def start(code: str, message: str, **more: Any) -> dict[str, Any]:
     """A container that can't start, for 300 s."""
-    error = StartError(code, message, NOW + 7, more.pop("cause", ""))
+    error = StartError(code, message, NOW + 7, more.pop("cause", ""), more.pop("about", None))
     status = not_ready(waiting(code, **more.pop("entry", {})), phase=more.pop("phase", "Pending"))
     return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
 
@@ -345,6 +346,7 @@ CASES: list[Case] = [
         start(
             "CreateContainerConfigError",
             'failed to prepare subPath for volumeMount "v" of container "main": Not a directory',
+            about=SpecField.SUB_PATH,
         ),
         "not running: container main can't start: CreateContainerConfigError: failed to prepare "
         'subPath for volumeMount "v" of container "main": Not a directory; next try in 7s',

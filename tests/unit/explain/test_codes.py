@@ -10,11 +10,16 @@ import pytest
 from kubeletpy.explain.codes import crash_code, image_code, terminal_code, wait_code
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import cause_code
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.trace.names import Step
 from tests.unit.explain.facts import NOW, STARTED, exited, facts, not_ready, running, waiting
 
 K = WaitKind
@@ -37,14 +42,14 @@ BAD = ProbeOutcome.FAILURE
         (K.VOLUME, "secret store is away", "volume"),
         (K.VOLUME, "couldn't find key k in Secret a", "config-key-missing"),
         (K.VOLUME, "references non-existent secret key: k", "config-key-missing"),
-        (K.VOLUME, "failed to prepare subPath", "subpath"),
-        (K.START_ERROR, "failed to prepare subpath: couldn't find key", "subpath"),
+        (K.VOLUME, "failed to prepare subPath", "volume"),
+        (K.START_ERROR, 'env of "subpath": no', "container-config"),
         (K.START_ERROR, "RunContainerError: no", "container-config"),
         (K.START_ERROR, "device not found", "container-config"),
         (K.VOLUME, "timed out", "volume"),
         (K.PROBE, "its readiness probe fails", "readiness-probe"),
         (K.PROBE, "its startup probe has not succeeded yet", "startup-probe"),
-        (K.RETRY, 'RuntimeClass "kata" is not there', "runtime-class"),
+        (K.RETRY, 'image "runtimeclass": no', "retry"),
         (K.RETRY, "no", "retry"),
         (K.API_WRITE, "refused", "api-write"),
         (K.INIT_CONTAINER, "", "init-container"),
@@ -52,6 +57,18 @@ BAD = ProbeOutcome.FAILURE
 )
 def test_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
     assert wait_code(facts(), Wait(kind, "main", why)) == code
+
+
+def test_errors_know_the_field_that_they_are_about() -> None:
+    error = StartError("CreateContainerConfigError", "no", about=SpecField.SUB_PATH)
+    mounts = facts(start_errors={"main": error})
+    assert wait_code(mounts, Wait(K.START_ERROR, "main", "couldn't find key")) == "subpath"
+    assert wait_code(mounts, Wait(K.START_ERROR, "other", "no")) == "container-config"
+    assert wait_code(mounts, Wait(K.VOLUME, "main", "no")) == "volume"
+    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RUNTIME_CLASS)
+    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
+    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "runtime-class"
+    assert wait_code(sandbox, Wait(K.NETWORK, "", "no")) == "network"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.config_errors import ContainerConfigError, SpecField, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
@@ -259,9 +259,10 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
     pod = Pod(cast(Any, {"metadata": about, "spec": spec_of_pod}))
     maker = ContainerMounts(Path("/nowhere"))
     mounts = [Mount("/x", "/y", volume="v")]
-    with pytest.raises(ContainerConfigError, match=r"\$\(A\)/b") as caught:
+    with pytest.raises(SubPathError, match=r"\$\(A\)/b") as caught:
         await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
     assert "hush" not in str(caught.value)
+    assert caught.value.about is SpecField.SUB_PATH
 
 
 @pytest.mark.parametrize(

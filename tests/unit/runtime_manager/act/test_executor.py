@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.runtime_manager.hooks import HookFailed
@@ -117,7 +118,8 @@ async def test_unchecked_sandbox_is_found_by_the_next_sync(tmp_path: Path) -> No
 @on_virtual_time
 async def test_runtime_class_that_is_not_there(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
-    await node.sync(make_pod(runtimeClassName="fast"))
+    result = await node.sync(make_pod(runtimeClassName="fast"))
+    assert result.about() is SpecField.RUNTIME_CLASS
     assert node.runtime.changes() == []
     assert node.events.seen == [
         'Warning FailedCreatePodSandBox: Failed to create pod sandbox: RuntimeClass "fast" not '
