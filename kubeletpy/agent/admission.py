@@ -6,14 +6,13 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.signals import Signals
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode

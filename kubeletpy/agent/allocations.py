@@ -6,6 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
@@ -15,7 +16,6 @@ from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod

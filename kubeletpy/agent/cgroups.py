@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.manager import ClaimManager

@@ -6,7 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.agent.outside import Outside
@@ -14,7 +14,6 @@ from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import AnnotatingRecorder
 from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.eviction.limit_watch import LimitWatch

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.podworkers.records import Effect, Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.runtime_manager.plan.actions import PodActions

@@ -5,13 +5,13 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector

@@ -6,11 +6,11 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Run, Task, after
 from kubeletpy.agent.signals import Signals
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import AnnotatingRecorder
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries

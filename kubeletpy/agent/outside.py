@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.room import Task
@@ -16,7 +16,6 @@ from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
 from kubeletpy.config import Notice
-from kubeletpy.dataclass import dataclass
 from kubeletpy.devices.plugin import OpenPlugin
 from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.guards.host import GuardedHost

@@ -6,6 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -16,7 +17,6 @@ from kubeletpy.agent.room import Room, Task
 from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
-from kubeletpy.dataclass import dataclass
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.resources import hard_threshold
 from kubeletpy.placement.cpu_manager import CpuManager

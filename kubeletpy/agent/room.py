@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.node_pods import NodePods
 
 Run = Callable[[], Coroutine[Any, Any, None]]

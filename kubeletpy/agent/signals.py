@@ -8,12 +8,11 @@ argument, not a signal. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, ParamSpec, TypeVar
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod

@@ -6,6 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import KubeApi

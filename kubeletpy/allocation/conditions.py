@@ -8,10 +8,10 @@ PodResizePending, PodResizeInProgress; docs/reference/behaviour.md, e3; KEP-1287
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
-from kubeletpy.dataclass import dataclass
 
 PENDING = "PodResizePending"
 IN_PROGRESS = "PodResizeInProgress"

@@ -7,12 +7,12 @@ resize.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kubeletpy.allocation.resources import same
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 

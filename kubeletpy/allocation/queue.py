@@ -6,8 +6,8 @@ Pure. Source: docs/reference/behaviour.md, c10.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import COMPUTE, pod_requests

@@ -8,12 +8,11 @@ docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import COMPUTE

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
 from kubeletpy.certificates.rotation import Outcome, Verdict, verdict
 from kubeletpy.certificates.store import CertificateStore
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import AlreadyExists
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, KubeApi, WatchEvent

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.host.private_files import write_private

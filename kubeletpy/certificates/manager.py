@@ -12,12 +12,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
 from kubeletpy.certificates.issuing import Issued, NotIssued, issue
 from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, unsatisfied
 from kubeletpy.certificates.store import CertificateStore, StoredPair, stamp_of
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized

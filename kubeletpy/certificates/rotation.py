@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass
 from enum import Enum
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.pki import Certificate, Names
 
 EARLIEST, SPREAD = 0.7, 0.2

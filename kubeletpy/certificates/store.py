@@ -12,10 +12,10 @@ import os
 import re
 import ssl
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.config import NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private

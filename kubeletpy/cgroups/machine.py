@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import MOUNT_POINT
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host import selinux
 from kubeletpy.host.kernel_text import number
 

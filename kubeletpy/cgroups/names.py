@@ -8,9 +8,9 @@ docs/reference/names.csv: cgroup.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.qos import QoSClass
 
 CgroupName = tuple[str, ...]

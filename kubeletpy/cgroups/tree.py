@@ -7,7 +7,7 @@ for the limits of those that the configuration names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
@@ -27,7 +27,6 @@ from kubeletpy.cgroups.values import (
     taken_last_group,
     weight_to_shares,
 )
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.pod import Pod

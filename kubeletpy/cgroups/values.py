@@ -6,10 +6,9 @@ Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api.quantity import milli_value, parse, value, whole
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.cgroup_units import (
     MAX_SHARES,
     MIN_SHARES,

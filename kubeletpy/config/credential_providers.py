@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.config import decode
 from kubeletpy.config import decoders as d
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.rules import qualified_name
-from kubeletpy.dataclass import dataclass
 
 KIND = "CredentialProviderConfig"
 VERSIONS = tuple(f"kubelet.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))

@@ -7,11 +7,11 @@ depend on the machine are in :mod:`kubeletpy.config.host`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from kubeletpy.api import quantity
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

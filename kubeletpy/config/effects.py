@@ -8,14 +8,13 @@ can't be honoured at all. Must never hold secrets: values are masked as in messa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
-from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Source: docs/reference/config.csv. Must stay data: rules about several fields ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,6 @@ from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
-from kubeletpy.dataclass import dataclass
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"

@@ -6,9 +6,8 @@ Source: docs/reference/flags.csv.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-
-from kubeletpy.dataclass import dataclass
 
 # Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
 _FIELD_FLAGS = """

@@ -7,7 +7,7 @@ for dashes, one-letter forms. Must never look at the machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,6 @@ from kubeletpy.config import effects
 from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
-from kubeletpy.dataclass import dataclass
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")

@@ -7,12 +7,12 @@ other components are known by name (:mod:`kubeletpy.config.gates_elsewhere`) and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from kubeletpy.config import gates_elsewhere
 from kubeletpy.config.problems import Report
-from kubeletpy.dataclass import dataclass
 
 # Name and stage; "+" is on by default, "!" is locked to its default.
 _TABLE = """

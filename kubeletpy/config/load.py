@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.config import cross_rules, decode, effects
@@ -16,7 +17,6 @@ from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
 """What the kubelet assumes without a configuration file, except what would open ports to everybody

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

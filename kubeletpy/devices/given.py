@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.devices.model import Booking
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.granted import Device

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
-
-from kubeletpy.dataclass import dataclass
 
 HEALTHY = "Healthy"
 NO_NODE = -1

@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value
-from kubeletpy.dataclass import dataclass
 from kubeletpy.devices.model import Holder, Wish
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import mask_of

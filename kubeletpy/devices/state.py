@@ -7,9 +7,8 @@ because the device, its plugin or its resource is gone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.devices.model import Booking, Device, Holder, Reservation
 
 FORGOTTEN_AFTER_S = 300.0

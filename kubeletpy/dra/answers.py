@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from kubeletpy.api.scrub import scrub
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.model import ClaimInfo, Device
 from kubeletpy.remote.generated import dra_v1_pb2, dra_v1beta1_pb2
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.model import ClaimInfo, ClaimWait, Device

@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-resources.md, ru.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 
 

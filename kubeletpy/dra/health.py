@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.scrub import scrub
 from kubeletpy.api.times import format_micro_time, parse_time
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.claims import ClaimUse
 from kubeletpy.dra.model import Claims, Device
 from kubeletpy.pods.pod import Pod

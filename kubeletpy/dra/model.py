@@ -6,9 +6,8 @@ Source: docs/reference/behaviour-resources.md, ru.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.claims import Allocated, ClaimProblem, ClaimUse
 from kubeletpy.pods.pod import Pod
 

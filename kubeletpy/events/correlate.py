@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 
 WINDOW = 600.0
 """Seconds within which events count as the same or similar."""

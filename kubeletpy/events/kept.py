@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import EventReason
 from kubeletpy.events.recorder import AnnotatingRecorder, EventType
 

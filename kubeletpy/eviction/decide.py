@@ -8,9 +8,8 @@ that exceed a limit of their own go first, and nobody goes for the disk before t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.local_storage import Offender
 from kubeletpy.eviction.signals import (
     ORDER,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Protocol
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.settling import Awaited
 from kubeletpy.eviction.sight import Sight
 from kubeletpy.eviction.signals import Condition

@@ -9,13 +9,12 @@ and writable layer, their sum everything that the pod has on disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse, spelled
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import pod_limits

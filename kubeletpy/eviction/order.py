@@ -7,9 +7,8 @@ exceed a limit of their own go before all others, whatever this says.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
 from kubeletpy.eviction.ranking import Ranked, Reclaim, counts_layers, rank, reclaims
 from kubeletpy.eviction.report import Place, place_of

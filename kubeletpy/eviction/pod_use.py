@@ -6,11 +6,11 @@ Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-reso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value, whole
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import container_amounts, pod_requests

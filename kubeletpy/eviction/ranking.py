@@ -7,10 +7,9 @@ kubelet leaves the order open the uid decides, so that two looks give the same o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.pod_use import STORAGE, Candidate, Use
 from kubeletpy.eviction.signals import (
     CONTAINER_FS,

@@ -7,9 +7,9 @@ are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.decide import Crossing, State
 from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go
 from kubeletpy.eviction.signals import Condition, Doubt, Observation, Signal, condition_of

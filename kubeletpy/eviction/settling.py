@@ -8,9 +8,8 @@ the next pod would be evicted for what the last one left behind.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.ranking import Ranked, counts_layers
 from kubeletpy.eviction.signals import INODES, Layout, Observation, Signal
 from kubeletpy.eviction.thresholds import Threshold

@@ -6,10 +6,8 @@ Source: docs/reference/behaviour.md, p4; docs/reference/behaviour-resources.md, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from kubeletpy.dataclass import dataclass
 
 STALE_S = 15.0
 """An older number no longer says anything: a file system may have kept us waiting."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from kubeletpy.api.quantity import value
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Observation, Signal
 
 OFF = ("0%", "100%")

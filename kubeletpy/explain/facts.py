@@ -6,10 +6,9 @@ Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.granted import Held

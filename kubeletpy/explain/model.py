@@ -6,9 +6,9 @@ content, no credentials; only names, states, reasons and messages.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.granted import Held
 from kubeletpy.trace.names import Name
 

@@ -7,9 +7,9 @@ length, in seconds; a span that contains others stands above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.explain.model import Exit
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span

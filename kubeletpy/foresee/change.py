@@ -7,8 +7,8 @@ anyway is not the change's doing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.foresee.durations import Durations
 from kubeletpy.foresee.model import Act, ImageUse, Outcome
 from kubeletpy.foresee.updates import Change, Way

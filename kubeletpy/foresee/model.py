@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 
 class Outcome(StrEnum):

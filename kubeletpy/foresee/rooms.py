@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from kubeletpy.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kubeletpy.admission.verdict import Verdict

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 
 _CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
 _EPHEMERAL = re.compile(r"ephemeralContainers\[[^\]]*\]")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.own_process import CHECK_EVERY_S, set_oom_score, set_open_files

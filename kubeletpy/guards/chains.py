@@ -9,9 +9,8 @@ Source: docs/reference/config.csv: makeIPTablesUtilChains.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
-
-from kubeletpy.dataclass import dataclass
 
 HINT = "KUBE-IPTABLES-HINT"
 FIREWALL = "KUBE-FIREWALL"

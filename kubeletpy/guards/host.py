@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.processes import ProcessGroups
-from kubeletpy.dataclass import dataclass
 from kubeletpy.guards.iptables import Run, run_command
 from kubeletpy.guards.oom_watch import open_kernel_log
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.guards.chains import (
     CANARY_TABLES,
     Answer,

@@ -9,8 +9,8 @@ kernel's own.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.kernel_text import number
 
 MAX_NAME = 64

@@ -6,8 +6,8 @@ Source: docs/reference/behaviour-resources.md, rj: kernel tunables.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.kernel_text import number
 
 WANTED: Mapping[str, int] = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.handlers.ports import host_port, resolve_port
 from kubeletpy.version import KUBERNETES_MINOR
 

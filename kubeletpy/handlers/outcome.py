@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from kubeletpy.dataclass import dataclass
 
 KEPT_OUTPUT = 10 * 1024
 """Bytes of a body or of a command's output that are kept.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.private_files import write_private
 
 

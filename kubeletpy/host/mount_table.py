@@ -9,9 +9,8 @@ Source: proc_pid_mountinfo(5).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from os import fsdecode
-
-from kubeletpy.dataclass import dataclass
 
 _LINE = re.compile(
     rb"[0-9]+ [0-9]+ (?P<device>[0-9]+:[0-9]+) (?P<root>[^ ]+) (?P<point>/[^ ]*) [^ ]+ "

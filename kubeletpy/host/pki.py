@@ -6,7 +6,7 @@ Kept apart from the X.509 library, which is only loaded where a certificate is r
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 
 class CertificateError(Exception):

@@ -11,10 +11,10 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api.scrub import scrub
-from kubeletpy.dataclass import dataclass
 
 TIMEOUT_S = 60.0
 MAX_OUTPUT = 1 << 20

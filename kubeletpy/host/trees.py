@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
-
-from kubeletpy.dataclass import dataclass
 
 AT_ONCE = 1000
 """Directory entries that are read before they are processed."""

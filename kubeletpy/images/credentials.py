@@ -14,9 +14,8 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 
 MAX_KEYS = 2_000

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.reference import (
     DEFAULT_TAG,
     InvalidReference,

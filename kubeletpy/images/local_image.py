@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.remote.generated import api_pb2 as cri
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kubeletpy.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kubeletpy.images.standing import PullStanding

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
@@ -16,7 +17,6 @@ from kubeletpy.api.durations import format_duration
 from kubeletpy.api.scrub import scrub
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.backoff import PullBackoff

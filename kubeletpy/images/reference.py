@@ -8,8 +8,7 @@ never do I/O or decide whether to pull.
 from __future__ import annotations
 
 import re
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"

@@ -11,8 +11,7 @@ do I/O.
 from __future__ import annotations
 
 import fnmatch
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 MAX_PATTERN = 2048
 """Longest pattern parsed, in characters."""

@@ -13,12 +13,11 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.key_pair import KeyPair
 
 log = logging.getLogger(__name__)

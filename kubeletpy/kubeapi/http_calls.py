@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.paths import resource_path
 from kubeletpy.kubeapi.protocol import Call, PatchType, WatchEvent

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES

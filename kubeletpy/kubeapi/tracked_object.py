@@ -6,10 +6,9 @@ Must never log what an object holds.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import Resource
 

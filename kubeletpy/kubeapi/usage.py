@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass, replace
 
 HTTP1, HTTP2 = "HTTP/1.1", "HTTP/2"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import LoadedConfig
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.launch.errors import LaunchError

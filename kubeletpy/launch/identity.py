@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.agent.room import Task
@@ -21,7 +21,6 @@ from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import (

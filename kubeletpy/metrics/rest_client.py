@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from prometheus_client import Histogram
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.metrics.families import Families
 
 CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)

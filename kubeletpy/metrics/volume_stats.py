@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.metrics.families import SECONDS, Families
 
 _GAUGES = {

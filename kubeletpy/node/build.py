@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions

@@ -6,10 +6,10 @@ Source: docs/reference/reasons.csv: node-condition.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
-from kubeletpy.dataclass import dataclass
 
 RUNTIME_DOWN_AFTER_S = 30.0
 """Without a good answer for this long, the runtime is considered down."""

@@ -6,9 +6,7 @@ Pure. A fact that could not be read is empty or 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

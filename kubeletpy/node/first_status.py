@@ -7,8 +7,9 @@ all the time, with an event, and a second later another status and event. The ku
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.node.build import is_ready
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, NodeHealth
 

@@ -6,14 +6,13 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
-from kubeletpy.dataclass import dataclass
 from kubeletpy.version import KUBELET, KUBERNETES
 
 KUBELET_VERSION = f"v{KUBERNETES}"

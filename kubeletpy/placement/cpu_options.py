@@ -6,8 +6,8 @@ Source: docs/reference/behaviour-resources.md, rq.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.pick_cpus import PickOptions
 from kubeletpy.placement.topology import CpuTopology
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -6,10 +6,9 @@ Source: docs/reference/behaviour-resources.md, rx.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement import go_dump
 from kubeletpy.placement.id_lists import format_ids, parse_ids
 from kubeletpy.placement.state_json import StateError, read_object, read_text_maps, write_object

@@ -8,10 +8,9 @@ resources there are sixteen million of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-
-from kubeletpy.dataclass import dataclass
 
 MAX_NODES = 8
 """With more nodes the kubelet does not start, unless max-allowable-numa-nodes allows it."""

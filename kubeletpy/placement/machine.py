@@ -6,9 +6,9 @@ The root is an argument, so that a tree of files can stand in for another machin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.hints import Distances
 from kubeletpy.placement.id_lists import parse_ids
 from kubeletpy.placement.topology import Cpu, CpuTopology, NumaNode

@@ -6,11 +6,10 @@ Pure. Source: docs/reference/behaviour-resources.md, rs, rx.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement import go_dump
 from kubeletpy.placement.state_json import StateError, read_maps, read_object, write_object
 

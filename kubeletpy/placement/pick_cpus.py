@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import ceil
 from statistics import pstdev
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.topology import (
     CpuTopology,
     Unit,

@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.private_files import write_private
 from kubeletpy.placement.state_json import StateError
 

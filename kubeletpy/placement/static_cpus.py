@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.cpu_options import CpuOptions, OptionError
 from kubeletpy.placement.cpu_state import CpuState
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of

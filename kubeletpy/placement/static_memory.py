@@ -7,10 +7,10 @@ Source: docs/reference/behaviour-resources.md, rs. A decision is a new :class:`M
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
 from kubeletpy.placement.memory_booking import (
     Amounts,

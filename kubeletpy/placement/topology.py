@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
-
-from kubeletpy.dataclass import dataclass
 
 
 class Cpu(NamedTuple):

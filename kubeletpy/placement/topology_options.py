@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.placement.cpu_options import OptionError, boolean
 from kubeletpy.placement.hints import MAX_NODES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 Stamp = tuple[int, int]
 """Distinguishes successive socket files at the same path: inode and creation time."""

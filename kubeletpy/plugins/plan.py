@@ -6,9 +6,8 @@ Pure. Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.plugins.model import PluginInfo, Stamp
 
 FIRST_WAIT_MS = 500

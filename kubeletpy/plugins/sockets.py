@@ -12,9 +12,9 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.inotify import DirectoryWatches
 from kubeletpy.plugins.model import Stamp
 

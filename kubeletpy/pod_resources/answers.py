@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.dra.model import ContainerClaim
 from kubeletpy.placement.memory_state import Block
 from kubeletpy.pods.pod import Pod, is_sidecar

@@ -8,7 +8,7 @@ Source: docs/reference/behaviour.md, d.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

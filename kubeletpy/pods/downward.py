@@ -6,11 +6,11 @@ Source: docs/reference/behaviour.md, h2.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, parse
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
 

@@ -6,11 +6,10 @@ Errors name variables and objects, never values. Source: docs/reference/behaviou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.expansion import ExpansionTooLong, expand

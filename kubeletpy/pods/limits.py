@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 UNLIMITED = -1
 

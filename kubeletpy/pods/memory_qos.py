@@ -7,8 +7,8 @@ MemoryQoS; docs/reference/constants.csv: resources: memory.high (MemoryQoS).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.qos import QoSClass
 
 PAGE = 4096

@@ -5,7 +5,8 @@ A plain data structure, fed by the sync loop only. Must never decide what happen
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.pods.pod import Pod
 
 

@@ -6,10 +6,8 @@ Must never know how a container is probed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from kubeletpy.dataclass import dataclass
 
 
 class ProbeOutcome(StrEnum):

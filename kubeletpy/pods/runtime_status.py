@@ -7,10 +7,8 @@ unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from kubeletpy.dataclass import dataclass
 
 
 class ContainerState(StrEnum):

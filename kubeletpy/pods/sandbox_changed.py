@@ -6,7 +6,8 @@ docs/reference/behaviour.md, c1.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 

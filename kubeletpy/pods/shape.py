@@ -9,6 +9,7 @@ judge a value that can be read: that is validation, and the API's job.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -16,7 +17,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse as parse_quantity
 from kubeletpy.api.times import parse_time
-from kubeletpy.dataclass import dataclass
 
 _Check = Callable[[Any], str]
 """Empty when a value is valid, else the path from here and the problem: ``.spec.x: is not …``."""

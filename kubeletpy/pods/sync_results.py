@@ -6,10 +6,9 @@ Must never decide anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus

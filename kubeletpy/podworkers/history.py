@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod

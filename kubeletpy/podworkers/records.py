@@ -8,10 +8,10 @@ task, a future or a clock: a log of events replays to the same records and effec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType

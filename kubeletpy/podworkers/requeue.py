@@ -5,7 +5,8 @@ Pure. Sources: docs/reference/behaviour.md, b4, b6.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 

@@ -12,12 +12,11 @@ latency tracker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 

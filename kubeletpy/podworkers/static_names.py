@@ -7,9 +7,7 @@ ended. Plain data; it must never start anything itself. Source: docs/reference/b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

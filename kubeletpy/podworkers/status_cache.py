@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pull_secret import PullSecret

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http, tcp

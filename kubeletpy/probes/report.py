@@ -5,9 +5,9 @@ Pure.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 

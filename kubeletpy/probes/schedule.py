@@ -19,10 +19,9 @@ Three things differ from a worker that ticks every period; only timing shows the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.probe_results import ProbeOutcome
 
 EARLY_PAUSE_S = 0.1

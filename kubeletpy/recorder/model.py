@@ -8,11 +8,10 @@ in them besides comes from the inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Effect,

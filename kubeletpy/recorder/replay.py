@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder.codec import BadRecording, decode_fields, decode_shared
 from kubeletpy.recorder.model import (

@@ -14,11 +14,10 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.errors import FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime, lets_through

@@ -8,11 +8,10 @@ Must never import a provider.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.granted import NOWHERE, Device, Placement
 from kubeletpy.pods.mount import Mount

@@ -11,11 +11,11 @@ import hashlib
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
 from kubeletpy.server.expiring_cache import ExpiringCache

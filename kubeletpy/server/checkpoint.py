@@ -12,13 +12,13 @@ import asyncio
 import logging
 import os
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aiohttp import web
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_view import NodeView, declared_container

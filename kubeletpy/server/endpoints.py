@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 from aiohttp import web
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import log_sinks, zpages
 from kubeletpy.server.debug.zpages import Program

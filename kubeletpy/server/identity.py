@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ssl import cert_time_to_seconds
 from typing import Any
-
-from kubeletpy.dataclass import dataclass
 
 AUTHENTICATED = "system:authenticated"
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
-
-from kubeletpy.dataclass import dataclass
 
 VERBS: Mapping[str, str] = {
     "GET": "get",

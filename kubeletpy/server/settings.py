@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.certificates.store import certificate_dir
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.errors import ServerError

@@ -7,10 +7,10 @@ KEP-2712.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
 

@@ -7,8 +7,8 @@ the numbers of the pod's own cgroup, with its path as ``id``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.summary import pod_stats
 from kubeletpy.stats.text import Scrape, labels

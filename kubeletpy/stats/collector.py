@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus

@@ -8,10 +8,9 @@ message files, which the kubelet omits although containers write to them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.names.log_paths import (
     UnsafeName,

@@ -13,11 +13,10 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text

@@ -7,8 +7,8 @@ writable layers, which only the runtime knows, and for everything when configure
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats.usage import GroupStats, Interface, Network, Psi, PsiLine
 

@@ -7,8 +7,7 @@ to twice WINDOW_NS. Pure: time comes with the samples.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000

@@ -13,10 +13,8 @@ import os
 import stat
 from array import array
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from kubeletpy.dataclass import dataclass
 
 MAX_PENDING_BYTES = 64 << 20
 """Names of directories still to be entered: a quarter of a million of the longest."""

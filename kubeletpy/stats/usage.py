@@ -7,10 +7,9 @@ machine does not report it. Must never know where a number comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62

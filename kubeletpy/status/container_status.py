@@ -7,11 +7,10 @@ as lost (exit code 137, ContainerStatusUnknown), never as success.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_nanoseconds
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import should_container_be_restarted
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus

@@ -6,9 +6,9 @@ Must never write anything: :mod:`.writer` does.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
 from kubeletpy.status.patch import status_patch

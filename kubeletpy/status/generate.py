@@ -6,11 +6,10 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar

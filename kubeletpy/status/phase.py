@@ -6,9 +6,9 @@ Pure. Must never look at the runtime or the clock.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.restart_rules import restart_after_exit
 

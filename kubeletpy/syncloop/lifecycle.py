@@ -6,9 +6,9 @@ Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 
 

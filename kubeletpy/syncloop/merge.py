@@ -14,11 +14,10 @@ whose uid is not even known: a file that could not be read, and was reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_micro_time
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import (
     CONFIG_MIRROR,
     CONFIG_SEEN,

@@ -11,9 +11,9 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError

@@ -6,9 +6,9 @@ Pure. Whether a pod is refused is decided elsewhere (admission).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 
 Others = Callable[[], Sequence[Pod]]

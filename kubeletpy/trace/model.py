@@ -6,10 +6,9 @@ Pure: times are event-loop seconds, passed in.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.trace.names import Name
 
 MAX_START = 80

@@ -6,7 +6,7 @@ During a turn nothing else is served.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 LONG_S = 0.25
 """A turn this long is reported: health checks are answered late."""

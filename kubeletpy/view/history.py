@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from kubeletpy.dataclass import dataclass
 
 MAX_SAMPLES = 120
 GAP_S = 30.0

@@ -6,9 +6,9 @@ All text is on one line, bounded and without control characters; whoever draws i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.explain.render_timeline import scale, summary
 from kubeletpy.explain.timeline import Bar, Chapter, Timeline
 from kubeletpy.explain.words import milliseconds, one_line

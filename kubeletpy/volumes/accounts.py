@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
 from kubeletpy.volumes.paths import plugin_name
 from kubeletpy.volumes.plan import PlannedVolume

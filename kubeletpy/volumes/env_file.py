@@ -7,9 +7,7 @@ docs/reference/behaviour.md, h3; KEP-3721.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass, field
 
 MAX_FILE = 64 << 10
 """The most bytes of a file that are read; a longer file is an error."""

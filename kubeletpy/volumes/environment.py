@@ -12,13 +12,12 @@ import binascii
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS

@@ -11,9 +11,8 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-from kubeletpy.dataclass import dataclass
 
 MAX_PROCESSES = 20_000
 MAX_FILES = 1024

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.host.patient_threads import PatientThreads

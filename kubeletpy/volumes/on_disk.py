@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.claims.model import Mode
 
 

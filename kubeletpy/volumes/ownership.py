@@ -10,9 +10,9 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.trees import Tree
 
 MAX_ENTRIES = 1_000_000

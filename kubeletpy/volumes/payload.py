@@ -8,11 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.downward import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.downward import Renderer

@@ -7,9 +7,9 @@ Source: docs/reference/behaviour-storage.md, sp3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 

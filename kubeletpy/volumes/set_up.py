@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes import host_path
 from kubeletpy.volumes.atomic import write_payload

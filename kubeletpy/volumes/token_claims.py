@@ -11,9 +11,9 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 
 MAX_TOKEN_BYTES = 16384

@@ -12,12 +12,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod

@@ -6,10 +6,10 @@ Source: k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; KEP-3257.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.node_selector import meets
 from kubeletpy.volumes.payload import PayloadError
 from kubeletpy.volumes.pem import block, certificates

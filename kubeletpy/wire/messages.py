@@ -7,11 +7,10 @@ library; must never put anything into its process-wide pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-from kubeletpy.dataclass import dataclass
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {

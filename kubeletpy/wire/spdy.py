@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 2, 3, 4, 6, 7
 DATA = 0

@@ -9,8 +9,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
 
 MAX_HEAD = 64 << 10
 """Maximum bytes of a response's status line and headers."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.config.credential_providers import TokenAttributes
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.pods.pod import Pod
 

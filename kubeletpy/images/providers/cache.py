@@ -6,9 +6,8 @@ Times are arguments, in seconds of one monotonic clock. Must never do I/O.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.providers.protocol import CacheKeyType, ProviderResponse
 
 MAX_ENTRIES = 1000

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api.durations import parse_duration
-from kubeletpy.dataclass import dataclass
 
 _FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})
 _LOGIN_FIELDS = frozenset({"username", "password"})

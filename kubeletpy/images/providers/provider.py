@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.program import Program, ProgramFailed, RunProgram
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.metrics import ProviderMetrics

@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.records.model import (
     FILE_PREFIX,
     MalformedRecord,

@@ -8,9 +8,7 @@ Must never do I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import field
-
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kubeletpy.api.times import format_time, parse_time
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"

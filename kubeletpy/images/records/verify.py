@@ -7,9 +7,9 @@ arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 from kubeletpy.images.records.model import NOBODY, Grants, PulledRecord, grants_of
 from kubeletpy.images.reference import InvalidReference, parse_reference

@@ -8,8 +8,8 @@ carry no answer are counted, and one that is too long is refused before it has a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.http2.limits import MAX_FRAME_BYTES, SLICE_BYTES
 
 _HEADER = 9

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.kubeapi.http2.limits import (
     MAX_CONNECTIONS,
     RESERVED_STREAMS,

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.trees import remove_tree
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError

@@ -6,8 +6,8 @@ Must never start a container, and never lose a sandbox that the runtime has made
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.config_errors import SandboxConfigError, SpecField, about
 from kubeletpy.pods.pod import Pod

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.decision import KillReason

@@ -5,9 +5,8 @@ Must never act itself.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult

@@ -10,10 +10,9 @@ cri-metadata.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all

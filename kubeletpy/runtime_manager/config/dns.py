@@ -7,9 +7,9 @@ argument.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings

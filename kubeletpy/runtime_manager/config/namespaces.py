@@ -5,7 +5,8 @@ Source: docs/reference/behaviour.md, j2.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 

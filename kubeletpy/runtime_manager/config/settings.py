@@ -5,7 +5,8 @@ Filled in by the composition root from KubeletConfiguration and the machine.
 
 from __future__ import annotations
 
-from kubeletpy.dataclass import dataclass
+from dataclasses import dataclass
+
 from kubeletpy.pods.memory_qos import MemoryQoS
 
 

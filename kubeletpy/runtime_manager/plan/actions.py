@@ -7,9 +7,9 @@ by the executor. Must never decide anything itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.sync_results import StartError

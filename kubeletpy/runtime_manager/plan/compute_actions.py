@@ -8,10 +8,9 @@ Source: docs/reference/behaviour.md, c.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeResults

@@ -9,10 +9,10 @@ Source: docs/reference/behaviour.md, d; KEP-4603.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.backoff import ExponentialBackoff
 from kubeletpy.pods.fnv import fnv1a_64
 from kubeletpy.pods.pod import Pod

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from kubeletpy.config.flags import NodeFlags
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import (
     read_container_labels,

@@ -9,10 +9,9 @@ Source: docs/reference/behaviour.md, c4; KEP-753.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults

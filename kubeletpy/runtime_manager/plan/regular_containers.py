@@ -5,8 +5,9 @@ A pure function. Must never start what runs. Source: docs/reference/behaviour.md
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults

@@ -8,12 +8,12 @@ Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resource
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, parse, value
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 
 

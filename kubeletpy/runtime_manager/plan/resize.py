@@ -10,10 +10,9 @@ Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resource
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.limits import UNLIMITED

@@ -7,11 +7,10 @@ after them: a pod is never smaller than its containers. Source: docs/reference/b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from kubeletpy.api.quantity import whole
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.cgroup_units import MIN_SHARES, cpu_quota, cpu_shares
 from kubeletpy.pods.limits import UNLIMITED, PodLimits
 from kubeletpy.pods.pod import Pod

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
     ContainerState,

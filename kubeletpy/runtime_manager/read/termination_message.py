@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.below import open_container_log
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.wire.messages import Field, message_classes
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.server.app import Handler
 from kubeletpy.server.routes import Route
 

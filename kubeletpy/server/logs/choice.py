@@ -6,11 +6,11 @@ Source: docs/reference/behaviour.md, t1; PodLogOptions of the core API.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
-from kubeletpy.dataclass import dataclass
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})

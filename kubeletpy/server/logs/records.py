@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.dataclass import dataclass
 
 MAX_LINE = 1 << 20
 """In bytes; runtimes split lines at 16 KiB, and a line longer than this is no record."""

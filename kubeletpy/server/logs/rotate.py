@@ -16,10 +16,10 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.below import open_folder_of
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.podworkers.status_cache import PodStatusCache

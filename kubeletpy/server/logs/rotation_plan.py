@@ -7,9 +7,8 @@ Source: docs/reference/behaviour.md, t1; docs/reference/constants.csv: logs; KEP
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-
-from kubeletpy.dataclass import dataclass
 
 COMPRESSED = ".gz"
 UNFINISHED = ".tmp"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.below import open_folder_of
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED

@@ -9,10 +9,9 @@ from __future__ import annotations
 import html
 import os
 import stat
-from dataclasses import field
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.held_fd import HeldFd
 from kubeletpy.volumes.paths import UnsafePath
 from kubeletpy.volumes.safe_path import open_beneath

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.dataclass import dataclass
 from kubeletpy.server.node_logs import patterns
 
 MAX_SERVICES = 4

@@ -6,9 +6,8 @@ Source: docs/reference/server.csv: streaming.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
-
-from kubeletpy.dataclass import dataclass
 
 V5 = "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"

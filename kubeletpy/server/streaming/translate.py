@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.server.streaming.options import Streams
 from kubeletpy.wire import spdy
 

@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import yaml
 
 from kubeletpy.api import types as api
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem

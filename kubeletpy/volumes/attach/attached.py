@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import Read, Unread
 

@@ -6,11 +6,9 @@ Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
-
-from kubeletpy.dataclass import dataclass
 
 
 class Mode(StrEnum):

@@ -7,10 +7,9 @@ the volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import (
     Cause,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
-
-from kubeletpy.dataclass import dataclass
 
 _ZONES = "__"
 """Separates the zones of a label that names several."""

@@ -7,10 +7,9 @@ docs/reference/behaviour-storage.md, sg, sk, so3, sr.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kubeletpy.api.scrub import scrub
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.on_disk import Outcome, VolumeStats

@@ -6,10 +6,10 @@ Pure. Source: docs/reference/behaviour-storage.md, sl, sp1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.csi.names import EPHEMERAL, PERSISTENT
 
 TOKEN_SECONDS = 3600

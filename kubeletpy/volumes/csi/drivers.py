@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.volumes.csi.versions import Version
 

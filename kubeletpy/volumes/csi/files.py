@@ -13,10 +13,10 @@ import json
 import os
 import secrets
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes import disk
 
 MAX_BYTES = 64 * 1024

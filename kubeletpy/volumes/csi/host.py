@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.driver_object import DriverObject

@@ -7,8 +7,8 @@ docs/reference/behaviour-storage.md, sc1, sc3, si1, sj.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.paths import safe_name
 
 PLUGIN = "kubernetes.io/csi"

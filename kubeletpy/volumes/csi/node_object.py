@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 
 ANNOTATION = "csi.volume.kubernetes.io/nodeid"
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"

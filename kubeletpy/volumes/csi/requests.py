@@ -7,9 +7,8 @@ docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.remote.generated import csi_pb2 as csi
 
 AccessMode = csi.VolumeCapability.AccessMode

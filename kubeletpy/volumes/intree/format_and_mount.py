@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.disk import is_mounted
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, run

@@ -11,9 +11,8 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-from kubeletpy.dataclass import dataclass
 
 _HOST = re.compile(r"host([0-9]+)")
 MAX_TEXT = 4096

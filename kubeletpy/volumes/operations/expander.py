@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeletpy.api import types as api_types
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.errors import ApiError, Conflict

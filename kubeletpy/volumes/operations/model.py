@@ -6,10 +6,9 @@ Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import Published, PublishedOnDisk, StagedOnDisk

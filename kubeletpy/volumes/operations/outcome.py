@@ -7,9 +7,8 @@ earlier one. Source: docs/reference/behaviour-storage.md, sg.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
 from kubeletpy.volumes.operations.plan import expansion_of

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Published

@@ -7,14 +7,13 @@ write, print or log a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.host.x509 import digest
 

@@ -16,12 +16,11 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.dataclass import dataclass
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable

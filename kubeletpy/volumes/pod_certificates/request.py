@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.dataclass import dataclass
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.pem import block, certificates
 

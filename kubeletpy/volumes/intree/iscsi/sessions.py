@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
 from kubeletpy.volumes.intree.iscsi.iscsiadm import EVENT_WORD, Iscsiadm

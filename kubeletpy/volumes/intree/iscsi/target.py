@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.dataclass import dataclass
 from kubeletpy.volumes.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/iscsi"
