@@ -1,17 +1,51 @@
 """Joins two byte streams: what comes in at one end goes out at the other, uninspected.
 
 Back-pressure is passed on: an end is not read while the other can't take more. When either end
-closes, bytes in flight are still delivered to the other, which is then closed too. Must never
-buffer more than the transports' own limits, and never outlive either end.
+closes, bytes in flight are still delivered to the other, which is then closed too; the far end is
+told a moment later. Must never buffer more than the transports' own limits, and never outlive
+either end by more than FLUSH_S.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 FLUSH_S = 10.0
 """How long the last bytes may take once one end has closed."""
+LINGER_S = 1.0
+"""How long the far end is not told that the near one has closed."""
 WRITE_BUFFER = 256 << 10
+
+
+class Leaving(asyncio.Protocol):
+    """Takes a connection over whose other side has gone, and closes it a moment later.
+
+    A runtime's streaming server that sees the end of a connection before it has answered all SPDY
+    streams of it waits for ever for its own answers (containerd 1.6 and 2.x, moby/spdystream): it
+    then holds a lock without which the container's exit is not processed, and the pod can't be
+    stopped any more. What a client has asked for before it went is answered first.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """``lost`` is called when it is closed: by the peer, or after LINGER_S, with FLUSH_S for
+        what is to be written."""
+        self._lost = lost
+        loop = asyncio.get_running_loop()
+        self._timers = (
+            loop.call_later(LINGER_S, transport.close),
+            loop.call_later(FLUSH_S, transport.abort),
+        )
+        transport.set_protocol(self)
+        transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        for timer in self._timers:
+            timer.cancel()
+        self._lost()
 
 
 class RelayEnd(asyncio.Protocol):
@@ -35,8 +69,9 @@ class RelayEnd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass the bytes on."""
         self._relay.moved_at = self._relay.loop.time()
-        if self.other.transport is not None:
-            self.other.transport.write(data)
+        other = self.other.transport
+        if other is not None and not other.is_closing():
+            other.write(data)
 
     def eof_received(self) -> bool:
         """The peer sends no more: flush and close both (there is no half-open TLS)."""
@@ -65,6 +100,7 @@ class Relay:
         self.moved_at = self.loop.time()
         self._lost: set[RelayEnd] = set()
         self._flush: asyncio.TimerHandle | None = None
+        self._leaving = False
         self._finished = self.loop.create_future()
 
     async def run(
@@ -114,9 +150,12 @@ class Relay:
 
     def close(self) -> None:
         """Flush and close both ends, within FLUSH_S."""
-        for end in (self.near, self.far):
-            if end.transport is not None and not end.transport.is_closing():
-                end.transport.close()
+        near, far = self.near.transport, self.far.transport
+        if near is not None and not near.is_closing():
+            near.close()
+        if far is not None and not far.is_closing() and not self._leaving:
+            self._leaving = True
+            Leaving(far, lambda: self.end_lost(self.far))
         if self._flush is None:
             self._flush = self.loop.call_later(FLUSH_S, self.abort)
 

@@ -27,6 +27,7 @@ from kubeletpy.server.streaming.options import (
 )
 from kubeletpy.server.streaming.translate import Translation, Tunnel
 from kubeletpy.wire import takeover
+from kubeletpy.wire.relay import Leaving
 from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, ask
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,8 @@ async def _streams_of(
         transport.resume_reading()
         yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
     finally:
-        transport.abort()
+        if not transport.is_closing():
+            Leaving(transport)
 
 
 def _passed_on(request: web.Request) -> Headers:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from kubeletpy.wire import takeover, upgrade
+from kubeletpy.wire import relay, takeover, upgrade
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SWITCH = (
@@ -134,6 +134,30 @@ async def test_a_client_that_vanishes_is_felt_by_the_runtime() -> None:
         writer.transport.abort()
         async with asyncio.timeout(5):
             await gone.wait()
+        await chain.until_no_connection()
+
+
+async def test_a_runtime_may_answer_a_client_that_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that learns too soon that it has gone may never process its container's end."""
+    monkeypatch.setattr(relay, "LINGER_S", 0.5)
+    loop, took = asyncio.get_running_loop(), asyncio.Future[float]()
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        assert await reader.readexactly(8) == b"a stream"
+        asked = loop.time()
+        writer.write(b"a reply")
+        assert await reader.read() == b""
+        took.set_result(loop.time() - asked)
+
+    async with Chain(answers) as chain, asyncio.timeout(10):
+        _, writer, _ = await chain.connect()
+        writer.write(b"a stream")
+        await writer.drain()
+        writer.close()
+        assert await took >= 0.4
         await chain.until_no_connection()
 
 
