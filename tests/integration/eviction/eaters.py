@@ -18,8 +18,8 @@ STAY = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
 def bound(
     name: str, script: str = "", volume: JSON | None = None, places: Sequence[str] = ("/mem",)
 ) -> JSON:
-    """A pod that has such a volume at each of these places."""
-    mounts = [{"name": f"v{n}", "mountPath": place} for n, place in enumerate(places)]
+    """A pod that has such a volume at each of these places (volumes v, vv, …)."""
+    mounts = [{"name": "v" * n, "mountPath": place} for n, place in enumerate(places, start=1)]
     if volume is None:
         mounts = []
     made = container(script=script, volumeMounts=mounts) if script else container()
