@@ -65,6 +65,7 @@ class Floor:
         gate = asyncio.Semaphore(self.parallel)
 
         async def one(name: str) -> tuple[float, float]:
+            self._watching.forget(name)
             raw = RawPod(as_pod(await self._api.create(PODS, manifest(name, NODE), NAMESPACE)))
             answered = time.time()
             self.pods[name] = raw

@@ -28,6 +28,7 @@ class Subject:
         """Create pods: for each, the times of the API's response and of Ready."""
 
         async def one(name: str) -> tuple[float, float]:
+            self._watching.forget(name)
             await self._api.create(PODS, manifest(name, NODE), NAMESPACE)
             answered = time.time()
             return answered, await self._watching.until(name, READY)

@@ -66,7 +66,7 @@ class Watching:
             raise TimeoutError(problem) from None
 
     def forget(self, name: str) -> None:
-        """Make the next times of a name count as first."""
+        """Make the next times of a name count as first: its pod is about to be made again."""
         self._seen.pop(name, None)
 
     def _take(self, kind: str, obj: JSON, now: float) -> None:
