@@ -31,18 +31,18 @@ def table() -> list[mount_table.MountPoint]:
 
 def is_mounted(path: str) -> bool:
     """Whether something is mounted at a path whose last component is not a symlink."""
-    return any(each.path == _real(path) for each in table())
+    return any(each.path == as_in_table(path) for each in table())
 
 
 def mounted_from(path: str) -> str:
     """What is mounted at a path, as its file system calls it; empty: nothing."""
-    here = [each for each in table() if each.path == _real(path)]
+    here = [each for each in table() if each.path == as_in_table(path)]
     return here[-1].source if here else ""
 
 
 def has_labels(path: str) -> bool:
     """Whether the mount at a path supports SELinux labels."""
-    here = [each for each in table() if each.path == _real(path)]
+    here = [each for each in table() if each.path == as_in_table(path)]
     return bool(here) and here[-1].labels
 
 
@@ -50,7 +50,7 @@ def other_references(path: str, suffix: str) -> list[str]:
     """Other mounts of what is mounted at a path, except those whose path ends alike: the root
     directory may itself be mounted at a second place.
     """
-    return [r for r in mount_table.references(table(), _real(path)) if not r.endswith(suffix)]
+    return [r for r in mount_table.references(table(), as_in_table(path)) if not r.endswith(suffix)]
 
 
 def make_directory(path: str) -> None:
@@ -81,7 +81,7 @@ def remove_directory(path: str) -> None:
 def force_unmount(target: str) -> None:
     """Unmount everything mounted at a path, without the driver. Raises OSError."""
     while is_mounted(target):
-        unmount(_real(target))
+        unmount(as_in_table(target))
 
 
 def device_of(publish: str) -> str:
@@ -168,7 +168,7 @@ def bound_devices(directory: str) -> list[str]:
     return [each.path for each in table() if each.path.startswith(below)]
 
 
-def _real(path: str) -> str:
+def as_in_table(path: str) -> str:
     """A path as in the kernel's table; the file system mounted there is not accessed."""
     whole = Path(path)
     return f"{os.path.realpath(whole.parent)}/{whole.name}"

@@ -285,12 +285,9 @@ class NodeVolumes:
 
     async def _held_by(self, error: Exception) -> str:
         """Who keeps a volume from being unmounted, for people; empty: nobody is known."""
-        path = getattr(error, "filename", None)
-        if getattr(error, "errno", None) != errno.EBUSY or not path:
-            return ""
-        from kubeletpy.volumes.holders import holders, told
+        from kubeletpy.volumes.held_by import held_by
 
-        return told(await asyncio.to_thread(holders, str(path)))
+        return await held_by(str(error), str(getattr(error, "filename", None) or ""))
 
     def _state(self, pod: Pod) -> _PodState:
         """The state of a pod's volumes, planned again if its spec has changed."""

@@ -16,7 +16,7 @@ from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.on_disk import Outcome, Published
+from kubeletpy.volumes.on_disk import Outcome, Published, StagedOnDisk
 from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Kind, Operation
@@ -58,14 +58,8 @@ class VolumeActs:
         attached: Attached | None,
     ) -> Done:
         """Do it. Raises OperationFailed."""
-        if operation.kind is Kind.UNPUBLISH:
-            assert operation.mount is not None, "something is unpublished"
-            await plugin.unpublish(operation.mount)
-            return Done()
-        if operation.kind is Kind.UNSTAGE:
-            assert operation.staged is not None, "something is unstaged"
-            await plugin.unstage(operation.staged)
-            return Done()
+        if operation.kind in (Kind.UNPUBLISH, Kind.UNSTAGE):
+            return await self._take_away(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
             raise OperationFailed(Outcome.TRANSIENT, "the pod is gone", call=operation.call)
@@ -84,6 +78,22 @@ class VolumeActs:
             self._notices.shared(spec, use, published.shared_group)
         await self._give(plugin, spec, use, published)
         return Done(published, await self._size(plugin, spec, use, remount=remount))
+
+    async def _take_away(self, operation: Operation, plugin: VolumePlugin) -> Done:
+        """Unpublish or unstage; a refusal of one that is in use names who uses it."""
+        left = operation.staged if operation.kind is Kind.UNSTAGE else operation.mount
+        assert left is not None, "something is taken away"
+        try:
+            if isinstance(left, StagedOnDisk):
+                await plugin.unstage(left)
+            else:
+                await plugin.unpublish(left)
+        except OperationFailed as error:
+            from kubeletpy.volumes.held_by import held_by
+
+            error.message += await held_by(error.message, left.path)
+            raise
+        return Done()
 
     async def _give(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, published: Published
