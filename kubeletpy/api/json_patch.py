@@ -108,7 +108,7 @@ def _apply(document: Any, operation: JSON) -> Any:
     if op == "remove":
         return _remove(document, path)
     if op == "test":
-        if _find(document, path) != operation["value"]:
+        if not _equal(_find(document, path), operation["value"]):
             raise DoesNotFit(f"{_shown(operation['path'])} is not what the patch tests for")
         return document
     if op == "copy":
@@ -117,6 +117,15 @@ def _apply(document: Any, operation: JSON) -> Any:
         value = _source(document, operation)
         return _add(_remove(document, _pointer(operation["from"])), path, value)
     raise DoesNotFit(f"a JSON patch has no operation {_shown(op)}")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """As RFC 6902, 4.6 has it: to Python, true is 1 too."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _pointer(text: str) -> list[str]:

@@ -35,8 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     run."""
     asked = parser()
     given = asked.parse_args(arguments)
-    if (given.file is None) == (given.pod is None or given.patch is None):
-        asked.error("give either -f FILE, or POD and --patch")
+    if given.patch is not None and given.patch_file is not None:
+        asked.error("give either --patch or --patch-file")
+    patched = given.patch is not None or given.patch_file is not None
+    if (given.file is None) != (given.pod is not None and patched) or (given.file and patched):
+        asked.error("give either -f FILE, or POD and --patch or --patch-file")
     try:
         path = agent_socket.find(given.socket)
         answers = [agent_socket.post(path, request, "plan") for request in requests(given)]
@@ -69,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
         "-f", "--file", help="a manifest (YAML or JSON; - reads standard input): pods, workloads"
     )
     made.add_argument("-p", "--patch", help="a patch of the pod (YAML or JSON)")
+    made.add_argument("--patch-file", help="a file with that patch (- reads standard input)")
     made.add_argument(
         "--type",
         choices=["strategic", "merge", "json"],
@@ -85,22 +89,27 @@ def requests(given: argparse.Namespace) -> list[dict[str, Any]]:
     """What to ask the agent. Raises Unreadable."""
     if given.file is None:
         namespace, name = names(given)
-        patches = _documents(given.patch, "the patch")
+        text = given.patch if given.patch is not None else _read(given.patch_file)
+        patches = _documents(text, given.patch_file or "the patch")
         if len(patches) > 1:
             raise Unreadable("there is more than one document in the patch")
         return [{"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}]
-    try:
-        text = sys.stdin.read() if given.file == "-" else Path(given.file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{given.file}: {error}") from error
     pods = [
         pod
-        for document in _documents(text, given.file)
+        for document in _documents(_read(given.file), given.file)
         for pod in pods_of(document, given.namespace)
     ]
     if not pods:
         raise Unreadable(f"{given.file}: there is no pod, and nothing that makes pods, in it")
     return [{"pod": pod} for pod in pods]
+
+
+def _read(file: str) -> str:
+    """A file, or standard input."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{file}: {error}") from error
 
 
 def _documents(text: str, source: str) -> list[Any]:

@@ -52,6 +52,31 @@ def test_copies_are_of_their_own() -> None:
     assert json_patch(OBJECT, operations)["list"] == ["x", "y"]
 
 
+@pytest.mark.parametrize(
+    ("has", "tested", "equal"),
+    [
+        (1, True, False),
+        (False, 0, False),
+        ([0, {"a": 1}], [0, {"a": True}], False),
+        ([0, {"a": 1}], [0, {"a": 1.0}], True),
+        ({"a": [], "b": None}, {"b": None, "a": []}, True),
+        ({"a": None}, {}, False),
+        ([1], [1, 1], False),
+        ([], {}, False),
+        ("1", 1, False),
+        (True, True, True),
+        (None, False, False),
+    ],
+)
+def test_values_are_compared_as_json(has: Any, tested: Any, equal: bool) -> None:
+    patch = [op("test", "/v", value=tested)]
+    if equal:
+        assert json_patch({"v": has}, patch) == {"v": has}
+    else:
+        with pytest.raises(DoesNotFit, match="is not what the patch tests for"):
+            json_patch({"v": has}, patch)
+
+
 DIGITS = "1" * 5000
 
 

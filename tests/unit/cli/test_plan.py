@@ -94,6 +94,20 @@ async def test_a_patch_and_standard_input(
     ]
 
 
+async def test_a_patch_from_a_file(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "patch.yaml"
+    file.write_text("spec:\n  hostNetwork: true\n")
+    assert await run(agent.at, "ns/web", "--patch-file", str(file)) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO('[{"op": "test", "path": "/a", "value": 1}]'))
+    assert await run(agent.at, "web", "--patch-file", "-", "--type", "json") == 0
+    assert [(each["patch"], each["type"]) for each in agent.asked] == [
+        ({"spec": {"hostNetwork": True}}, "strategic"),
+        ([{"op": "test", "path": "/a", "value": 1}], "json"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
@@ -145,18 +159,34 @@ async def test_what_the_agent_cannot_answer(agent: Agent, tmp_path: Path, capsys
     assert "No such file" in capsys.readouterr().err
     assert await run(agent.at, "web", "-p", "{}\n---\n{}") == 1
     assert "more than one document" in capsys.readouterr().err
+    assert await run(agent.at, "web", "--patch-file", str(tmp_path / "none.yaml")) == 1
+    assert "none.yaml: [Errno 2] No such file" in capsys.readouterr().err
     large = tmp_path / "large.yaml"
     large.write_text(f"kind: Pod\nmetadata: {{name: p}}\nspec: {{x: {'y' * MAX_PLAN_BYTES}}}\n")
     assert await run(agent.at, "-f", str(large)) == 1
     assert "it is larger than 3145728 bytes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["web"], ["-f", "x", "web", "-p", "{}"], ["-p", "{}"]])
-def test_either_a_file_or_a_patch(arguments: list[str], capsys: Any) -> None:
+EITHER = "give either -f FILE, or POD and --patch or --patch-file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], EITHER),
+        (["web"], EITHER),
+        (["-p", "{}"], EITHER),
+        (["--patch-file", "x"], EITHER),
+        (["-f", "x", "web", "-p", "{}"], EITHER),
+        (["-f", "x", "--patch-file", "y"], EITHER),
+        (["web", "-p", "{}", "--patch-file", "y"], "give either --patch or --patch-file"),
+    ],
+)
+def test_either_a_file_or_a_patch(arguments: list[str], why: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         plan.main(arguments)
     assert ended.value.code == 2
-    assert "give either -f FILE, or POD and --patch" in capsys.readouterr().err
+    assert why in capsys.readouterr().err
 
 
 def test_lists_and_workloads() -> None:
