@@ -29,6 +29,11 @@ _KEPT = re.compile(
 """Kept on purpose, and bounded: interrupted pulls, until their image arrives; what was recorded;
 since when pods had been failing."""
 _LOST_TASK = re.compile(r"failed to create containerd task: .*context canceled$")
+_BAD = re.compile(r"^[EF]\d{4} |^Traceback|Task exception was never|never awaited")
+"""klog's errors, and what Python writes beside the log."""
+_OF_THE_MACHINE = re.compile(
+    r"^E.*(Too many open files|No space left on device|no thread can be made)"
+)
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
 
 
@@ -200,16 +205,19 @@ def _of_runtime(stand: Stand) -> list[str]:
     return found + [f"network namespace: {path}" for path in spaces.glob("*/netns/*")]
 
 
-def log_lines(stand: Stand) -> list[str]:
-    """Lines of the agent's log that should never be there."""
-    lines = stand.agent_process.log.read_text(errors="replace").splitlines()
-    bad = re.compile(r"^\S+ (ERROR|CRITICAL) |^Traceback|Task exception was never|never awaited")
+def log_lines(text: str) -> list[str]:
+    """Lines of the agent's log that should never be there.
+
+    Errors of a machine that has run out of something are no faults of the agent; their traceback
+    would be one.
+    """
+    lines = text.splitlines()
     return [
         " | ".join([line, *_said(lines[number + 1 : number + LONGEST])])
         if line.startswith("Traceback")
         else line
         for number, line in enumerate(lines)
-        if bad.search(line)
+        if _BAD.search(line) and not _OF_THE_MACHINE.search(line)
     ]
 
 

@@ -204,7 +204,8 @@ class _Run:
         result = self.result
         result.violations += self.faults.violations + self.history.violations
         result.violations += self.truth.violations
-        result.violations += [f"log: {line}" for line in log_lines(self.stand)]
+        text = self.stand.agent_process.log.read_text(errors="replace")
+        result.violations += [f"log: {line}" for line in log_lines(text)]
         assert result.before is not None
         assert result.after is not None
         result.violations += result.after.grown(result.before, self.history.pods)

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from kubeletpy.config.settings import Logging
+from kubeletpy.host.exhausted import exhausted
 
 DEBUG_VERBOSITY = 4
 """The verbosity of our debug records: they are shown at this level and above."""
@@ -36,7 +37,7 @@ class TextFormatter(logging.Formatter):
     """``Lmmdd hh:mm:ss.uuuuuu PID file:line] "message" key="value"``, as klog.
 
     L is I, W, E or F, and the time is the machine's local time. External values cannot break the
-    line. A traceback follows on separate lines.
+    line. A traceback follows on separate lines, unless the machine has run out of something.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -50,7 +51,9 @@ class TextFormatter(logging.Formatter):
         )
         for key, value in fields_of(record).items():
             line += f" {key}={_quoted(value)}"
-        if record.exc_info:
+        if record.exc_info and (cause := exhausted(record.exc_info[1])):
+            line += f" why={_quoted(cause)}"
+        elif record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
@@ -72,7 +75,9 @@ class JSONFormatter(logging.Formatter):
         }
         if record.levelno < logging.ERROR:
             entry["v"] = DEBUG_VERBOSITY if record.levelno < logging.INFO else 0
-        if record.exc_info:
+        if record.exc_info and (cause := exhausted(record.exc_info[1])):
+            entry["why"] = str(cause)
+        elif record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +15,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from kubeletpy.host.exhausted import NoThread
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 32
-NO_THREAD = "no thread can be made: too many processes or threads on this machine"
 LINGER_S = 0.5
 """How long a thread waits for another call before it ends: a log read block by block, with a new
 thread per block, left memory behind in each thread's allocator arena."""
@@ -38,7 +38,7 @@ class PatientThreads(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call it on a thread as soon as one is free.
 
-        Raises OSError: there is none, and none can be made.
+        Raises NoThread: there is none, and none can be made.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -57,7 +57,7 @@ class PatientThreads(Executor):
                 mine = next((each for each in self._waiting if each[0] is future), None)
                 if not self._running and mine is not None:
                     self._waiting.remove(mine)
-                    raise OSError(errno.EAGAIN, NO_THREAD) from None
+                    raise NoThread from None
         return future
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -16,6 +16,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.host.exhausted import exhausted
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import DecisionHistory
@@ -293,8 +294,11 @@ class PodWorkers:
                 outcome = task.result()
             else:
                 # a task boundary: a fault in one pod's sync must not end the agent or the pod
-                outcome = SyncOutcome(error=f"{type(error).__name__}: {error}")
-                log.error("sync of pod failed", extra={"uid": run.uid}, exc_info=error)
+                cause = exhausted(error)
+                outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
+                named = run.work.pod or run.work.runtime_pod
+                pod = "" if named is None else f"{named.namespace}/{named.name}"
+                log.error("sync of pod failed", extra={"pod": pod, "uid": run.uid}, exc_info=error)
         self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(SyncEnded(run.uid, outcome, now, jitter))

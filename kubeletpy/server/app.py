@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from kubeletpy.host.exhausted import exhausted
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.headers import guard_headers
@@ -157,9 +158,8 @@ class AgentServer:
         except TimeoutError:
             log.info("an answer took too long", extra={"path": request.path, "type": self._type})
             return web.Response(status=504, text="timed out\n")
-        except Exception:  # the boundary of a request: a broken one never harms another
-            log.exception("a request broke", extra={"path": request.path, "method": request.method})
-            return web.Response(status=500, text="internal error\n")
+        except Exception as error:  # noqa: BLE001 - the boundary of a request: it harms no other
+            return _broken(request, error)
         finally:
             inflight.dec()
             took = asyncio.get_running_loop().time() - began
@@ -252,6 +252,16 @@ async def _sent(request: web.Request, response: web.StreamResponse) -> web.Strea
 
 async def _debugging_off(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=405, text="Debug endpoints are disabled.\n")
+
+
+def _broken(request: web.Request, error: Exception) -> web.Response:
+    """The answer when a handler broke; 503 when it was for want of descriptors, threads or room."""
+    about = {"path": request.path, "method": request.method}
+    if (cause := exhausted(error)) is None:
+        log.error("a request broke", extra=about, exc_info=error)
+        return web.Response(status=500, text="internal error\n")
+    log.warning("a request can't be answered", extra={**about, "why": str(cause)})
+    return web.Response(status=503, text=f"{cause.strerror}\n", headers={"Retry-After": "1"})
 
 
 def _plain(answer: web.HTTPException) -> web.Response:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.host.exhausted import NoThread
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
@@ -167,9 +168,12 @@ class NodeVolumes:
                 max(0, MAX_POD_BYTES - state.bytes_besides(work)),
             )
             apart = any(item.volume.kind == "hostPath" for item in work)
-            outcomes = await self._in_thread(
-                pod.uid, partial(set_up_all, work, setting), self._patient if apart else None
-            )
+            act = partial(set_up_all, work, setting)
+            try:
+                outcomes = await self._in_thread(pod.uid, act, self._patient if apart else None)
+            except NoThread as error:
+                names = " ".join(item.volume.name for item in work)
+                raise VolumeError(f"unmounted volumes=[{names}]: {error}") from error
             self._accounts.worked(pod.uid, outcomes, asyncio.get_running_loop().time())
             failed = {made.volume.name: made.problem for made in outcomes if made.problem}
             for item in work:

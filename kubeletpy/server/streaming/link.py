@@ -77,8 +77,9 @@ class RuntimeLink:
                 ("X-Stream-Protocol-Version", protocol),
             ]
             answer = await self._ask(url, "POST", headers)
-        except UpgradeFailed:
-            log.warning("the runtime's streaming server can't be used", exc_info=True)
+        except UpgradeFailed as error:
+            why = {"why": str(error)}
+            log.warning("the runtime's streaming server can't be used", extra=why)
             return web.Response(status=502, text="the runtime's streaming server failed\n")
         if answer.status != 101:
             return _refusal(answer)

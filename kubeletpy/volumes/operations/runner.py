@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from kubeletpy.host.exhausted import exhausted
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import Outcome
@@ -75,7 +76,7 @@ class OperationRunner:
             raise
         except Exception as error:  # a plugin's bug must not stop all other volumes
             log.exception("volume operation broke", extra={"call": operation.call})
-            why = f"{type(error).__name__}: {error}"
+            why = str(exhausted(error) or f"{type(error).__name__}: {error}")
             failed = OperationFailed(Outcome.UNCERTAIN, why, call=operation.call)
             result = failed.outcome
         finally:

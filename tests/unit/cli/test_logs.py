@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -134,6 +135,28 @@ def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
     lines = [line.split("] ", 1)[1] for line in stream.getvalue().splitlines()]
     assert lines[:2] == ['"now"', '"theirs too"']
     assert set(lines[2:]) == {'"x"'}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_the_machine_lacks_needs_no_traceback(form: str) -> None:
+    stream = io.StringIO()
+    handler = logs.set_up(replace(DEFAULT, format=form), stream)
+    try:
+        try:
+            raise OSError(errno.EMFILE, "Too many open files", "/etc/hosts")
+        except OSError as error:
+            raise ValueError("no container") from error
+    except ValueError:
+        logging.getLogger("kubeletpy").exception("failed")
+    handler.close()
+    line = stream.getvalue()
+    why = "[Errno 24] Too many open files: '/etc/hosts'"
+    if form == "text":
+        assert line.endswith(f'] "failed" why="{why}"\n')
+        assert line.count("\n") == 1
+    else:
+        entry = json.loads(line)
+        assert (entry["why"], "exception" in entry) == (why, False)
 
 
 def test_exceptions_are_whole() -> None:

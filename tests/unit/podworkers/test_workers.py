@@ -12,6 +12,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.host.exhausted import NO_THREAD, NoThread
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
@@ -266,18 +267,26 @@ async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once() -> 
     assert len(times) == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(KeyError("bug"), "KeyError: 'bug'"), (NoThread(), f"[Errno 11] {NO_THREAD}")],
+    ids=["a bug", "the machine"],
+)
 @on_virtual_time
-async def test_a_fault_in_a_step_ends_neither_pod_nor_agent() -> None:
+async def test_a_fault_in_a_step_ends_neither_pod_nor_agent(
+    error: Exception, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     s = Setup()
 
     async def broken() -> SyncOutcome:
-        raise KeyError("bug")
+        raise error
 
     s.syncer.on_sync = broken
     s.send(UpdateType.CREATE)
     await asyncio.sleep(20)
     assert len(s.syncer.calls) >= 2
-    assert any("KeyError" in entry.decision.why for entry in s.workers.notes.history.of(UID))
+    assert any(why == entry.decision.why for entry in s.workers.notes.history.of(UID))
+    assert {vars(record)["pod"] for record in caplog.records} == {"default/web"}
 
 
 @on_virtual_time

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kubeletpy.host.exhausted import NoThread
+from kubeletpy.server.access import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
 
 SHORT, WHOLE = '{"short":true}', '{"short":false}'
@@ -31,3 +34,29 @@ async def test_who_may_gets_them(
     async with serving(make_view(tmp_path), api, pki) as server:
         assert await server.ask("GET", path, client=pki.client) == (200, text)
         assert (await server.ask("POST", path, client=pki.client))[0] in (403, 405)
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (
+            NoThread(),
+            (503, "no thread can be made: too many processes or threads on this machine\n"),
+        ),
+        (OSError(24, "Too many open files", "/etc/secret"), (503, "Too many open files\n")),
+        (FileNotFoundError(2, "No such file", "/etc/secret"), (500, "internal error\n")),
+        (ValueError("secret"), (500, "internal error\n")),
+    ],
+    ids=["threads", "descriptors", "a file", "a bug"],
+)
+async def test_what_the_machine_lacks_is_said(
+    error: Exception, answer: tuple[int, str], pki: Pki, tmp_path: Path
+) -> None:
+    async def broken() -> str:
+        raise error
+
+    view: Any = make_view(tmp_path)
+    view.stats.resource_metrics = broken
+    access = AccessSettings(anonymous=True, always_allow=True)
+    async with serving(view, None, pki, access) as server:
+        assert await server.ask("GET", "/metrics/resource") == answer

@@ -695,3 +695,18 @@ async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
     finally:
         answers.set()
     await asyncio.gather(*held)
+
+
+async def test_no_thread_for_a_volume_is_a_problem_of_its_pod(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = pod_of({"name": "v", "hostPath": {"path": "/", "type": "Directory"}})
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(VolumeError, match=r"unmounted volumes=\[v\]: .*no thread can be made"):
+            await node.volumes.set_up(pod)
+    assert (await node.volumes.set_up(pod))["c"][0].host_path == "/"
