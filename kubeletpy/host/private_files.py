@@ -1,4 +1,4 @@
-"""Private files: written whole or not at all, readable by root only."""
+"""Files that are written whole or not at all; private ones are readable by root only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from pathlib import Path
 
 def write_private(path: Path, content: str | bytes) -> None:
     """Replace a file atomically, mode 0600. Raises OSError."""
+    write_whole(path, content, mode=0o600)
+
+
+def write_whole(path: Path, content: str | bytes, *, mode: int, flushed: bool = True) -> None:
+    """Replace a file atomically; ``flushed``: a power cut leaves the old or the new content.
+
+    Nothing is left beside it when that fails. Raises OSError.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if flushed:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kubeletpy.host.private_files import write_whole
+
 if TYPE_CHECKING:
     from dbus_fast import Message
 
@@ -175,9 +177,9 @@ class SystemLogind:
 
     def _write_drop_in(self, seconds: int) -> None:
         self._drop_in.parent.mkdir(parents=True, exist_ok=True)
-        self._drop_in.write_text(
-            f"# Written by the node agent.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
-        )
+        text = f"# Written by the node agent.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
+        # systemd may read it at any moment, and takes half a number for a number
+        write_whole(self._drop_in, text, mode=0o644)
 
     async def next_shutdown(self) -> bool:
         """See the Protocol."""

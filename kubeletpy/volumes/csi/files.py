@@ -11,12 +11,12 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.host.private_files import write_whole
 from kubeletpy.volumes import disk
 
 MAX_BYTES = 64 * 1024
@@ -83,20 +83,8 @@ def write(path: str, data: VolumeData) -> bool:
     with contextlib.suppress(OSError, DataUnreadable):
         if _read(path) == content:
             return False
-    target = Path(path)
-    # a name that the kubelet does not treat as a volume, and that our rmdir will find
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
-    )
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    # through a name that the kubelet does not treat as a volume, and that our rmdir will find
+    write_whole(Path(path), content, mode=0o644, flushed=False)
     return True
 
 
