@@ -1,10 +1,11 @@
-"""Write kubeletpy/api/types.py: Kubernetes objects as TypedDicts, from the OpenAPI schema.
+"""Write what is in kubeletpy/api of the OpenAPI schema: the objects' types, and a pod's fields.
 
     python tools/gen_api_types.py            # from docs/reference/api-schema.json
-    python tools/gen_api_types.py --check    # exits 1 if the file is not what the schema gives
+    python tools/gen_api_types.py --check    # exits 1 if a file is not what the schema gives
 
-Objects stay plain JSON at run time, so a field that we do not know survives a round trip and
-reading a pod costs what json.loads costs; mypy still knows every field.
+``types.pyi`` has Kubernetes objects as TypedDicts for mypy, which thus knows every field; in
+``types.py`` they stay plain JSON, so a field that we do not know survives a round trip and reading
+a pod costs what json.loads costs. ``pod_fields.py`` is the table that says what a pod's fields are.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "docs" / "reference" / "api-schema.json"
-OUT = ROOT / "kubeletpy" / "api" / "types.py"
+OUT = ROOT / "kubeletpy" / "api"
 SCALARS = {"string": "str", "integer": "int", "boolean": "bool", "number": "float"}
 SPECIAL = {"Quantity": "str", "Time": "str", "MicroTime": "str", "IntOrString": "int | str"}
-HEADER = '''"""Kubernetes objects as plain JSON with known fields (TypedDicts).
+STUB = '''"""Kubernetes objects as plain JSON with known fields (TypedDicts).
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. Every field is optional
 here, as it is on the wire: read with ``.get`` what may be absent. Quantities and times stay strings
@@ -35,6 +37,32 @@ from typing import Any, TypedDict
 
 JSON = dict[str, Any]
 """Any JSON object."""
+'''
+TYPES = '''"""Kubernetes objects at run time: JSON. ``types.pyi`` tells type checkers their fields.
+
+Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. As classes all these took
+1.4 MB.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+JSON = dict[str, Any]
+"""Any JSON object."""
+
+'''
+FIELDS = '''"""The fields of a pod and of all that is in one: by kind, the type of each field. Pure.
+
+Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. The types are written as
+in :mod:`kubeletpy.api.types`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
 '''
 
 
@@ -69,29 +97,60 @@ def render(name: str, schema: dict[str, Any]) -> str:
     return f"class {name}(TypedDict, total=False):\n{body}"
 
 
-def module() -> str:
-    """The whole file."""
+def stub(kinds: dict[str, dict[str, Any]]) -> str:
+    """The whole file ``types.pyi``."""
+    return STUB + "".join(f"\n{render(name, schema)}" for name, schema in kinds.items())
+
+
+def types(kinds: dict[str, dict[str, Any]]) -> str:
+    """The whole file ``types.py``."""
+    return TYPES + "".join(f"{name} = JSON\n" for name in kinds)
+
+
+def pod_fields(kinds: dict[str, dict[str, Any]]) -> str:
+    """The whole file ``pod_fields.py``: the kinds that a pod has anywhere."""
+    found: dict[str, dict[str, str]] = {}
+    asked = ["Pod"]
+    while asked:
+        name = asked.pop()
+        if name in kinds and name not in found:
+            found[name] = {k: annotation(v) for k, v in kinds[name]["properties"].items()}
+            asked += [part for text in found[name].values() for part in re.findall(r"\w+", text)]
+    return FIELDS + "".join(map(entry, sorted(found.items()))) + "}\n"
+
+
+def entry(kind: tuple[str, dict[str, str]]) -> str:
+    """A kind's lines of the table."""
+    name, fields = kind
+    lines = "".join(f'        "{key}": "{value}",\n' for key, value in fields.items())
+    return f'    "{name}": {{\n{lines}    }},\n'
+
+
+def files() -> dict[str, str]:
+    """The files' texts by their names."""
     definitions = json.loads(SCHEMA.read_text())
-    parts = [
-        render(class_name(key), value)
-        for key, value in sorted(definitions.items(), key=lambda item: class_name(item[0]))
-        if value.get("properties")
-    ]
-    return HEADER + "".join(f"\n\n{part}" for part in parts)
+    named = {class_name(key): value for key, value in definitions.items()}
+    kinds = {name: named[name] for name in sorted(named) if named[name].get("properties")}
+    return {
+        "types.pyi": stub(kinds),
+        "types.py": types(kinds),
+        "pod_fields.py": pod_fields(kinds),
+    }
 
 
 def main() -> int:
     """Entry point; see the module docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    text = module()
-    if parser.parse_args().check:
-        stale = OUT.read_text() != text
-        if stale:
-            print(f"out of date: {OUT.name}; run tools/gen_api_types.py", file=sys.stderr)
-        return 1 if stale else 0
-    OUT.write_text(text)
-    return 0
+    check, stale = parser.parse_args().check, False
+    for name, text in files().items():
+        path = OUT / name
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"out of date: {name}; run tools/gen_api_types.py", file=sys.stderr)
+            stale = True
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _raised(
 ) -> api.Container:
     if status is None or not (shown := status.get("resources")):
         return container
-    resources = container.get("resources") or api.ResourceRequirements()
+    resources: api.ResourceRequirements = container.get("resources") or {}
     requests = resources.get("requests") or {}
     actual, allocated = shown.get("requests") or {}, status.get("allocatedResources") or {}
     greatest = _greatest(requests, (actual, allocated), counts)

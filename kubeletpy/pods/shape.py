@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
-from kubeletpy.api import types as api
+from kubeletpy.api.pod_fields import FIELDS
 from kubeletpy.api.quantity import parse as parse_quantity
 from kubeletpy.api.times import parse_time
 
@@ -29,6 +28,7 @@ _NAMES = {
     dict: "an object",
     list: "a list",
 }
+_PLAIN: dict[str, type] = {"str": str, "int": int, "bool": bool, "float": float}
 _UNCHECKED = frozenset({"managedFields"})
 """Long, and not read by anything here."""
 _QUANTITIES = {"ResourceRequirements": ("limits", "requests"), "PodSpec": ("overhead",)}
@@ -40,7 +40,7 @@ _PATH_FIELDS = ("name", "namespace", "uid")
 
 def pod_problem(obj: object) -> str:
     """What is wrong with the shape of a decoded pod; empty when nothing is."""
-    problem = _check_of(api.Pod)(obj)
+    problem = _check_of("Pod")(obj)
     if problem:
         return problem.removeprefix(".").removeprefix(": ")
     assert isinstance(obj, dict), "checked above"
@@ -57,19 +57,19 @@ def _fits_in_a_path(text: str) -> bool:
 
 
 @cache
-def _check_of(hint: Any) -> _Check:
-    if is_typeddict(hint):
-        return _object_check(hint)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is list:
-        return _list_check(arguments[0])
-    if origin is dict:
-        return _map_of(_check_of(arguments[1]))
-    if origin in (Union, UnionType):
-        return _union_check(arguments)
-    if hint in _NAMES:
-        return _Plain((hint,))
-    return lambda value: ""
+def _check_of(kind: str) -> _Check:
+    """``kind``: as FIELDS spells it."""
+    if kind in FIELDS:
+        return _object_check(kind)
+    if kind.startswith("list["):
+        return _list_check(_check_of(kind[len("list[") : -1]))
+    if kind.startswith("dict["):
+        return _map_of(_check_of(kind.partition(", ")[2][:-1]))
+    if kind == "JSON":
+        return _map_of(_check_of("Any"))
+    plain = [_PLAIN.get(each) for each in kind.split(" | ")]
+    known = tuple(each for each in plain if each is not None)
+    return _Plain(known) if len(known) == len(plain) else lambda value: ""
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,7 @@ class _Plain:
         return f": is not {' or '.join(_NAMES[kind] for kind in self.kinds)}"
 
 
-def _union_check(kinds: tuple[Any, ...]) -> _Check:
-    if all(kind in _NAMES for kind in kinds):
-        return _Plain(kinds)
-    return lambda value: ""
-
-
-def _list_check(kind: Any) -> _Check:
-    item = _check_of(kind)
-
+def _list_check(item: _Check) -> _Check:
     def check(value: Any) -> str:
         if type(value) is not list:
             return ": is not a list"
@@ -117,14 +109,14 @@ def _map_of(item: _Check) -> _Check:
     return check
 
 
-def _object_check(kind: Any) -> _Check:
+def _object_check(kind: str) -> _Check:
     fields: dict[str, _Check] = {}
     plain: dict[str, tuple[type, ...]] = {}
 
     def check(value: Any) -> str:
         if type(value) is not dict:
             return ": is not an object"
-        if not fields:  # most kinds never occur, and reading all of them takes 10 ms
+        if not fields:  # most kinds never occur
             fields.update(_field_checks(kind))
             plain.update((n, c.kinds) for n, c in fields.items() if isinstance(c, _Plain))
         for key, one in value.items():
@@ -139,12 +131,12 @@ def _object_check(kind: Any) -> _Check:
     return check
 
 
-def _field_checks(kind: Any) -> dict[str, _Check]:
-    hints = get_type_hints(kind, vars(api))
-    checks = {name: _check_of(hint) for name, hint in hints.items() if name not in _UNCHECKED}
-    for name in _QUANTITIES.get(kind.__name__, ()):
+def _field_checks(kind: str) -> dict[str, _Check]:
+    fields = FIELDS[kind].items()
+    checks = {name: _check_of(each) for name, each in fields if name not in _UNCHECKED}
+    for name in _QUANTITIES.get(kind, ()):
         checks[name] = _map_of(_quantity)
-    for name in _TIMES.get(kind.__name__, ()):
+    for name in _TIMES.get(kind, ()):
         checks[name] = _time
     return checks
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tools.pure_contract import declared, read_source
 
 PACKAGE = "kubeletpy"
-LEFT_OUT = ("kubeletpy/api/types.py", "kubeletpy/remote/generated/")
+LEFT_OUT = ("kubeletpy/api/types.py", "kubeletpy/api/pod_fields.py", "kubeletpy/remote/generated/")
 """Generated types."""
 
 
