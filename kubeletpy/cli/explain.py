@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,36 +86,39 @@ def once(given: argparse.Namespace, path: Path) -> int:
 
 def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound) -> int:
     """The agent knows nothing of that pod: what its API says (`up`), and what is wrong here."""
-    from kubeletpy.explain import render_notices
+    from kubeletpy.explain import from_api, render_notices
 
     told = from_own_api(path.parent.parent / "api" / "admin.kubeconfig", *names(given))
-    if told and given.output == "text":
-        sys.stdout.write(told)
-        return 1
+    if told is not None:
+        if given.output == "text":
+            sys.stdout.write(from_api.explain(*told))
+            return 1
+        if (found := from_api.unscheduled(told[0])) is not None:
+            print(json.dumps({"error": str(error), "api": asdict(found)}, indent=2))
+            return 1
     print(f"kubeletpy explain: {error}", file=sys.stderr)
     about = agent_socket.ask(path, "node")
     sys.stderr.write(render_notices.first(about.get("name") or "", about["troubles"]))
     return 1
 
 
-def from_own_api(kubeconfig: Path, namespace: str, name: str) -> str:
-    """What the API of `kubeletpy up` has of a pod that is on no node; empty: it tells nothing.
+def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list[Any]] | None:
+    """The pod as the API of `kubeletpy up` has it, and its events; None: it tells nothing.
 
     The node itself may not ask for pods of others; root may, with the administrator's kubeconfig.
     """
     program = shutil.which("kubectl")
     if program is None or not kubeconfig.is_file():
-        return ""
+        return None
     from kubeletpy.cli import why
-    from kubeletpy.explain import from_api
 
     asked = ["--kubeconfig", str(kubeconfig), f"--namespace={namespace}", "--", name]
     kubectl = why.Kubectl(program, why.parser().parse_args(asked))
     try:
         pod = json.loads(kubectl.run("get", "pod", "--output=json", "--", name))
-        return from_api.explain(pod, why.events(kubectl, pod))
+        return pod, why.events(kubectl, pod)
     except (why.KubectlFailed, ValueError):
-        return ""
+        return None
 
 
 class Answer(NamedTuple):

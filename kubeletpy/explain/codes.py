@@ -12,6 +12,7 @@ from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.volumes.busy import says_busy
 
 
 class Code(StrEnum):
@@ -42,8 +43,17 @@ class Code(StrEnum):
     SUBPATH = "subpath"
     CONFIG = "container-config"
     RUNTIME_CLASS = "runtime-class"
+    RUNS_AS_ROOT = "runs-as-root"
+    VOLUME_IN_USE = "volume-in-use"
+    TAINT = "deleted-for-taint"
+    GONE = "gone"
+    UNSCHEDULABLE = "unschedulable"
 
 
+_FIELDS: dict[SpecField | None, Code] = {
+    SpecField.SUB_PATH: Code.SUBPATH,
+    SpecField.RUN_AS_NON_ROOT: Code.RUNS_AS_ROOT,
+}
 _DENIED = re.compile(r"authoriz|unauthorized|denied|forbidden|no basic auth|\b40[13]\b", re.I)
 _ABSENT = re.compile(r"not found|manifest unknown|\b404\b", re.I)
 _UNREACHABLE = re.compile(
@@ -62,6 +72,8 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
             return image_code(wait.why)
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
+        case WaitKind.VOLUME | WaitKind.RELEASE if _ends(facts):
+            return Code.VOLUME_IN_USE if says_busy(wait.why) else wait.kind.value
         case WaitKind.START_ERROR | WaitKind.VOLUME:
             return _config_code(facts, wait)
         case WaitKind.PROBE:
@@ -113,6 +125,10 @@ def terminal_code(facts: PodFacts) -> Code:
     return Code.REFUSED if reason and not exits(facts) else Code.FAILED
 
 
+def _ends(facts: PodFacts) -> bool:
+    return facts.record is not None and facts.record.termination_requested
+
+
 def _failed_about(facts: PodFacts) -> SpecField | None:
     last = facts.last_sync
     return last.outcome.about if last is not None and last.outcome is not None else None
@@ -120,8 +136,8 @@ def _failed_about(facts: PodFacts) -> SpecField | None:
 
 def _config_code(facts: PodFacts, wait: Wait) -> str:
     error = facts.start_errors.get(wait.subject)
-    if wait.kind is WaitKind.START_ERROR and error and error.about is SpecField.SUB_PATH:
-        return Code.SUBPATH
+    if wait.kind is WaitKind.START_ERROR and error and error.about in _FIELDS:
+        return _FIELDS[error.about]
     if _NO_KEY.search(wait.why):
         return Code.CONFIG_KEY
     if _OBJECT.search(wait.why) and "not found" in wait.why.lower():

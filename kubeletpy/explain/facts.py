@@ -32,6 +32,10 @@ class Taint:
     value: str
     effect: str
 
+    def __str__(self) -> str:
+        """As kubectl has it."""
+        return self.key + (f"={self.value}" if self.value else "") + f":{self.effect}"
+
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
@@ -79,6 +83,8 @@ class PodFacts:
     """Pods that have the host ports it was refused for: ``port 80/TCP: namespace/name``."""
     taints: tuple[Taint, ...] = ()
     """The node's taints that it was refused for, as far as the node still has them."""
+    deleted_for: tuple[Taint, ...] | None = None
+    """The same for those that it was deleted for; None: it was not deleted for taints."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
     """Container name -> the last line of its latest log; only where it was asked for."""
 

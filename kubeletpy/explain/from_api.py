@@ -7,12 +7,19 @@ returns; all external text is on one line and without control characters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from kubeletpy.api.times import format_time, parse_time
+from kubeletpy.explain.codes import Code
 from kubeletpy.explain.words import one_line
 
 View = Mapping[str, Any]
 MAX_EVENTS = 6
+_CHANGE = (
+    "change what the message names: the pod's requests, nodeSelector, affinity or tolerations, or "
+    "a node"
+)
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -29,6 +36,8 @@ def explain(pod: View, events: Sequence[View], node_says: str = "") -> str:
     lines = [f"{name}: {verdict(pod)}"]
     if node_says:
         lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
+    if not_placed := unscheduled(pod):
+        lines += ["", *not_placed.lines()]
     details = list(_details(pod))
     if details:
         lines += ["", *(f"  {one_line(detail)}" for detail in details)]
@@ -61,6 +70,50 @@ def verdict(pod: View) -> str:
         return "running and ready"
     why = _joined(ready.get("reason"), ready.get("message"))
     return one_line(f"{phase}, not Ready" + (f": {why}" if why else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Unscheduled:
+    """A pod that no node has: since when, what it waits for, and what to do about it.
+
+    Attributes:
+        first_seen: Unix seconds; None: the API does not say.
+    """
+
+    verdict: str
+    cause: str
+    first_seen: float | None
+    waits: str
+    hint: str
+
+    def lines(self) -> Iterator[str]:
+        """For the text."""
+        if self.first_seen is not None:
+            yield f"  Since      {format_time(self.first_seen)}"
+        yield f"  To do      {self.hint}"
+        yield f"  Waits for  {self.waits}"
+
+
+def unscheduled(pod: View) -> Unscheduled | None:
+    """None: a node has it, or it has ended."""
+    metadata, spec, status = (pod.get(each) or {} for each in ("metadata", "spec", "status"))
+    if spec.get("nodeName") or metadata.get("deletionTimestamp") or status.get("phase") == "Failed":
+        return None
+    condition = _condition(status, "PodScheduled")
+    since = condition.get("lastTransitionTime") or metadata.get("creationTimestamp")
+    scheduler = one_line(spec.get("schedulerName") or "default-scheduler")
+    waits, hint = f"scheduler {scheduler}: it tries again when nodes or pods change", _CHANGE
+    if not condition:
+        waits, hint = f"scheduler {scheduler}", "see whether that scheduler runs, and its log"
+    elif condition.get("reason") == "SchedulingGated":
+        gates = [str(each.get("name")) for each in spec.get("schedulingGates") or ()]
+        waits = one_line(f"its scheduling gates: {', '.join(gates)}")
+        hint = "look at the controller that has to remove them"
+    try:
+        first = parse_time(str(since)) if since else None
+    except ValueError:
+        first = None
+    return Unscheduled(verdict(pod), Code.UNSCHEDULABLE, first, waits, hint)
 
 
 def _waiting(status: View) -> Iterator[str]:

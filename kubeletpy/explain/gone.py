@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
+    from kubeletpy.explain.model import PodExplanation
 
 KEPT_S = 3600.0
 MAX_PODS = 100
@@ -41,3 +42,23 @@ class GonePods:
         """
         facts = self._ended.get((namespace, name))
         return None if facts is None or now - facts.now > KEPT_S else (facts, now - facts.now)
+
+
+def told(facts: PodFacts) -> PodExplanation:
+    """How a pod was that is gone, and that it does not come back.
+
+    One that was well until it was asked to end is gone for no other cause.
+    """
+    from kubeletpy.explain.codes import Code
+    from kubeletpy.explain.gather import explain
+    from kubeletpy.explain.hints import hint
+
+    found, record = explain(facts), facts.record
+    if record is None or not record.termination_requested:
+        return found
+    found = replace(found, final=True)
+    if found.cause not in (Code.RUNNING, Code.SUCCEEDED, Code.ENDING, Code.TAINT):
+        return found
+    code = Code.GONE if facts.deleted_for is None else Code.TAINT
+    since = found.first_seen or record.terminating_at
+    return replace(found, cause=code, first_seen=since, hint=hint(facts, code, ""))

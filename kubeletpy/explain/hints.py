@@ -12,6 +12,7 @@ from kubeletpy.explain.codes import Code
 from kubeletpy.explain.facts import PodFacts, Taint
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.words import one_line
+from kubeletpy.pods.disruption import DISRUPTION_TARGET
 
 _REFUSED = {
     "NodePorts": "use another hostPort, or end the pod that has it",
@@ -51,6 +52,20 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return (
                 f"create it in namespace {facts.namespace}, or mark it optional: tried again then"
             )
+        case Code.RUNS_AS_ROOT:
+            return "set runAsUser to a user other than 0, or use an image that names one"
+        case Code.CONFIG:
+            return "correct what the message names in the pod's spec"
+        case Code.VOLUME_IN_USE:
+            return "end the process, or have it leave the volume: unmounting is tried again"
+        case Code.TAINT if facts.deleted_for:
+            return _tolerate(facts.deleted_for[0], len(facts.deleted_for) - 1)
+        case Code.TAINT:
+            return "the node has no such taint any more: make a new pod"
+        case Code.GONE:
+            return "nothing, if it was meant to end; else make another"
+        case "image-pull":
+            return _pull(facts, name)
         case Code.SUBPATH:
             return "correct subPath: it has to be below a directory of the volume"
         case Code.RUNTIME_CLASS:
@@ -77,6 +92,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
         case Code.REFUSED:
             return _refused(facts)
+        case Code.EVICTED if _own_fault(facts):
+            return "raise the limit that is named in what makes the pod, or have it write less"
         case Code.EVICTED:
             return "kubeletpy explain --node says what would help the node"
         case Code.DEADLINE:
@@ -89,7 +106,7 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
 
 def final(facts: PodFacts, code: str) -> bool:
     """Whether the pod itself is never tried again, whatever changes."""
-    return code in (Code.REFUSED, Code.EVICTED, Code.DEADLINE, Code.FAILED)
+    return code in (Code.REFUSED, Code.EVICTED, Code.DEADLINE, Code.FAILED, Code.GONE)
 
 
 def _access(facts: PodFacts) -> str:
@@ -110,6 +127,22 @@ def _access(facts: PodFacts) -> str:
     )
 
 
+def _pull(facts: PodFacts, image: str) -> str:
+    standing = facts.pulls.get(image)
+    if standing is not None and standing.ahead is not None:
+        return "see the pulls before it; maxParallelImagePulls lets more run at once"
+    return "if it takes too long, see the registry, and the runtime's log"
+
+
+def _own_fault(facts: PodFacts) -> bool:
+    """Whether it was evicted for a limit of its own: the node was not short of anything.
+
+    Source: docs/reference/behaviour-resources.md, rd.
+    """
+    conditions = facts.status.get("conditions") or ()
+    return all(each.get("type") != DISRUPTION_TARGET for each in conditions)
+
+
 def _refused(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
     if facts.taints:
@@ -120,11 +153,10 @@ def _refused(facts: PodFacts) -> str:
 
 
 def _tolerate(taint: Taint, more: int) -> str:
-    name = taint.key + (f"={taint.value}" if taint.value else "") + f":{taint.effect}"
     equal = f"operator: Equal, value: {taint.value}" if taint.value else "operator: Exists"
     others = f" (and so for {more} more)" if more else ""
     return one_line(
-        f"the node has the taint {name}: give the pod the toleration {{key: {taint.key}, {equal}, "
+        f"the node has the taint {taint}: give the pod the toleration {{key: {taint.key}, {equal}, "
         f"effect: {taint.effect}}}{others}, or use another node"
     )
 

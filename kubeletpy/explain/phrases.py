@@ -130,6 +130,14 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{wait.why}{then}"
 
 
+def for_taint(facts: PodFacts) -> str:
+    """The node's taint that a pod is deleted for, in brackets; empty: it is not."""
+    if facts.deleted_for is None:
+        return ""
+    named = ", ".join(map(str, facts.deleted_for))
+    return f" (for the node's taint {named})" if named else " (for a taint that the node had)"
+
+
 def _ends(facts: PodFacts, name: str) -> str:
     """How a container that keeps restarting ends, and why if that is known."""
     ended = last_exit(facts, name)

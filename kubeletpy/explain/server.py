@@ -221,8 +221,9 @@ class ExplainServer:
 
     async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
         """What else is known: how it was when it went, or what the API has of it."""
+        from kubeletpy.explain import phrases
         from kubeletpy.explain.from_api import verdict
-        from kubeletpy.explain.gather import explain
+        from kubeletpy.explain.gone import told
         from kubeletpy.explain.words import duration
 
         error = f"no pod {namespace}/{name} on this node"
@@ -240,12 +241,11 @@ class ExplainServer:
         if last is None:
             return {"error": error + unknown}
         facts, since = last
-        found = explain(facts)
         why_ended = [one.decision.why for one in facts.history if one.decision.ends_pod]
-        because = f" because {why_ended[-1]}" if why_ended else ""
+        because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
         return {
             "error": f"{error} any more: it ended {duration(since)} ago{because}",
-            "last": {**asdict(found), "eviction": None, "by_limit": None},
+            "last": {**asdict(told(facts)), "eviction": None, "by_limit": None},
         }
 
     async def _node(self, _request: Any) -> Any:

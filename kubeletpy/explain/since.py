@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.explain.containers import exits
+from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
-from kubeletpy.podworkers.records import Stage
+from kubeletpy.podworkers.records import Stage, WorkerRecord
 
 _NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
 """Waits in which no try of ours fails: the pod is not Ready yet, or no longer."""
+_OWN = (WaitKind.INIT_CONTAINER, WaitKind.IMAGE_PULL)
+"""Waits that begin at a moment of their own, however long the pod has not been Ready by then."""
 
 
 def wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
@@ -33,18 +35,51 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
         return min((each for each in asked if each is not None), default=None)
     if wait is not None and wait.kind is WaitKind.API_WRITE:
         return wait.since
+    if record is not None and wait is not None and _held_up(record, wait):
+        held = (record.terminated_at, wait.since)
+        return max((each for each in held if each is not None), default=None)
     if facts.phase in ("Failed", "Succeeded"):
-        ended = [one.finished_at for one in exits(facts) if one.finished_at]
-        return max(ended, default=None) or _condition(facts) or _time(facts.status.get("startTime"))
+        return _ended(facts)
     tried = wait is None or wait.kind not in _NOT_TRIED
     if tried and facts.wrong_since is not None:
         return facts.wrong_since
+    if wait is not None and wait.since is not None and not _restarted(facts, wait.subject):
+        if wait.kind in _OWN:
+            return wait.since
+        if wait.kind is WaitKind.PROBE:  # it may have been Ready for long
+            return max(wait.since, _condition(facts) or wait.since)
     known = (wait.since if wait is not None else None, _condition(facts))
     if since := [each for each in known if each is not None]:
         return min(since)
     if pod is not None and not facts.ready:
         return _time(facts.status.get("startTime")) or _time(pod.metadata.get("creationTimestamp"))
     return None
+
+
+def _held_up(record: WorkerRecord, wait: Wait) -> bool:
+    """Whether all has stopped, and something keeps it from being gone."""
+    return record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER
+
+
+def _ended(facts: PodFacts) -> float | None:
+    """When a pod ended, or the agent decided that it had to."""
+    finished = [one.finished_at for one in exits(facts) if one.finished_at]
+    began = _time(facts.status.get("startTime"))
+    match facts.status.get("reason"):
+        case "DeadlineExceeded" if began is not None and facts.pod is not None:
+            limit = facts.pod.spec.get("activeDeadlineSeconds")
+            if limit is not None:
+                return began + limit
+        case "Evicted":
+            decided = [one.at for one in facts.history if one.decision.ends_pod]
+            if decided:
+                return decided[0]
+    return max(finished, default=None) or _condition(facts) or began
+
+
+def _restarted(facts: PodFacts, name: str) -> bool:
+    """Whether a container's latest start says nothing about its first."""
+    return any(view.name == name and view.restarts for view in containers(facts))
 
 
 def _asked_to_end(facts: PodFacts) -> float | None:

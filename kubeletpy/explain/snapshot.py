@@ -114,7 +114,7 @@ class Snapshots:
         wait = self._workers.next_sync_in(uid)
         status = self._statuses.get_status(uid)
         from kubeletpy.explain.facts import PodFacts
-        from kubeletpy.explain.taints import refused_for
+        from kubeletpy.explain.taints import deleted_for, refused_for
 
         return PodFacts(
             now=now,
@@ -147,6 +147,7 @@ class Snapshots:
             missing_secrets=tuple(self._missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),
             taints=() if pod is None else refused_for(pod, status or {}, self._node()),
+            deleted_for=None if pod is None else deleted_for(pod, self._node()),
         )
 
     def seen_at(self, uid: str) -> str:

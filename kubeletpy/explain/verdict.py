@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, exits
@@ -15,6 +16,16 @@ from kubeletpy.explain.words import duration, one_line
 from kubeletpy.podworkers.records import Stage
 
 TERMINAL = ("Succeeded", "Failed")
+_OF_ANY_END = (
+    WaitKind.GRACE_PERIOD,
+    WaitKind.HOOK,
+    WaitKind.STOP_ORDER,
+    WaitKind.STOP_PLACE,
+    WaitKind.SANDBOX,
+    WaitKind.RUNTIME_CALL,
+    WaitKind.RELEASE,
+)
+"""What the end of a pod that is well takes: not the reason for it."""
 _DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
 """What a pod that is Ready can wait for."""
 
@@ -53,7 +64,7 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
         return _ended(facts, blocker)
     if facts.pod is not None and facts.pod.being_deleted:
         what = f": {sentence(facts, blocker)}" if blocker is not None else ""
-        return f"deleted, but its end has not begun{what}", False
+        return f"deleted{phrases.for_taint(facts)}, but its end has not begun{what}", False
     if facts.ready:
         begun = [view.since for view in views if view.kind is Role.CONTAINER and view.since]
         how = f", for {duration(facts.now - max(begun))}" if begun else ""
@@ -87,7 +98,7 @@ def _terminating(facts: PodFacts) -> tuple[str, bool]:
     assert record is not None
     blocker = _first(facts)
     begun = wrong_since(facts, blocker) or facts.now
-    head = f"terminating for {duration(facts.now - begun)}"
+    head = f"terminating for {duration(facts.now - begun)}{phrases.for_taint(facts)}"
     if blocker is None:
         return f"{head}, with a grace period of {record.grace or 1}s", False
     return f"{head}: {sentence(facts, blocker)}", False
@@ -131,8 +142,10 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
     """
     blocker = _first(facts)
     record = facts.record
-    if facts.phase in TERMINAL and (blocker is None or blocker.kind is not WaitKind.API_WRITE):
+    if facts.phase in TERMINAL and not _held_up(facts, blocker):
         return terminal_code(facts)
+    if facts.deleted_for is not None and (blocker is None or blocker.kind in _OF_ANY_END):
+        return Code.TAINT
     if healthy:
         return Code.RUNNING
     if blocker is None and (view := restless(facts)) is not None:
@@ -142,6 +155,16 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
     if facts.pod is None:
         return Code.UNKNOWN_POD
     return Code.ENDING if record is not None and record.termination_requested else Code.STARTING
+
+
+def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:
+    """Whether that it is not gone is more to the point than how it has ended."""
+    if blocker is None or blocker.kind is WaitKind.API_WRITE:
+        return blocker is not None
+    record, pod = facts.record, facts.pod
+    if record is None or not record.termination_requested:
+        return False
+    return record.stage is Stage.TERMINATED or (pod is not None and pod.being_deleted)
 
 
 def subject(facts: PodFacts, first: Wait | None) -> str:

@@ -14,6 +14,7 @@ class SpecField(StrEnum):
 
     SUB_PATH = "subPath"
     RUNTIME_CLASS = "runtimeClassName"
+    RUN_AS_NON_ROOT = "runAsNonRoot"
 
 
 class SandboxConfigError(ValueError):
@@ -40,6 +41,12 @@ class SubPathError(ContainerConfigError):
     """A volumeMount's subPath is not usable."""
 
     about = SpecField.SUB_PATH
+
+
+class RunAsNonRootError(ContainerConfigError):
+    """The container may not run as root, and would, or it can't be told."""
+
+    about = SpecField.RUN_AS_NON_ROOT
 
 
 def about(error: Exception) -> SpecField | None:

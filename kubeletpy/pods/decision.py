@@ -26,6 +26,7 @@ class Decision:
         failed: it is a failure rather than a decision: explain lists failures separately.
         killed: the name of the container that is killed, and ``kill_reason`` for what.
         ends_pod: the pod is terminated.
+        restarts: a container that has ended is started again.
     """
 
     what: str
@@ -34,3 +35,4 @@ class Decision:
     killed: str = ""
     kill_reason: KillReason | None = None
     ends_pod: bool = False
+    restarts: bool = False

@@ -90,6 +90,8 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
         why = "it is in no source of pods any more"
     elif pod.is_terminal_in_api:
         why = "the API shows that it has ended"
+    elif pod.spec.get("activeDeadlineSeconds") is not None:
+        why = "it has run to its end, or for its activeDeadlineSeconds"
     else:
         why = "it has run to its end"
     return Decision(f"terminate the pod within {grace} s", why, ends_pod=True)

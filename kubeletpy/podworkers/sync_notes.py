@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
 from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
@@ -16,6 +16,8 @@ from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord
 from kubeletpy.podworkers.troubles import Troubles
 
 log = logging.getLogger(__name__)
+
+_PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
 
 
 class SyncNotes:
@@ -26,7 +28,7 @@ class SyncNotes:
         self.last: dict[str, LastSync] = {}
         """How the last sync of each pod ended."""
         self.troubles = Troubles()
-        """Since when syncs fail."""
+        """Since when syncs fail, or containers end that should not."""
         self._metrics = metrics
 
     def begins(self, run: RunSync, record: WorkerRecord, now: float) -> None:
@@ -43,7 +45,7 @@ class SyncNotes:
         self.last[run.uid] = LastSync(run.stage, outcome, now)
         if outcome is None:
             return
-        if outcome.error:
+        if outcome.error or any(map(_is_trouble, outcome.decisions)):
             self.troubles.failed(run.uid, now)
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
@@ -62,6 +64,11 @@ class SyncNotes:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
         self.troubles.gone(uid)
+
+
+def _is_trouble(decision: Decision) -> bool:
+    """Whether it is made because a container has ended, or had to be."""
+    return decision.restarts or decision.kill_reason in _PROBES
 
 
 def _since(run: RunSync) -> float:

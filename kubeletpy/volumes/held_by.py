@@ -8,28 +8,19 @@ time, in a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import re
 from concurrent.futures import ThreadPoolExecutor
 
+from kubeletpy.volumes.busy import says_busy
 from kubeletpy.volumes.disk import as_in_table
 from kubeletpy.volumes.holders import holders, told
 
-_BUSY = re.compile(r"\bbusy\b|\bEBUSY\b|\bin use\b|\bstill mounted\b", re.I)
-READ = 4096
-"""Characters of a refusal that are looked at."""
 _LOOKS = ThreadPoolExecutor(1, "who-holds-a-mount")
-
-
-def says_busy(words: str) -> bool:
-    """Whether a refusal says that the volume is in use: as libc, umount(8) and drivers word it.
-
-    One that does not mean it costs a look at /proc and adds nothing.
-    """
-    return _BUSY.search(words[-READ:]) is not None
 
 
 async def held_by(words: str, path: str) -> str:
     """The processes, as the end of a sentence; empty: it is not busy, or nobody was found.
+
+    Words that do not mean it cost a look at /proc, and nothing is added.
 
     Args:
         words: of the refusal.

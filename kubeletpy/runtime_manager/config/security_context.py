@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.config_errors import ContainerConfigError, RunAsNonRootError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import (
@@ -76,17 +76,17 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
     uid = context.get("runAsUser")
     if uid is not None:
         if uid == 0:
-            raise ContainerConfigError(f"container's runAsUser breaks non-root policy {where}")
+            raise RunAsNonRootError(f"container's runAsUser breaks non-root policy {where}")
         return
     if not image_user:
-        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {where}")
+        raise RunAsNonRootError(f"container has runAsNonRoot and image will run as root {where}")
     if isinstance(image_user, str):
-        raise ContainerConfigError(
+        raise RunAsNonRootError(
             f"container has runAsNonRoot and image has non-numeric user ({image_user}), cannot "
             f"verify user is non-root {where}"
         )
     if not 0 < image_user <= MAX_UID:
-        raise ContainerConfigError(
+        raise RunAsNonRootError(
             f"container has runAsNonRoot and image has an invalid user id ({image_user}). "
             f"(Must be 1-({MAX_UID})): must be between 0 and {MAX_UID}, inclusive {where}"
         )
@@ -110,7 +110,7 @@ def build_security_context(
     context = effective_security_context(pod, container)
     of_pod = pod.spec.get("securityContext") or {}
     if wants_user_namespace(pod) and userns is None:
-        raise ContainerConfigError(
+        raise RunAsNonRootError(
             "the pod asks for a user namespace (hostUsers: false), which this version does not "
             "support"
         )

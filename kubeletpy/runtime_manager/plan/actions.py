@@ -23,6 +23,8 @@ class StartContainer:
     kind: ContainerKind
     container: api.Container
     reason: str
+    again: bool = False
+    """It has run before, and ended by itself."""
 
     @property
     def name(self) -> str:
@@ -131,7 +133,8 @@ _KIND_WORDS = {
 
 def start_decision(start: StartContainer) -> Decision:
     """A start, in words."""
-    return Decision(f"start {_KIND_WORDS[start.kind]} {start.name}", start.reason)
+    what = f"start {_KIND_WORDS[start.kind]} {start.name}"
+    return Decision(what, start.reason, restarts=start.again)
 
 
 def kill_decision(kill: KillContainer) -> Decision:

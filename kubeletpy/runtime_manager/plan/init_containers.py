@@ -61,6 +61,8 @@ class _Walk:
     in_effect: InEffect | None = None
     starts: dict[int, str] = field(default_factory=dict)
     """Index -> reason."""
+    again: set[int] = field(default_factory=set)
+    """Of ``starts``: those that have run before, and ended by themselves."""
     kills: list[KillContainer] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     resizes: list[ContainerResize] = field(default_factory=list)
@@ -142,7 +144,9 @@ def plan_init_containers(
     return InitPlan(
         initialized=walk.initialized,
         starts=tuple(
-            StartContainer(ContainerKind.INIT, containers[index], walk.starts[index])
+            StartContainer(
+                ContainerKind.INIT, containers[index], walk.starts[index], index in walk.again
+            )
             for index in sorted(walk.starts)
         ),
         kills=tuple(walk.kills),
@@ -173,6 +177,7 @@ def _judge(walk: _Walk, index: int) -> None:
             walk.resize(index, record)
         case ContainerState.EXITED if sidecar:
             walk.starts[index] = f"it should keep running and exited with {record.exit_code}"
+            walk.again.add(index)
         case ContainerState.EXITED:
             _judge_exited(walk, index, record)
         case _:
@@ -215,6 +220,7 @@ def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:
     again, why = should_container_be_restarted(walk.pod, container, walk.status)
     if again:
         walk.starts[index] = why
+        walk.again.add(index)
     else:
         walk.kill_pod_reason = f"init container {name} has failed for good: {why}"
 

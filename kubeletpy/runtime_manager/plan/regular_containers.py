@@ -51,7 +51,8 @@ def judge_regular(
     wanted, why = should_container_be_restarted(pod, container, status)
     if not wanted:
         return Verdict(decisions=(Decision(f"leave container {container['name']}", why),))
-    start = StartContainer(ContainerKind.REGULAR, container, why)
+    again = record is not None and record.state is ContainerState.EXITED
+    start = StartContainer(ContainerKind.REGULAR, container, why, again)
     if record is None or record.state is not ContainerState.UNKNOWN:
         return Verdict(start=start, decisions=(start_decision(start),))
     message = f'Container is in "{record.state}" state, try killing it before restart'

@@ -120,7 +120,12 @@ def test_a_pod_without_a_node_and_events_that_nobody_may_see(
 ) -> None:
     kubectl.answers(pod={**POD, "spec": {}}, events="Error from server (Forbidden)")
     assert why.main(["web"]) == 0
-    assert capsys.readouterr().out == "ns/web: not scheduled: no scheduler has looked at it yet\n"
+    assert capsys.readouterr().out == (
+        "ns/web: not scheduled: no scheduler has looked at it yet\n"
+        "\n"
+        "  To do      see whether that scheduler runs, and its log\n"
+        "  Waits for  scheduler default-scheduler\n"
+    )
     assert not [call for call in kubectl.calls if "--raw" in call]
 
 

@@ -15,17 +15,30 @@ from kubeletpy.explain import render
 from kubeletpy.explain.causes import LONGEST, READ, cause
 from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.gather import explain, line
+from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.podworkers.history import HistoryEntry, LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
-from tests.unit.explain.facts import NOW, doing, exited, facts, failed, not_ready, running, waiting
+from tests.unit.explain.facts import (
+    NOW,
+    OFFSET,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
 from tests.unit.podworkers.builders import make_pod
 
 UID = "5d8f33cd-7283-44ae-824e-24af3478d525"
@@ -91,7 +104,19 @@ RESTARTED = running(
     lastState={"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": ago(24)}},
 )
 
+HELD = (
+    "Unable to take down volumes: [Errno 16] Device or resource busy: '/pods/u/volumes/v'; it is "
+    "in use by process 7 (sleep)"
+)
+NO_CLASS = SyncOutcome(
+    error="failed to CreatePodSandbox for web_default(67d729b8) with CreatePodSandboxError: Failed "
+    'to create sandbox for pod "web_default(67d729b8)": RuntimeClass "gold" not found',
+    about=SpecField.RUNTIME_CLASS,
+)
+READY_NEVER = {"type": "Ready", "status": "False", "lastTransitionTime": ago(50)}
 ENDS: Any = {"deletionTimestamp": ago(-510), "deletionGracePeriodSeconds": 600}
+
+KEPT: Any = {"finalizers": ["f"]}
 
 Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
 CASES: list[Case] = [
@@ -400,7 +425,7 @@ CASES: list[Case] = [
         "its start)",
         "startup-probe",
         "check the probe and what it asks; its log: kubectl logs -n default web -c proxy",
-        21,
+        20,
     ),
     (
         "deleted while a call hangs",
@@ -490,17 +515,177 @@ CASES: list[Case] = [
         300,
     ),
     (
-        "evicted",
+        "evicted for a limit of its own",
         None,
         {
             "status": not_ready(
                 exited(137), phase="Failed", reason="Evicted", message="over its limit"
-            )
+            ),
+            "history": (HistoryEntry(NOW - 23, Decision("terminate", "why", ends_pod=True)),),
         },
         "it has ended: Failed, Evicted: over its limit",
         "evicted",
+        "raise the limit that is named in what makes the pod, or have it write less",
+        23,
+    ),
+    (
+        "evicted from a node that ran short",
+        None,
+        {
+            "status": not_ready(
+                exited(137),
+                phase="Failed",
+                reason="Evicted",
+                message="The node was low on resource: memory.",
+                conditions=[{"type": "DisruptionTarget", "status": "True"}],
+            )
+        },
+        "it has ended: Failed, Evicted: The node was low on resource: memory.",
+        "evicted",
         "kubeletpy explain --node says what would help the node",
         20,
+    ),
+    (
+        "over its deadline before it had started",
+        make_pod(activeDeadlineSeconds=30),
+        {
+            "status": not_ready(
+                phase="Failed", reason="DeadlineExceeded", message="too long", startTime=ago(90)
+            )
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        "deadline-exceeded",
+        "raise activeDeadlineSeconds in what makes the pod",
+        60,
+    ),
+    (
+        "a process holds its volume",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 40, "terminated_at": NOW - 39},
+            "status": not_ready(exited(0), phase="Succeeded"),
+            "last_sync": failed(Step.VOLUMES, HELD, Stage.TERMINATED),
+            "wrong_since": NOW - 38,
+        },
+        f"its containers have stopped, but it is not released: {HELD}; next try in 42s",
+        "volume-in-use",
+        "end the process, or have it leave the volume: unmounting is tried again",
+        38,
+    ),
+    (
+        "a finalizer keeps it",
+        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS, **KEPT}}),
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 60},
+            "status": not_ready(exited(0), phase="Succeeded"),
+        },
+        "stopped and released, but still in the API: finalizer f keeps it for 1m",
+        "finalizer",
+        "look at the controller that owns the finalizer",
+        60,
+    ),
+    (
+        "deleted for a taint",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 10, "grace": 600},
+            "trace": doing(Call.STOP_CONTAINER, "main", 10.0, 600.0),
+            "deleted_for": (Taint("gpu", "broken", "NoExecute"), Taint("b", "", "NoExecute")),
+        },
+        "terminating for 10s (for the node's taint gpu=broken:NoExecute, b:NoExecute): container "
+        "main has not ended 10s after being asked to; it is killed in 9m50s",
+        "deleted-for-taint",
+        "the node has the taint gpu=broken:NoExecute: give the pod the toleration {key: gpu, "
+        "operator: Equal, value: broken, effect: NoExecute} (and so for 1 more), or use another "
+        "node",
+        10,
+    ),
+    (
+        "deleted for a taint that the node has no more",
+        make_pod(deleting=30),
+        {"worker": {"terminating_at": NOW - 10, "grace": 600}, "deleted_for": ()},
+        "terminating for 10s (for a taint that the node had), with a grace period of 600s",
+        "deleted-for-taint",
+        "the node has no such taint any more: make a new pod",
+        10,
+    ),
+    (
+        "deleted for a taint, and the API is away",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 10, "grace": 600},
+            "deleted_for": (),
+            "write_problem": WriteProblem(NOW - 5, "refused", 1),
+        },
+        "terminating for 10s (for a taint that the node had): its status has not reached the API "
+        "for 5s: refused (tried once)",
+        "api-write",
+        "see whether the API server can be reached from this node and takes its credentials",
+        10,
+    ),
+    (
+        "may not run as root",
+        None,
+        start(
+            "CreateContainerConfigError",
+            "container has runAsNonRoot and image will run as root",
+            about=SpecField.RUN_AS_NON_ROOT,
+        ),
+        "not running: container main can't start: CreateContainerConfigError: container has "
+        "runAsNonRoot and image will run as root; next try in 7s",
+        "runs-as-root",
+        "set runAsUser to a user other than 0, or use an image that names one",
+        300,
+    ),
+    (
+        "another error of its spec",
+        None,
+        start("CreateContainerError", "no such device"),
+        "not running: container main can't start: CreateContainerError: no such device; next try "
+        "in 7s",
+        "container-config",
+        "correct what the message names in the pod's spec",
+        300,
+    ),
+    (
+        "no such RuntimeClass",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating")),
+            "wrong_since": NOW - 300,
+            "last_sync": LastSync(Stage.SYNC, NO_CLASS, NOW - 3),
+        },
+        'not running: RuntimeClass "gold" not found; next try in 42s',
+        "runtime-class",
+        "create the RuntimeClass, or configure its handler in the container runtime",
+        300,
+    ),
+    (
+        "its image is being pulled",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
+            "trace": doing(Call.PULL_IMAGE, "i", 30.0),
+            "pulls": {"i": PullStanding(NOW - OFFSET - 30, None, 1, 5)},
+        },
+        "not running: image i is being pulled for 30s",
+        "image-pull",
+        "if it takes too long, see the registry, and the runtime's log",
+        30,
+    ),
+    (
+        "its image waits for others",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
+            "trace": doing(Call.PULL_IMAGE, "i", 30.0),
+            "pulls": {"i": PullStanding(NOW - OFFSET - 30, 2, 1, 1)},
+        },
+        "not running: image i is queued to be pulled (2 before it, 1 under way, at most 1 at "
+        "once) for 30s",
+        "image-pull",
+        "see the pulls before it; maxParallelImagePulls lets more run at once",
+        30,
     ),
     (
         "over its deadline",
@@ -549,7 +734,7 @@ CASES: list[Case] = [
         "start)",
         "readiness-probe",
         "check the probe and what it asks; its log: kubectl logs -n default web -c main",
-        20,
+        12,
     ),
     (
         "its end has been told, however it was",

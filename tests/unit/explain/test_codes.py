@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubeletpy.explain.codes import crash_code, image_code, terminal_code, wait_code
+from kubeletpy.explain.codes import Code, crash_code, image_code, terminal_code, wait_code
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import cause_code
 from kubeletpy.pods.config_errors import SpecField
@@ -174,3 +176,12 @@ def test_of_a_pod(changes: dict[str, Any], healthy: bool, code: str) -> None:
 
 def test_of_a_pod_that_nobody_knows() -> None:
     assert cause_code(replace(facts(), pod=None), healthy=False) == "unknown-pod"
+
+
+def test_the_table_of_causes_is_whole() -> None:
+    """docs/explain.md names each once, and no other."""
+    page = (Path(__file__).parents[3] / "docs/explain.md").read_text()
+    table = page.partition("## Causes\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(Code)

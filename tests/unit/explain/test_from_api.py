@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.from_api import MAX_EVENTS, explain, verdict
+from kubeletpy.explain.from_api import MAX_EVENTS, explain, unscheduled, verdict
 
 
 def pod(status: Any = None, node: str = "n1", **metadata: Any) -> dict[str, Any]:
@@ -117,7 +117,77 @@ def test_all_that_the_api_has() -> None:
 def test_a_pod_of_which_nothing_is_known() -> None:
     assert explain(pod(node=""), []) == (
         "ns/web: not scheduled: no scheduler has looked at it yet\n"
+        "\n"
+        "  To do      see whether that scheduler runs, and its log\n"
+        "  Waits for  scheduler default-scheduler\n"
     )
     many = [event(f"E{n}", lastTimestamp=f"{n:02}") for n in range(MAX_EVENTS + 2)]
     lines = explain(pod(node=""), many).splitlines()
-    assert [line.split()[1] for line in lines[3:]] == ["E7", "E6", "E5", "E4", "E3", "E2"]
+    assert [line.split()[1] for line in lines[6:]] == ["E7", "E6", "E5", "E4", "E3", "E2"]
+
+
+AT = 1_767_225_600.0
+CHANGE = (
+    "change what the message names: the pod's requests, nodeSelector, affinity or tolerations, or "
+    "a node"
+)
+AGAIN = ": it tries again when nodes or pods change"
+
+
+def gated(*gates: str) -> dict[str, Any]:
+    made = pod({"conditions": [condition("PodScheduled", "False", "SchedulingGated")]}, node="")
+    return {**made, "spec": {"schedulingGates": [{"name": gate} for gate in gates]}}
+
+
+@pytest.mark.parametrize(
+    ("made", "first_seen", "waits_for", "hint"),
+    [
+        (
+            pod(
+                {"conditions": [{**UNSCHEDULED, "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+                node="",
+                creationTimestamp="2025-01-01T00:00:00Z",
+            ),
+            AT,
+            f"scheduler default-scheduler{AGAIN}",
+            CHANGE,
+        ),
+        (
+            pod(node="", creationTimestamp="2026-01-01T00:00:00Z"),
+            AT,
+            "scheduler default-scheduler",
+            "see whether that scheduler runs, and its log",
+        ),
+        (
+            {**pod({"conditions": [UNSCHEDULED]}), "spec": {"schedulerName": "mine\x1b"}},
+            None,
+            f"scheduler mine{AGAIN}",
+            CHANGE,
+        ),
+        (
+            gated("a/b", "c"),
+            None,
+            "its scheduling gates: a/b, c",
+            "look at the controller that has to remove them",
+        ),
+        (pod(node="", creationTimestamp="soon"), None, "scheduler default-scheduler", ...),
+    ],
+)
+def test_a_pod_on_no_node(
+    made: dict[str, Any], first_seen: float | None, waits_for: str, hint: Any
+) -> None:
+    found = unscheduled(made)
+    assert found is not None
+    assert (found.cause, found.first_seen, found.waits) == ("unschedulable", first_seen, waits_for)
+    assert found.verdict == verdict(made)
+    assert hint in (..., found.hint)
+    text = explain(made, [])
+    assert f"\n  To do      {found.hint}\n  Waits for  {found.waits}\n" in text
+    assert ("  Since      2026-01-01T00:00:00Z\n" in text) is (first_seen is not None)
+
+
+@pytest.mark.parametrize(
+    "made", [pod(), pod(node="", deletionTimestamp="t"), pod({"phase": "Failed"}, node="")]
+)
+def test_a_pod_that_waits_for_no_scheduler(made: dict[str, Any]) -> None:
+    assert unscheduled(made) is None

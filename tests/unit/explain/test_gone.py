@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods
+import pytest
+
+from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, told
 from kubeletpy.explain.log_ends import MAX_CONTAINERS, log_ends
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
-from tests.unit.explain.facts import NOW, facts
+from tests.unit.explain.facts import NOW, exited, facts, not_ready
 
 
 def test_the_last_of_a_name_for_an_hour_and_not_of_too_many() -> None:
@@ -65,3 +68,25 @@ def test_the_last_lines_of_what_failed_last() -> None:
     assert log_ends(records, read) == {"main": "no route to db"}
     many = [run(f"c{number}", 1, 1) for number in range(MAX_CONTAINERS + 5)]
     assert len(log_ends(many, lambda record: "x")) == MAX_CONTAINERS
+
+
+ENDED: Any = {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "since", "final"),
+    [
+        ({"worker": ENDED}, "gone", 9, True),
+        ({"worker": ENDED, "status": not_ready(exited(0), phase="Succeeded")}, "gone", 9, True),
+        ({"worker": ENDED, "status": not_ready(exited(1), phase="Failed")}, "failed", 20, True),
+        ({"worker": ENDED, "deleted_for": ()}, "deleted-for-taint", 9, True),
+        ({}, "running", None, False),
+    ],
+)
+def test_what_is_told_of_one_that_is_gone(
+    changes: dict[str, Any], code: str, since: float | None, final: bool
+) -> None:
+    found = told(facts(**changes))
+    assert (found.cause, found.final) == (code, final)
+    assert found.first_seen == (None if since is None else NOW - since)
+    assert bool(found.hint) is (code != "running")

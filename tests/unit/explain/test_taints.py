@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.explain.facts import Taint
-from kubeletpy.explain.taints import MAX_TAINTS, REASON, refused_for
+from kubeletpy.explain.taints import BY_TAINT_MANAGER, MAX_TAINTS, REASON, deleted_for, refused_for
+from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod(tolerations=[{"key": "known", "operator": "Exists"}])
@@ -42,3 +43,46 @@ def test_taints(status: dict[str, str], node: Any, expected: tuple[Taint, ...]) 
 def test_not_all_of_many() -> None:
     many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
     assert len(refused_for(POD, REFUSED, many)) == MAX_TAINTS
+
+
+CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": BY_TAINT_MANAGER}
+K = Taint("k", "v", "NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "conditions", "node", "expected"),
+    [
+        ([], [], of(BAD), (K,)),
+        ([], [], of({**BAD, "effect": "NoSchedule"}), None),
+        ([], [], None, None),
+        ([{"operator": "Exists"}], [], of(BAD), None),
+        ([], [CONDITION], of(BAD), (K,)),
+        ([], [CONDITION], of(), ()),
+        ([], [CONDITION], None, ()),
+        ([], [{**CONDITION, "status": "False"}], of(), None),
+        ([], [{**CONDITION, "reason": "EvictionByEvictionAPI"}], of(), None),
+        ([], [{**CONDITION, "type": "Ready"}], of(), None),
+        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 3}], [CONDITION], of(BAD), (K,)),
+        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 3}], [], of(BAD), None),
+        ([{"key": "k", "operator": "Exists"}], [CONDITION], of(BAD), ()),
+        (
+            [{"operator": "Exists", "tolerationSeconds": 3}],
+            [CONDITION],
+            of({**BAD, "effect": "NoSchedule"}),
+            (),
+        ),
+    ],
+)
+def test_deleted_for(
+    tolerations: Any, conditions: Any, node: Any, expected: tuple[Taint, ...] | None
+) -> None:
+    pod = make_pod(deleting=30, tolerations=tolerations)
+    shown = Pod({**pod.object, "status": {"conditions": conditions}})
+    assert deleted_for(shown, node) == expected
+    alive = make_pod(tolerations=tolerations)
+    assert deleted_for(Pod({**alive.object, "status": shown.status}), node) is None
+
+
+def test_not_all_of_many_that_it_was_deleted_for() -> None:
+    many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
+    assert len(deleted_for(make_pod(deleting=30), many) or ()) == MAX_TAINTS

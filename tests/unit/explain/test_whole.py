@@ -222,6 +222,7 @@ STARTING = """\
 default/web: running, not ready: image tools:5 is being pulled for 5s
 
   Since      22:14:55 (5s ago)
+  To do      if it takes too long, see the registry, and the runtime's log
   Worker     syncing for 30s, a sync runs
   Next look  in 42s, or when something happens
   Status     Running, not Ready

@@ -13,8 +13,9 @@ import pytest
 
 from kubeletpy.volumes import disk
 from kubeletpy.volumes import held_by as module
+from kubeletpy.volumes.busy import says_busy
 from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.held_by import held_by, says_busy
+from kubeletpy.volumes.held_by import held_by
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
 from kubeletpy.volumes.on_disk import Outcome, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operation import OperationFailed

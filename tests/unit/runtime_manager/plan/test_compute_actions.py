@@ -759,6 +759,26 @@ def test_the_end_of_a_pod_says_why() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("pod", "records", "again"),
+    [
+        (make_pod("a"), [exited("a", 1)], {"a"}),
+        (make_pod("a"), [exited("a", 0)], {"a"}),
+        (make_pod("a"), [], set()),
+        (make_pod("a"), [unknown("a")], set()),
+        (make_pod("a"), [created("a")], set()),
+        (make_pod("a", init=INITS), [exited("init-a", 1)], {"init-a"}),
+        (make_pod("a", init=INITS), [exited("init-a", 0)], set()),
+        (make_pod("a", init=(sidecar("side"),)), [exited("side", 0), running("a")], {"side"}),
+    ],
+)
+def test_which_starts_are_restarts(pod: Any, records: list[Any], again: set[str]) -> None:
+    found = compute_pod_actions(pod, has(*records), NO_PROBES)
+    assert {start.name for start in found.starts if start.again} == again
+    restarts = [each for each in found.decisions if each.restarts]
+    assert {each.what.rpartition(" ")[2] for each in restarts} == again
+
+
 def test_every_action_says_why() -> None:
     pod = make_pod("a", "b", "c", init=(sidecar("side"),), ephemeral=("debug",), policy="OnFailure")
     status = has(exited("a", 0), exited("b", 3), running("c", image="old:1"), running("side"))
