@@ -525,7 +525,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
     )
-    pod_tasks, bad_manifests = source_tasks(
+    pod_tasks, bad_manifests, hurry_pods = source_tasks(
         settings, kube_api, loop, own_node, rng, given=outside.pod_sources
     )
     rooms += [
@@ -719,6 +719,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         *([certificate.node_changed] if certificate is not None else []),
         *([storage.csi.writer.node_answered] if storage.csi is not None else []),
     )
+    signals.api_back.connect(*hurry_pods)
     signals.node_health.connect(health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))

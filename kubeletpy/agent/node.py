@@ -112,6 +112,7 @@ def build_node(
             options.name,
             options.lease_duration_s,
             node_uid=lambda: manager.uid,
+            answered_again=signals.api_back,
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(

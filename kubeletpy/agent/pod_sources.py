@@ -6,7 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,16 +54,19 @@ def source_tasks(
     rng: random.Random,
     *,
     given: Sequence[PodSource],
-) -> tuple[list[Task], list[HealthCheck]]:
-    """A task for each source, and what tells which manifests can't be used, for explain.
+) -> tuple[list[Task], list[HealthCheck], list[Callable[[], None]]]:
+    """A task for each source, what tells which manifests can't be used, for explain, and what to
+    call when the API answers again.
 
     ``given`` are the sources that do not come from the settings.
     """
     name = own_node.name
     tasks: list[Task] = []
     problems: list[HealthCheck] = []
+    hurry: list[Callable[[], None]] = []
     if kube_api is not None:
         api_source = ApiSource(kube_api, name, loop, rng=rng)
+        hurry.append(api_source.reflector.hurry)
 
         async def follow() -> None:
             # running pods are admitted again: not before the node's labels and taints are known
@@ -93,4 +96,4 @@ def source_tasks(
         from kubeletpy.syncloop.sources.given import GivenSource  # few programs bring one
 
         tasks.append(Task(f"source-{source.name}", GivenSource(source, name, loop).run))
-    return tasks, problems
+    return tasks, problems, hurry

@@ -83,6 +83,8 @@ class Signals:
     """The watch has shown the node's object, possibly changed."""
     node_answered: Signal[[]] = field(default_factory=Signal)
     """The API has shown us the node."""
+    api_back: Signal[[]] = field(default_factory=Signal)
+    """The API answers again: the node's lease is renewed after it could not be."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)
     pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
     """The pressure conditions that the node reports."""

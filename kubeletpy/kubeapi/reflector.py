@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 PAGE_SIZE = 500
 FIRST_WAIT = 0.8
 LONGEST_WAIT = 30.0
+HURRIED_WITHIN = 3.0
+"""Seconds within which a reflector asks an API that has just answered another request of ours: all
+nodes have met the same outage."""
 WATCH_SECONDS = (300, 600)
 """How long a watch lasts, drawn for each."""
 SHORT_WATCH = 1.0
@@ -84,6 +87,7 @@ class Reflector:
         self._rng = rng or random.Random()
         self._version = ""
         self._waits = self._new_waits()
+        self._waiting: asyncio.Future[None] | None = None
         self.synced = asyncio.Event()
         self.last_error: ApiError | None = None
 
@@ -91,6 +95,14 @@ class Reflector:
     def healthy(self) -> bool:
         """Whether the API is being followed: listed once, and the last request succeeded."""
         return self.synced.is_set() and self.last_error is None
+
+    def hurry(self) -> None:
+        """Another request has got an answer from the API: wait no longer for one.
+
+        A wait that an answer has asked for stays.
+        """
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def first_answer(self, seconds: float) -> None:
         """Wait until the collection was listed once.
@@ -268,7 +280,17 @@ class Reflector:
 
     async def _wait(self, error: ApiError) -> None:
         asked = min(error.retry_after or 0.0, LONGEST_WAIT)
-        await asyncio.sleep(max(next(self._waits), spread(asked, self._rng.random())))
+        seconds = max(next(self._waits), spread(asked, self._rng.random()))
+        if error.code:
+            await asyncio.sleep(seconds)
+            return
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            hurried, _ = await asyncio.wait([self._waiting], timeout=seconds)
+        finally:
+            self._waiting = None
+        if hurried:
+            await asyncio.sleep(HURRIED_WITHIN * self._rng.random())
 
     def _new_waits(self) -> Iterator[float]:
         return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)

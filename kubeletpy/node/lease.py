@@ -45,14 +45,17 @@ class LeaseKeeper:
         duration_s: int,
         *,
         node_uid: Callable[[], str],
+        answered_again: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
-        """``node_uid`` returns the uid of the Node, the lease's owner; empty while unknown."""
+        """``node_uid`` returns the uid of the Node, the lease's owner; empty while unknown.
+        ``answered_again`` is called when a renewal works after one that did not."""
         self._api = kube_api
         self._clock = clock
         self._name = node_name
         self._duration_s = duration_s
         self._node_uid = node_uid
+        self._answered_again = answered_again
         self._rng = rng or random.Random()
         self._failing = False
         self._why = ""
@@ -84,6 +87,8 @@ class LeaseKeeper:
                 await asyncio.sleep(min(retry, period) * (0.75 + self._rng.random() / 2))
                 retry = min(retry * 2, LAST_RETRY_S)
                 continue
+            if self._failing:
+                self._answered_again()
             pause = until_renewal(period, self._rng.random(), in_step=self._in_step)
             self._failing = self._in_step = False
             retry = FIRST_RETRY_S

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import Forbidden, Gone, TooManyRequests, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from tests.virtual_time import eventually, on_virtual_time, settle
@@ -142,6 +144,30 @@ async def test_waits_stay_bounded_and_retry_after_is_heard() -> None:
     assert 20.0 < gaps[0] <= 40.0
     assert max(gaps) <= 60
     assert min(gaps[7:]) >= 30
+
+
+@pytest.mark.parametrize(
+    ("error", "at_once"),
+    [
+        (Unavailable("no connection"), True),
+        (Unavailable("busy", code=503), False),
+        (TooManyRequests("slow", code=429), False),
+    ],
+)
+@on_virtual_time
+async def test_an_api_that_answers_others_is_asked_at_once(error: ApiError, at_once: bool) -> None:
+    """Unless it was the API that said no."""
+    seen = Seen([*[error] * 6, page("a")])
+    task = asyncio.create_task(seen.reflector.run())
+    await seen.api.called(6)
+    seen.reflector.hurry()
+    seen.reflector.hurry()
+    await seen.api.called(7)
+    waited = seen.api.calls[6][0] - seen.api.calls[5][0]
+    assert waited <= 3.0 if at_once else waited >= 25.0
+    await seen.reflector.synced.wait()
+    seen.reflector.hurry()
+    task.cancel()
 
 
 @on_virtual_time

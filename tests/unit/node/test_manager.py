@@ -355,13 +355,14 @@ async def test_a_write_of_which_no_answer_came_is_repeated_whole() -> None:
 
 @on_virtual_time
 async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
-    api = NodeApi()
+    api, back = NodeApi(), list[float]()
     keeper = LeaseKeeper(
         api,  # type: ignore[arg-type]
         LoopClock(),
         "n",
         40,
         node_uid=lambda: "node-uid",
+        answered_again=lambda: back.append(asyncio.get_running_loop().time()),
         rng=random.Random(1),
     )
     task = asyncio.create_task(keeper.run())
@@ -372,12 +373,17 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     assert all(10 <= later - sooner <= 10.4 for sooner, later in itertools.pairwise(times[1:]))
     assert api.lease is not None
     assert api.lease["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+    assert back == [], "it was never away"
     api.down = True
     await asyncio.sleep(15)
     api.down = False
-    count = len(api.log)
+    count, ended = len(api.log), asyncio.get_running_loop().time()
     await asyncio.sleep(7)
     assert len(api.log) > count, "after an outage it does not wait a whole period"
+    assert len(back) == 1
+    assert back[0] > ended
+    await asyncio.sleep(30)
+    assert len(back) == 1
     task.cancel()
 
 
