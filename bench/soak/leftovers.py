@@ -32,7 +32,8 @@ _LOST_TASK = re.compile(r"failed to create containerd task: .*context canceled$"
 _BAD = re.compile(r"^[EF]\d{4} |^Traceback|Task exception was never|never awaited")
 """klog's errors, and what Python writes beside the log."""
 _OF_THE_MACHINE = re.compile(
-    r"^E.*(Too many open files|No space left on device|no thread can be made)"
+    r"^E.*(Too many open files|No space left on device|no thread can be made"
+    r"|pthread_create failed)"  # gRPC, on stderr
 )
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
 

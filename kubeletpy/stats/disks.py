@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.exhausted import NoThread
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text
@@ -102,7 +103,11 @@ class DiskMeter:
         loop = asyncio.get_running_loop()
         for start in range(0, len(paths), BATCH):
             some = paths[start : start + BATCH]
-            self._known |= await loop.run_in_executor(self._thread, self._some, some, loop.time)
+            try:
+                self._known |= await loop.run_in_executor(self._thread, self._some, some, loop.time)
+            except NoThread as error:  # they stay due
+                log.debug("trees are not measured", extra={"why": str(error)})
+                return
             if self._large and (self._large_work is None or self._large_work.done()):
                 self._large_work = asyncio.create_task(self._count_large(), name="large-trees")
 
@@ -136,9 +141,14 @@ class DiskMeter:
         while self._large and not self._closed.is_set():
             path = next(iter(self._large))
             took = self._large.pop(path)
-            known = await loop.run_in_executor(
-                self._large_thread, self._whole, path, took, loop.time
-            )
+            try:
+                known = await loop.run_in_executor(
+                    self._large_thread, self._whole, path, took, loop.time
+                )
+            except NoThread as error:
+                self._large[path] = took
+                log.debug("a large tree is not counted", extra={"why": str(error)})
+                return
             if path in self._known:
                 self._known[path] = known
 

@@ -14,6 +14,7 @@ import pytest
 
 from kubeletpy.clock import SystemClock
 from kubeletpy.eviction.local_storage import Limit, Limits, judge
+from kubeletpy.host.exhausted import NoThread
 from kubeletpy.stats import disks, tree_walk
 from kubeletpy.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees
 from kubeletpy.stats.disks import BATCH, PATIENCE_S, DiskMeter, space, space_with_device
@@ -148,6 +149,33 @@ async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
     del meter._known[tree]
     assert (meter._whole(tree, 0.0, lambda: 0.0).use or TreeUse(0, 0, 0)).at_least
     await meter.close()
+
+
+async def test_what_gets_no_thread_is_measured_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 3)
+    for number in range(5):
+        (tmp_path / str(number)).touch()
+    tree = str(tmp_path)
+    meter = DiskMeter(SystemClock())
+    with monkeypatch.context() as patch:
+        patch.setattr(meter._thread, "submit", _no_thread)
+        assert await meter.measure([tree]) == {}
+        assert meter._work is not None
+        assert meter._work.exception() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(meter._large_thread, "submit", _no_thread)
+        assert (await meter.measure([tree]))[tree].at_least
+        assert meter._large_work is not None
+        await asyncio.wait([meter._large_work])
+        assert meter._large_work.exception() is None
+        assert tree in meter._large, "it is still to be counted"
+    await meter.close()
+
+
+def _no_thread(*_: object) -> None:
+    raise NoThread
 
 
 async def test_measuring_is_off(walks: Walks) -> None:
