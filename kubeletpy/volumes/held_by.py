@@ -7,18 +7,17 @@ time, in a thread of its own.
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
+from kubeletpy.host.exhausted import NoThread
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.busy import says_busy
 from kubeletpy.volumes.disk import as_in_table
 from kubeletpy.volumes.holders import holders, told
 
-_LOOKS = ThreadPoolExecutor(1, "who-holds-a-mount")
+_LOOKS = PatientThreads(1)
 
 
 async def held_by(words: str, path: str) -> str:
-    """The processes, as the end of a sentence; empty: it is not busy, or nobody was found.
+    """The processes, as the end of a sentence; empty: it is not busy, or nobody could be found.
 
     Words that do not mean it cost a look at /proc, and nothing is added.
 
@@ -28,7 +27,10 @@ async def held_by(words: str, path: str) -> str:
     """
     if not (path and says_busy(words)):
         return ""
-    return await asyncio.get_running_loop().run_in_executor(_LOOKS, _look, path)
+    try:
+        return await _LOOKS.run(_look, path)
+    except NoThread:
+        return ""
 
 
 def _look(path: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes import disk
 from kubeletpy.volumes import held_by as module
 from kubeletpy.volumes.busy import says_busy
@@ -142,3 +144,12 @@ async def test_one_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [f"; /{n}" for n in range(50)]
     assert most == 1
     assert await held_by("busy", "") == ""
+
+
+async def test_no_thread_to_look_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module, "_LOOKS", PatientThreads(1))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert await held_by("busy", "/v") == "", "the refusal itself is what counts"
