@@ -57,7 +57,7 @@ def pod(view: View, *, colours: bool = False) -> str:
         _facts(view, now),
         render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
         render_pressure.by_limit(view["by_limit"], now) if view.get("by_limit") else "",
-        _waits(view["waits"], now),
+        waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),
         _held(view["held"]),
@@ -113,9 +113,10 @@ def _for(since: float | None, now: float) -> str:
     return "" if since is None else f" for {duration(now - since)}"
 
 
-def _waits(waits: Sequence[View], now: float) -> str:
+def waits(found: Sequence[View], now: float) -> str:
+    """A table of what a pod waits for, and until when; empty: for nothing."""
     rows = []
-    for wait in waits:
+    for wait in found:
         when = []
         if wait["since"] is not None:
             when.append(f"for {duration(now - wait['since'])}")

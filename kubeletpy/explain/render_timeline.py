@@ -5,6 +5,10 @@ External text is put on one line. :mod:`kubeletpy.view.drawing` draws them as SV
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from kubeletpy.explain import render
+from kubeletpy.explain.causes import cause
 from kubeletpy.explain.timeline import Bar, Chapter, Timeline
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.trace.model import Chapter as Part
@@ -15,16 +19,20 @@ _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
 def text(line: Timeline, width: int = 100) -> str:
     """For a terminal of ``width`` columns."""
     head = one_line(f"{line.namespace}/{line.name}")
-    parts = [_chapter(head, line.start, width)]
-    if line.end is not None:
-        parts.append(_chapter(head, line.end, width))
-    return "\n\n".join(parts) + "\n"
+    parts = [_chapter(head, each, width) for each in line.chapters]
+    if line.verdict and (line.waits or line.start.total is None):
+        parts.append(f"now: {one_line(line.verdict, render.MAX_VERDICT)}")
+    waits = render.waits([asdict(each) for each in line.waits], line.at)
+    return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
 
 
 def summary(chapter: Chapter) -> str:
     """How far it is, or how long it took from what to what."""
+    if chapter.title == Part.LIFE:
+        return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
     if chapter.title == Part.START:
         done, going = "from first sight to the Ready status being written", "not ready yet"
+        going = "it was never Ready" if chapter.over else going
     else:
         done, going = "from the first stop to the pod being done with", "still ending"
     total = going if chapter.total is None else f"{milliseconds(chapter.total)} {done}"
@@ -44,7 +52,7 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
             f" │{_bar(bar.start, bar.end, whole, bars)}│"
         )
         if bar.error:
-            lines.append(f"  {'':{room}} {'':>20} {one_line(bar.error, bars)}")
+            lines.append(f"  {'  ' * bar.depth}  failed: {cause(bar.error)}")
     return "\n".join(lines)
 
 

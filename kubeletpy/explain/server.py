@@ -21,6 +21,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.trace.model import PodTrace
 from kubeletpy.trace.spans import Traces
 from kubeletpy.wire.accepting import ListeningSocket
 
@@ -284,18 +285,32 @@ class ExplainServer:
         from kubeletpy.explain.containers import containers, exits
         from kubeletpy.explain.model import Role
         from kubeletpy.explain.timeline import timeline
+        from kubeletpy.explain.verdict import verdict
+        from kubeletpy.explain.waits import waits
 
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         uid = self._snapshots.find(namespace, name)
         trace = self._traces.find(namespace, name) if uid is None else self._traces.of(uid)
+        now = asyncio.get_running_loop().time()
         if trace is None:
-            return _answer({"error": f"nothing was done for a pod {namespace}/{name} here"}, 404)
+            if uid is None:
+                error = f"nothing was done for a pod {namespace}/{name} here"
+                return _answer({"error": error}, 404)
+            trace = PodTrace(uid, namespace, name, now)
         facts = self._snapshots.facts(trace.uid)
         seen = self._snapshots.seen_at(trace.uid)
-        now = asyncio.get_running_loop().time()
         kinds = {view.name: view.kind for view in containers(facts)}
         inits = [one for one in exits(facts) if kinds.get(one.container) is Role.INIT]
-        found = timeline(trace, facts.wall_offset, parse_time(seen) if seen else None, now, inits)
+        found = timeline(
+            trace,
+            facts.wall_offset,
+            parse_time(seen) if seen else None,
+            now,
+            inits,
+            has_sandbox=facts.runtime is not None and bool(facts.runtime.sandboxes),
+        )
+        sentence, _ = verdict(facts) if uid is not None else ("", True)
+        found = replace(found, verdict=sentence, waits=waits(facts), at=facts.now)
         return _answer(asdict(found))
 
 

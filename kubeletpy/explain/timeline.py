@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubeletpy.explain.model import Exit
+from kubeletpy.explain.model import Exit, Wait
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Name, Step, named
@@ -45,6 +45,8 @@ class Chapter:
     """Seconds until it was complete; None: still in progress."""
     spans: tuple[Bar, ...]
     note: str = ""
+    over: bool = False
+    """It was never complete, and never will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,19 @@ class Timeline:
     uid: str
     start: Chapter
     end: Chapter | None = None
+    life: Chapter | None = None
+    """What was done between them; None: nothing that matters."""
+    verdict: str = ""
+    """How the pod is now."""
+    waits: tuple[Wait, ...] = ()
+    """What it waits for now, and until when; in Unix seconds."""
+    at: float = 0.0
+    """Unix seconds at which it was asked."""
+
+    @property
+    def chapters(self) -> tuple[Chapter, ...]:
+        """Those that there are, in order."""
+        return tuple(each for each in (self.start, self.life, self.end) if each is not None)
 
 
 def timeline(
@@ -64,21 +79,26 @@ def timeline(
     seen_at: float | None,
     now: float,
     inits: Sequence[Exit] = (),
+    *,
+    has_sandbox: bool = True,
 ) -> Timeline:
     """Args:
     wall_offset: added to event-loop seconds it gives Unix seconds.
     seen_at: Unix seconds at which the agent first saw the pod, if it saw the start.
     now: event-loop seconds.
     inits: how the pod's init containers ended: their runs are part of the start.
+    has_sandbox: False: the runtime has none, so that an earlier agent can't have made it.
     """
     going_on = list(trace.open.values())
     ending = bool(trace.end) or trace.chapter is Part.END
     spans = [*trace.start, *_runs(inits, wall_offset, trace)]
     if not ending and trace.ready_at is None:
         spans += going_on
-    start = _start(trace, wall_offset, seen_at, spans, now)
+    start = _start(trace, wall_offset, seen_at, spans, now, has_sandbox=has_sandbox)
     end = _end(trace, wall_offset, going_on, now) if ending else None
-    return Timeline(trace.namespace, trace.name, trace.uid, start, end)
+    lives = trace.ready_at is not None and not ending
+    life = _life([*trace.later, *(going_on if lives else ())], wall_offset, now)
+    return Timeline(trace.namespace, trace.name, trace.uid, start, end, life)
 
 
 def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
@@ -93,10 +113,17 @@ def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
 
 
 def _start(
-    trace: PodTrace, offset: float, seen_at: float | None, spans: Sequence[Span], now: float
+    trace: PodTrace,
+    offset: float,
+    seen_at: float | None,
+    spans: Sequence[Span],
+    now: float,
+    *,
+    has_sandbox: bool,
 ) -> Chapter:
     began = trace.opened
-    found = not any(span.name is Call.RUN_POD_SANDBOX for span in trace.start)
+    made = any(span.name in (Call.RUN_POD_SANDBOX, Call.ADMIT) for span in spans)
+    found = has_sandbox and not made
     bars: list[Bar] = []
     if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
         began = seen_at - offset
@@ -107,7 +134,17 @@ def _start(
     note = "this agent found the pod's sandbox running when it started" if found else ""
     if trace.dropped:
         note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more spans were not kept"
-    return Chapter(Part.START, began + offset, total, tuple(bars), note)
+    over = total is None and (trace.ended_at is not None or trace.chapter is Part.END)
+    return Chapter(Part.START, began + offset, total, tuple(bars), note, over)
+
+
+def _life(spans: Sequence[Span], offset: float, now: float) -> Chapter | None:
+    """Once it had been Ready: what was done with its containers, and what failed."""
+    matters = any(span.name in _OF_CONTAINERS or span.error for span in spans)
+    if not matters:
+        return None
+    began = min(span.began for span in spans)
+    return Chapter(Part.LIFE, began + offset, None, tuple(_bars(spans, began, now)))
 
 
 def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> Chapter:
@@ -126,14 +163,24 @@ def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
     for span in kept:
         while above and not _contains(above[-1], span):
             above.pop()
-        start, end = span.began - began, (now if span.ended is None else span.ended) - began
-        goes_on = span.ended is None
+        goes_on = span.ended is None or span.ended > now
+        start, end = span.began - began, (now if goes_on else span.ended or now) - began
         bars.append(Bar(span.name, span.detail, start, end, len(above), span.error, goes_on))
         if span.name not in _PARALLEL:
             above.append(span)
     return bars
 
 
+_OF_CONTAINERS = (
+    Call.RUN_POD_SANDBOX,
+    Call.PULL_IMAGE,
+    Call.CREATE_CONTAINER,
+    Call.START_CONTAINER,
+    Call.STOP_CONTAINER,
+    Call.POST_START,
+    Call.BACK_OFF,
+    Call.RESIZE,
+)
 _PARALLEL = (
     Call.CREATE_CONTAINER,
     Call.START_CONTAINER,
@@ -142,6 +189,7 @@ _PARALLEL = (
     Call.WRITE_STATUS,
     Call.STOP_CONTAINER,
     Call.INIT_RUNS,
+    Call.BACK_OFF,
 )
 """Spans that run in parallel with others: what happens meanwhile is not part of them."""
 
@@ -152,13 +200,17 @@ def _contains(outer: Span, inner: Span) -> bool:
 
 def from_json(document: Mapping[str, Any]) -> Timeline:
     """A timeline from the socket's JSON."""
-    end = document.get("end")
+    end, life = document.get("end"), document.get("life")
     return Timeline(
         document["namespace"],
         document["name"],
         document["uid"],
         _chapter(document["start"]),
         None if end is None else _chapter(end),
+        None if life is None else _chapter(life),
+        document.get("verdict") or "",
+        tuple(Wait(**each) for each in document.get("waits") or ()),
+        document.get("at") or 0.0,
     )
 
 

@@ -18,7 +18,7 @@ class Durations:
         self._by_name: dict[tuple[Name, str], list[float]] = defaultdict(list)
         for trace in traces:
             for span in trace.start:
-                if span.ended is None or span.error:
+                if span.ended is None or span.error or span.name is Call.BACK_OFF:
                     continue
                 took = span.ended - span.began
                 self._by_name[span.name, ""].append(took)

@@ -29,7 +29,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import span
+from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.images.standing import PullStanding
@@ -100,6 +100,7 @@ class ImageManager:
         except InvalidReference as error:
             message = f'Failed to apply default image tag "{image}": {error}'
             self._metrics.image_requested(wanted_policy, None, None)
+            note(Call.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
             ) from error
@@ -118,6 +119,7 @@ class ImageManager:
         if action is ImageAction.REFUSE:
             # the same whether absent or not for this pod: a pod that may not use it learns nothing
             message = f'Container image "{image}" is not present with pull policy of Never'
+            note(Call.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
             )

@@ -37,7 +37,7 @@ from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import span
+from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.images.standing import PullStanding
@@ -133,6 +133,7 @@ class ImagePuller:
             until, cause = blocked
             message = f'Back-off pulling image "{wanted.image}"'
             self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
+            note(Call.BACK_OFF, wanted.image, lasts=until - self._clock.now())
             raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
         self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
         self._recorder.event(

@@ -22,6 +22,7 @@ from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.model import MAX_TEXT
 from kubeletpy.trace.names import Step
 from kubeletpy.trace.spans import span
 
@@ -85,8 +86,10 @@ class KubePodSyncer:
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:
         for step in self._steps:
-            with span(step.name):
+            with span(step.name) as made:
                 outcome = await step.run(sync)
+                if outcome is not None and step.name is not Step.RUNTIME:
+                    made.error = outcome.error[:MAX_TEXT]
             if outcome is not None:
                 return _named(outcome, step)
         return SyncOutcome()

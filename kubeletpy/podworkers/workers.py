@@ -236,6 +236,7 @@ class PodWorkers:
             case ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why),))
+                self.traces.refused(pod.uid, pod.namespace, pod.name, why)
                 self._statuses.reject(pod, rejection)
             case Terminated(uid):
                 self._kill_waits.terminated(uid)

@@ -60,16 +60,23 @@ class PodTrace:
     dropped: int = 0
     """Spans that did not fit."""
 
+    def latest(self, most: int) -> list[Span]:
+        """The last that were kept of the present part."""
+        kept = {Chapter.START: self.start, Chapter.LIFE: self.later, Chapter.END: self.end}
+        return list(kept[self.chapter])[-most:]
+
     def keep(self, span: Span) -> None:
         """Record a span that has ended."""
         if self.chapter is Chapter.LIFE:
             self.later.append(span)
             return
-        kept, limit = (
-            (self.start, MAX_START) if self.chapter is Chapter.START else (self.end, MAX_END)
-        )
-        if len(kept) < limit:
-            kept.append(span)
+        if self.chapter is Chapter.START:
+            if len(self.start) == MAX_START:  # of a start that fails for long, its latest tries too
+                del self.start[MAX_START // 2]
+                self.dropped += 1
+            self.start.append(span)
+        elif len(self.end) < MAX_END:
+            self.end.append(span)
         else:
             self.dropped += 1
 

@@ -19,6 +19,10 @@ from kubeletpy.trace.names import Call, Name, Step
 from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 MAX_PODS = 300
+MOST_AT_ONCE = 12
+"""Latest spans among which the same wait is looked for."""
+SAME_S = 0.5
+"""Waits that end within so many seconds are one."""
 
 
 SpanLog = Callable[[PodTrace, Span], None]
@@ -102,6 +106,29 @@ def span(
     return _OfPod(trace, Span(name, detail, 0.0, None, "", until), sent, milestone, log)
 
 
+def note(name: Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -> None:
+    """Record something of the current pod that is no work: a refusal, or a wait that begins now.
+
+    Args:
+        lasts: seconds until the wait is over. The same wait is not recorded again.
+    """
+    current = _current.get()
+    if current is None:
+        return
+    trace, _, log = current
+    now = asyncio.get_running_loop().time()
+    ends = now + max(lasts, 0.0)
+    if lasts and any(
+        (each.name, each.detail) == (name, detail) and abs((each.ended or 0.0) - ends) < SAME_S
+        for each in trace.latest(MOST_AT_ONCE)
+    ):
+        return
+    made = Span(name, detail, now, ends, error[:MAX_TEXT])
+    trace.keep(made)
+    if log is not None:
+        log(trace, made)
+
+
 class Traces:
     """Pod uid -> trace; the oldest ones are dropped first."""
 
@@ -137,14 +164,25 @@ class Traces:
 
     def enter(self, uid: str, namespace: str, name: str) -> PodTrace:
         """Assign the running task's spans to a pod, whose trace is begun if it is new."""
+        trace = self._of_new(uid, namespace, name)
+        _current.set((trace, self.tracer, self._span_log))
+        return trace
+
+    def _of_new(self, uid: str, namespace: str, name: str) -> PodTrace:
         trace = self._pods.get(uid)
         if trace is None:
             now = asyncio.get_running_loop().time()
             trace = self._pods[uid] = PodTrace(uid, namespace, name, now)
             while len(self._pods) > self._max_pods:
                 self._pods.popitem(last=False)
-        _current.set((trace, self.tracer, self._span_log))
         return trace
+
+    def refused(self, uid: str, namespace: str, name: str, why: str) -> None:
+        """A pod was not admitted: that is all there is of its start."""
+        trace = self._of_new(uid, namespace, name)
+        now = asyncio.get_running_loop().time()
+        trace.keep(Span(Call.ADMIT, "", now, now, why[:MAX_TEXT]))
+        trace.ended_at = now
 
     def written(self, uid: str, began: float, detail: str, *, ready: bool, error: str = "") -> None:
         """A status write to the API has ended; ``ready``: it completed the start."""

@@ -91,9 +91,8 @@ class Waterfall:
 
 
 def waterfalls(line: Timeline) -> tuple[Waterfall, ...]:
-    """The start of a pod, and its end if it has begun to end."""
-    chapters = [line.start] if line.end is None else [line.start, line.end]
-    return tuple(_waterfall(chapter) for chapter in chapters)
+    """The start of a pod, what was done with it since, and its end, as far as there are any."""
+    return tuple(_waterfall(chapter) for chapter in line.chapters)
 
 
 def _waterfall(chapter: Chapter) -> Waterfall:

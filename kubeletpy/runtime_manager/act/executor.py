@@ -32,6 +32,8 @@ from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import note
 
 logger = logging.getLogger(__name__)
 
@@ -228,6 +230,7 @@ class Executor:
             reference = pod_reference(run.pod, field_path(action.kind, action.name))
             self._recorder.event(reference, WARNING, Reason.BACK_OFF, held.event)
             run.retry(held.due_at)
+            note(Call.BACK_OFF, action.name, lasts=held.due_at - self._clock.now())
             _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
             return False
         self._metrics.started_containers.labels(action.kind).inc()

@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import span
+from kubeletpy.trace.spans import note, span
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
@@ -112,6 +112,7 @@ class SandboxMaker:
             )
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
+            note(Call.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
         if record:
             for warning in warnings:
@@ -132,6 +133,7 @@ class SandboxMaker:
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
+            note(Call.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error), about(error)) from error
         async with self._slots.hold(StartKind.SANDBOX):
             if unwanted():

@@ -70,7 +70,7 @@ from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import span
+from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.runtime_manager.act.left_out import LeftOut
@@ -337,6 +337,7 @@ class ContainerStarter:
         self._left_out = self._left_out or LeftOut(self._runtime)
         why = await self._left_out.why(context.sandbox_id, config, context.sandbox_config)
         if why:
+            note(Call.CREATE_CONTAINER, action.name, error=why)
             fail(self._recorder, context, action, CREATE_ERROR, why)
 
     def _link_log(

@@ -22,6 +22,8 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import note
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"
@@ -87,6 +89,8 @@ def fail(
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
     recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
+    if code == CONFIG_ERROR:  # no call fails that would tell it
+        note(Call.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
     raise StartFailed(code, message, about=about)
 
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from kubeletpy.trace.model import MAX_LATER, MAX_OPEN, MAX_START, Chapter
+from kubeletpy.trace.model import MAX_LATER, MAX_OPEN, MAX_START, MAX_TEXT, Chapter
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.trace.spans import Traces, span
+from kubeletpy.trace.spans import Traces, note, span
 from tests.virtual_time import on_virtual_time
 
 
@@ -130,6 +130,40 @@ async def test_everything_is_bounded() -> None:
     for each in held:
         each.__exit__(None, None, None)
     assert trace.open == {}
+
+
+@on_virtual_time
+async def test_what_is_no_work_is_noted() -> None:
+    """A refusal takes no time; a wait has its end, and is one however often it is found."""
+    traces = Traces()
+    note(Call.BACK_OFF, "nobody's", lasts=5)
+    trace = traces.enter("a", "default", "a")
+    note(Call.LOOK_UP_IMAGE, "UPPER", error="invalid" * MAX_TEXT)
+    note(Call.BACK_OFF, "main", lasts=10)
+    await asyncio.sleep(4)
+    note(Call.BACK_OFF, "main", lasts=6.2)
+    note(Call.BACK_OFF, "other", lasts=6)
+    await asyncio.sleep(6)
+    note(Call.BACK_OFF, "main", lasts=20)
+    found = [(span.name, span.detail, span.began, span.ended) for span in trace.start]
+    assert found == [
+        (Call.LOOK_UP_IMAGE, "UPPER", 0, 0),
+        (Call.BACK_OFF, "main", 0, 10),
+        (Call.BACK_OFF, "other", 4, 10),
+        (Call.BACK_OFF, "main", 10, 30),
+    ]
+    assert len(trace.start[0].error) == MAX_TEXT
+    assert trace.open == {}
+
+
+@on_virtual_time
+async def test_a_pod_that_was_refused_has_a_trace() -> None:
+    traces = Traces()
+    traces.refused("a", "default", "web", "OutOfcpu: " + MAX_TEXT * "x")
+    found = traces.find("default", "web")
+    assert found is not None
+    assert [(span.name, len(span.error)) for span in found.start] == [(Call.ADMIT, MAX_TEXT)]
+    assert found.ended_at == 0
 
 
 async def test_a_start_costs_less_than_a_tenth_of_a_millisecond() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from kubeletpy.explain import render_timeline
-from kubeletpy.explain.model import Exit
-from kubeletpy.explain.timeline import Bar, Chapter, Timeline, timeline
+from kubeletpy.explain.model import Exit, Wait, WaitKind
+from kubeletpy.explain.timeline import Bar, Chapter, Timeline, from_json, timeline
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Step
@@ -52,7 +56,7 @@ default/web  start: 2500 ms from first sight to the Ready status being written \
     look image up in the place                +620 ms    200 ms │        ███▏                      │
   RunPodSandbox attempt 0                     +820 ms    700 ms │           █████████▋             │
   pull image registry.example/team/a-long…    +900 ms   1000 ms │            █████████████▉        │
-                                                                401 <no>
+    failed: 401 <no>
   init container runs schema                 +1600 ms    200 ms │                     ███▌         │
   write status Running                       +2400 ms    0.0 ms │                                ▊ │
 
@@ -74,7 +78,7 @@ default/web  start: 2500 ms from first sight to the Ready status being written \
     look image up in …    +620 ms    200 ms │   █▋         │
   RunPodSandbox attem…    +820 ms    700 ms │    ████▌     │
   pull image registry…    +900 ms   1000 ms │     █████▋   │
-                                            401 <no>
+    failed: 401 <no>
   init container runs…   +1600 ms    200 ms │         █▏   │
   write status Running   +2400 ms    0.0 ms │             ▋│
 
@@ -211,3 +215,93 @@ def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: in
 def test_what_the_width_stands_for(total: float | None, end: float | None, seconds: float) -> None:
     bars = () if end is None else (Bar(Call.PULL_IMAGE, "", 0.0, end, 0),)
     assert render_timeline.scale(Chapter(Part.START, 0.0, total, bars)) == seconds
+
+
+REFUSED = """\
+default/web  start: it was never Ready
+  admission    +500 ms    0.0 ms
+    failed: OutOfcpu: too much
+"""
+
+
+def test_a_pod_that_was_refused() -> None:
+    """What the agent does not have of it is not taken for an earlier agent's work."""
+    refused = [Span(Call.ADMIT, "", 10.5, 10.5, "OutOfcpu: too much")]
+    trace = PodTrace("uid", "default", "web", 10.0, start=refused, ended_at=10.5)
+    found = timeline(trace, OFFSET, None, 20.0, has_sandbox=False)
+    assert _without_bars(render_timeline.text(found)) == REFUSED
+
+
+LIVES = """\
+default/web  start: 2000 ms from first sight to the Ready status being written
+  RunPodSandbox attempt 0    +0.0 ms   1000 ms
+
+default/web  life: what was done since it was Ready first, the last 4 steps
+  CreateContainer main    +0.0 ms    100 ms
+  StartContainer main     +100 ms    400 ms
+    failed: StartContainer 4cee: unknown: exec: "/nope": stat /nope: no such file or directory
+  back-off main           +500 ms  9500 ms…
+  write status Running    +500 ms    0.0 ms
+
+now: not running: it keeps ending
+
+Waits for
+  crash backoff  main  until {until} (in 30s)  CrashLoopBackOff: back-off 40s
+"""
+NOPE = (
+    "StartContainer 4cee: unknown: failed to create containerd task: failed to create shim task: "
+    'OCI runtime create failed: exec: "/nope": stat /nope: no such file or directory'
+)
+
+
+def test_a_pod_that_crashes_once_it_was_ready() -> None:
+    """What was tried since, how long that took, and what it waits for now and until when."""
+    trace = PodTrace("uid", "default", "web", 10.0, Part.LIFE, ready_at=12.0)
+    trace.start = [SANDBOX_OF_WEB]
+    trace.later.extend(
+        [
+            Span(Call.CREATE_CONTAINER, "main", 20.0, 20.1),
+            Span(Call.START_CONTAINER, "main", 20.1, 20.5, NOPE),
+            Span(Call.WRITE_STATUS, "Running", 20.5, 20.5),
+            Span(Call.BACK_OFF, "main", 20.5, 60.0),
+        ]
+    )
+    found = timeline(trace, OFFSET, None, 30.0)
+    assert found.life is not None
+    assert (found.life.began, found.life.total) == (OFFSET + 20.0, None)
+    (waits,) = (bar for bar in found.life.spans if bar.name is Call.BACK_OFF)
+    assert (waits.going_on, waits.end) == (True, 10.0)
+    wait = Wait(
+        WaitKind.CRASH_BACKOFF, "main", "CrashLoopBackOff: back-off 40s", None, OFFSET + 60.0
+    )
+    shown = replace(found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0)
+    until = datetime.fromtimestamp(OFFSET + 60.0).astimezone().strftime("%H:%M:%S")
+    assert _without_bars(render_timeline.text(shown)) == LIVES.replace("{until}", until)
+    assert from_json(json.loads(json.dumps(asdict(shown)))) == shown
+
+
+def _without_bars(text: str) -> str:
+    return re.sub(r" *│.*│$", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("span", "shown"),
+    [
+        (Span(Call.WRITE_STATUS, "Running, Ready", 20.0, 20.1), False),
+        (Span(Step.VOLUMES, "", 20.0, 20.1), False),
+        (Span(Step.VOLUMES, "", 20.0, 20.1, "no such secret"), True),
+        (Span(Call.RESIZE, "web", 20.0, 20.1), True),
+        (Span(Call.STOP_CONTAINER, "main", 20.0, 20.1), True),
+    ],
+)
+def test_what_of_its_life_matters(span: Span, shown: bool) -> None:
+    trace = PodTrace("uid", "default", "web", 10.0, Part.LIFE, ready_at=12.0)
+    trace.later.append(span)
+    assert (timeline(trace, OFFSET, None, 30.0).life is not None) is shown
+
+
+def test_a_wait_that_is_over_has_its_own_end() -> None:
+    spans = [SANDBOX_OF_WEB, Span(Call.BACK_OFF, "i", 12.0, 14.0)]
+    trace = PodTrace("uid", "default", "web", 10.0, start=spans)
+    _, bar = timeline(trace, 0.0, None, 30.0).start.spans
+    assert (bar.start, bar.end, bar.going_on) == (2.0, 4.0, False)

@@ -17,18 +17,34 @@ def numbers(spans: object) -> list[int]:
     return [int(each.detail) for each in spans]
 
 
-@pytest.mark.parametrize(("chapter", "limit"), [(Chapter.START, MAX_START), (Chapter.END, MAX_END)])
-def test_start_and_end_keep_their_first_spans(chapter: Chapter, limit: int) -> None:
-    trace = PodTrace("u", "default", "web", 0.0, chapter)
-    for number in range(limit):
+def test_an_end_keeps_its_first_spans() -> None:
+    trace = PodTrace("u", "default", "web", 0.0, Chapter.END)
+    for number in range(MAX_END + 2):
+        assert trace.dropped == 0 or number > MAX_END
+        trace.keep(span(number))
+    assert (trace.dropped, trace.start, list(trace.later)) == (2, [], [])
+    assert numbers(trace.end) == list(range(MAX_END))
+
+
+def test_a_start_keeps_its_first_and_its_latest_spans() -> None:
+    trace = PodTrace("u", "default", "web", 0.0)
+    for number in range(MAX_START):
         trace.keep(span(number))
     assert trace.dropped == 0
-    trace.keep(span(limit))
-    trace.keep(span(limit))
-    assert trace.dropped == 2
-    kept, other = (trace.start, trace.end)[:: 1 if chapter is Chapter.START else -1]
-    assert (numbers(kept), other) == (list(range(limit)), [])
-    assert not trace.later
+    for number in range(MAX_START, 3 * MAX_START):
+        trace.keep(span(number))
+    assert (trace.dropped, trace.end, list(trace.later)) == (2 * MAX_START, [], [])
+    half = MAX_START // 2
+    assert numbers(trace.start) == [*range(half), *range(3 * MAX_START - half, 3 * MAX_START)]
+
+
+@pytest.mark.parametrize("chapter", list(Chapter))
+def test_the_latest(chapter: Chapter) -> None:
+    trace = PodTrace("u", "default", "web", 0.0, chapter)
+    assert trace.latest(2) == []
+    for number in range(3):
+        trace.keep(span(number))
+    assert numbers(trace.latest(2)) == [1, 2]
 
 
 def test_between_them_the_last_spans_are_kept() -> None:
