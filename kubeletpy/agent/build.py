@@ -675,6 +675,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         new_collector=new_collector,
         pressure=lambda: asdict(pressure.report()) if pressure is not None else None,
         by_limit=eviction.by_limit,
+        reported=node.manager.reported if node.manager is not None else None,
         evictions=eviction.order,
         device_plugins=devices.plugins.problem,
         foresee=foreseer.foresee,

@@ -19,7 +19,6 @@ from kubeletpy.server.health import HealthCheck
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.sources.api import ApiSource
 from kubeletpy.syncloop.sources.file import FileSource
-from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.ready import ReadySources
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def source_tasks(
         problems.append(files.problem)
         tasks.append(Task(f"source-{SOURCE_FILE}", files.run))
     if settings.static_pod_url:
+        from kubeletpy.syncloop.sources.http import HttpSource  # brings aiohttp; few nodes have one
+
         url = HttpSource(
             settings.static_pod_url,
             name,

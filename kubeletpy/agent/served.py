@@ -16,6 +16,7 @@ from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.scrape import Scrape
+from kubeletpy.agent.serving import Served, Serving
 from kubeletpy.api.types import JSON
 from kubeletpy.config import KubeletSettings, NodeFlags, document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
@@ -37,7 +38,7 @@ from kubeletpy.podworkers.troubles import Troubles
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
 from kubeletpy.server.debug.log_sinks import log_problem
-from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.debug.program import Program
 from kubeletpy.server.health import HealthCheck, HealthServer
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.stats.build import machine as read_machine
@@ -101,6 +102,7 @@ def served(
     new_collector: Callable[[], StatsCollector],
     pressure: Callable[[], dict[str, Any] | None],
     by_limit: Callable[[str], dict[str, Any] | None],
+    reported: asyncio.Event | None,
     evictions: Evictions,
     device_plugins: HealthCheck,
     foresee: Foresee,
@@ -111,12 +113,14 @@ def served(
 ) -> list[Room]:
     """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
     ``pressure``: the node's, for explain; ``by_limit``: how a pod (by uid) was evicted for
-    exceeding its own limit; ``evictions``: in which order pods would be evicted;
+    exceeding its own limit; ``reported``: set when the API has the node's status, None: there is
+    no API; ``evictions``: in which order pods would be evicted;
     ``problems``: those of other parts, also for explain; ``troubles``:
     since when pods have been failing, kept over restarts; ``gone``: the pods that have ended;
     ``events``: the latest of a pod, by uid."""
     machine, metrics = outside.machine, outside.metrics
     rooms: list[Room] = []
+    servers: list[Served] = []
     loop_health = SyncLoopHealth(loop, settings.sync_frequency)
     if outside.sockets and settings.healthz_port:
         health_server = HealthServer(
@@ -134,6 +138,7 @@ def served(
             render_probe_metrics=lambda: (metrics.render_probes(), CONTENT_TYPE),
         )
         rooms.append(Room(health_server, start=health_server.start, close=health_server.close))
+        servers.append(health_server)
     if outside.watchdog is not None:
         checks = {"log": log_problem, "syncloop": loop_health.error}
         rooms.append(Room(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
@@ -210,11 +215,16 @@ def served(
             Room(collector, close=collector.close),
             Room(server, start=server.start, close=server.close),
         ]
+        servers.append(server)
     if outside.sockets:
-        rooms.append(Room(explain, start=explain.start, close=explain.close))
+        rooms.append(Room(explain, close=explain.close))
+        servers.insert(0, explain)
         kept = KeptTroubles(Path(flags.root_dir) / FILE_NAME, troubles)
         task = Task("explain-troubles", kept.run)
         rooms.append(Room(kept, (task,), start=kept.start, close=kept.save))
+    if servers:
+        serving = Serving(servers, reported)
+        rooms.append(Room(serving, (Task("serving", serving.run),)))
     return rooms
 
 

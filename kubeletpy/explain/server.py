@@ -15,7 +15,7 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.config import Notice
@@ -54,7 +54,12 @@ class ExplainServer:
     """Serves what is known of the node and its pods.
 
     /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline and /events, POST /plan.
+
+    Attributes:
+        code: the modules that ``serve`` needs besides those that are loaded with this one.
     """
+
+    code: ClassVar[Sequence[str]] = ("aiohttp.web",)
 
     def __init__(
         self,
@@ -110,8 +115,8 @@ class ExplainServer:
         self._close: Callable[[], Any] | None = None
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        """Listen; if that is not possible, log it once and do without."""
+    async def serve(self) -> None:
+        """Listen and answer; if that is not possible, log it once and do without."""
         if len(str(self._path).encode()) > MAX_PATH:
             log.warning(
                 "no socket for `kubeletpy explain`: its path is too long",

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import yarl
+from aiohttp.abc import AbstractResolver
 
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.name_lookup import NameLookup
@@ -22,6 +23,10 @@ IDLE_SECONDS = 60
 _ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
+class _Resolver(NameLookup, AbstractResolver):
+    """For an aiohttp connector."""
+
+
 class Http1Transport:
     """An aiohttp session (:class:`~kubeletpy.kubeapi.transport.Transport`)."""
 
@@ -34,7 +39,7 @@ class Http1Transport:
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
             socket_factory=new_socket,
-            resolver=NameLookup(),
+            resolver=_Resolver(),
         )
         self._http = aiohttp.ClientSession(
             connector=self._connector, cookie_jar=aiohttp.DummyCookieJar()

@@ -7,17 +7,19 @@ name server that does not answer, a heartbeat would wait with everything else.
 from __future__ import annotations
 
 import socket
-
-from aiohttp.abc import AbstractResolver, ResolveResult
+from typing import TYPE_CHECKING
 
 from kubeletpy.host.patient_threads import PatientThreads
+
+if TYPE_CHECKING:
+    from aiohttp.abc import ResolveResult
 
 LOOK_UPS = 2
 """At once, for one set of connections; aiohttp looks up a name only once at a time."""
 
 
-class NameLookup(AbstractResolver):
-    """For an aiohttp connector. Process exit does not wait for a lookup."""
+class NameLookup:
+    """Addresses, as aiohttp's resolvers give them. Process exit does not wait for a lookup."""
 
     def __init__(self) -> None:
         self._threads = PatientThreads(LOOK_UPS)
@@ -42,13 +44,13 @@ def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Resolve
         raise OSError(None, f"{host[:253]}: no such host") from error
     # getnameinfo also returns the scope of a link-local address
     return [
-        ResolveResult(
-            hostname=host,
-            host=socket.getnameinfo(address, flags)[0],
-            port=int(address[1]),
-            family=each,
-            proto=protocol,
-            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-        )
+        {
+            "hostname": host,
+            "host": socket.getnameinfo(address, flags)[0],
+            "port": int(address[1]),
+            "family": each,
+            "proto": protocol,
+            "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        }
         for each, _, protocol, _, address in found
     ]

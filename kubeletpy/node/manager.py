@@ -102,6 +102,8 @@ class NodeManager:
         self._unregistered = ""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
+        self.reported = asyncio.Event()
+        """Set once the API has a status that was written by this process."""
 
     def problem(self) -> str:
         """Why the API does not have the node yet; empty when it has, or nothing has failed."""
@@ -133,6 +135,7 @@ class NodeManager:
             try:
                 await self._keep_labels()
                 await self._write_status()
+                self.reported.set()
             except ApiError as error:
                 log.warning(
                     "could not write the node status; trying again",

@@ -11,7 +11,6 @@ import hashlib
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
@@ -20,6 +19,7 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
 from kubeletpy.server.expiring_cache import ExpiringCache
 from kubeletpy.server.identity import ANONYMOUS, Identity, of_certificate, of_review
+from kubeletpy.server.settings import AccessSettings
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +41,6 @@ class AccessError(Exception):
 
 class Busy(AccessError):
     """Too many unknown tokens are waiting for a review."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessSettings:
-    """The settings authentication.* and authorization.*; times in seconds."""
-
-    token_reviews: bool = True
-    token_ttl: float = 120.0
-    anonymous: bool = False
-    always_allow: bool = False
-    allowed_ttl: float = 300.0
-    refused_ttl: float = 30.0
 
 
 class Access:

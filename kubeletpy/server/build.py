@@ -1,6 +1,7 @@
-"""Assembles the agent's server: handlers, access, certificates, one or two ports.
+"""The agent's server: one or two ports, and their certificate. What it answers is loaded later.
 
-Ports are bound first, so that the node can report its port; they are served once the agent exists.
+Ports are bound first, so that the node can report its port; they are served once the agent runs.
+Must not import what serves (:mod:`.answers`, and with it aiohttp): no node needs that to be Ready.
 """
 
 from __future__ import annotations
@@ -12,29 +13,23 @@ import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.clock import Clock
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.server import endpoints, objects
-from kubeletpy.server.access import Access
-from kubeletpy.server.app import AgentServer, Handler
-from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.debug.program import Program
 from kubeletpy.server.errors import ServerError
-from kubeletpy.server.explained import Explained
-from kubeletpy.server.explained import handlers as explained_handlers
 from kubeletpy.server.listening import listen
-from kubeletpy.server.logs import handler as log_handler
-from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import ServerSettings
-from kubeletpy.server.stats_handlers import handlers as stats_handlers
-from kubeletpy.server.streaming.handlers import StreamHandlers
-from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
+
+if TYPE_CHECKING:
+    from kubeletpy.server.explained import Explained
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +73,13 @@ class Ports:
 
 
 class KubeletServer:
-    """Serves the ports."""
+    """Serves the ports.
+
+    Attributes:
+        code: the modules that ``serve`` needs besides those that are loaded with this one.
+    """
+
+    code: ClassVar[Sequence[str]] = ("kubeletpy.server.answers",)
 
     def __init__(
         self,
@@ -113,48 +114,44 @@ class KubeletServer:
         self._program = program
         self._explained = explained
         self._opened = AsyncExitStack()
+        self._made_tls: ServingTls | None = None
 
     async def start(self) -> None:
-        """Serve until closed.
+        """Read certificate, key and client authority; clients wait until ``serve``.
 
         Raises:
-            ServerError: certificate, key or client authority can't be used.
+            ServerError: one of them can't be used.
         """
-        settings, view, clock, metrics = self._settings, self._view, self._clock, self._metrics
-        stack, (main, read_only_socket) = self._opened, self._ports.sockets()
-        tls = await asyncio.to_thread(self._tls)
-        access = Access(self._reviews, view.node_name, settings.access, clock)
+        self._made_tls = await asyncio.to_thread(self._tls)
+
+    async def serve(self) -> None:
+        """Serve until closed; once it has been started."""
+        from kubeletpy.server.answers import Access, AgentServer, answers
+
+        settings, metrics, stack = self._settings, self._metrics, self._opened
+        main, read_only_socket = self._ports.sockets()
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
                 "anyone who reaches the agent's port has full access: "
                 "authentication.anonymous is enabled and authorization.mode is AlwaysAllow",
                 extra={"port": self._ports.port},
             )
-        streams = LogStreams(view.pod_logs_dir, view.cache)
-        stack.callback(streams.close)
-        link = RuntimeLink(settings.idle_timeout, metrics)
-        logs = log_handler.handler(
-            view,
-            streams,
-            clock,
-            write_timeout=settings.idle_timeout,
-            split_streams=settings.endpoints.split_log_streams,
+        access = Access(self._reviews, self._view.node_name, settings.access, self._clock)
+        handlers = answers(
+            self._view,
+            settings,
+            stack,
+            program=self._program,
+            explained=self._explained,
+            metrics=metrics,
+            clock=self._clock,
         )
-        handlers: dict[str, Handler] = {
-            **objects.handlers(view),
-            **(stats_handlers(view.stats) if view.stats is not None else {}),
-            **StreamHandlers(view, link).by_route,
-            **endpoints.handlers(
-                view, settings.endpoints, self._program, clock, write_timeout=settings.idle_timeout
-            ),
-            "container_logs": logs,
-            **(explained_handlers(self._explained) if self._explained is not None else {}),
-        }
         server = AgentServer(
             handlers, access, metrics, debugging=settings.debugging, tracer=self._tracer
         )
         stack.push_async_callback(server.close)
-        await server.start(main, tls)
+        assert self._made_tls is not None, "it has been started"
+        await server.start(main, self._made_tls)
         if read_only_socket is not None:
             log.warning(
                 "the read-only port shows pods and metrics to anyone who reaches it",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -16,33 +15,13 @@ from aiohttp import web
 
 from kubeletpy.clock import Clock
 from kubeletpy.server.app import Handler
-from kubeletpy.server.debug import log_sinks, zpages
-from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.debug import log_level, zpages
+from kubeletpy.server.debug.program import Program
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.routes import ROUTES
+from kubeletpy.server.settings import EndpointSettings
 
 _SECRET_FLAG = "manifest-url-header"
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
-    """What is served, named like the settings, and where its files are.
-
-    Attributes:
-        checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
-        flagz, statusz: gates ComponentFlagz and ComponentStatusz.
-        split_log_streams: gate PodLogsQuerySplitStreams.
-    """
-
-    system_logs: bool = True
-    system_log_query: bool = False
-    profiling: bool = True
-    debug_flags: bool = True
-    flagz: bool = True
-    statusz: bool = True
-    split_log_streams: bool = False
-    log_dir: str = "/var/log"
-    checkpoint_dir: Path | None = None
 
 
 def handlers(
@@ -78,7 +57,7 @@ def handlers(
         "pprof": _when_asked(pprof)
         if settings.profiling
         else _disabled("profiling endpoint is disabled.\n"),
-        "log_level": log_sinks.set_verbosity
+        "log_level": log_level.set_verbosity
         if settings.debug_flags
         else _disabled("flags endpoint is disabled.\n"),
     }

@@ -1,7 +1,8 @@
 """The agent's plain HTTP endpoints: /healthz; on loopback also /metrics and /metrics/probes.
 
 No authentication: on any other address (healthzBindAddress) it says only whether a check fails, not
-why, as the kubelet does, and serves no metrics. Must never show any pod content.
+why, as the kubelet does, and serves no metrics. Must never show any pod content. Must not import
+aiohttp before it serves: no node needs that to be Ready.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
-
-from aiohttp import web
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.server.errors import ServerError
-from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import limited, listen
-from kubeletpy.wire.http_log import http_log
+from kubeletpy.wire.accepting import ListeningSocket
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,17 @@ def healthz_text(
 
 
 class HealthServer:
-    """Serves /healthz[/CHECK], and on this machine /metrics and /metrics/probes."""
+    """Serves /healthz[/CHECK], and on this machine /metrics and /metrics/probes.
+
+    Attributes:
+        code: the modules that ``serve`` needs besides those that are loaded with this one.
+    """
+
+    code: ClassVar[Sequence[str]] = (
+        "aiohttp.web",
+        "kubeletpy.server.headers",
+        "kubeletpy.wire.http_log",
+    )
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class HealthServer:
         self._checks = checks
         self._render = render_metrics
         self._render_probes = render_probe_metrics
+        self._socket: ListeningSocket | None = None
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
 
@@ -75,7 +88,23 @@ class HealthServer:
         return self._port
 
     async def start(self) -> None:
-        """Listen. Raises ServerError when the port is taken."""
+        """Listen; clients wait until ``serve``. Raises ServerError when the port is taken."""
+        try:
+            self._socket = listen(self._address, self._port, short_answers=True)
+        except OSError as error:
+            raise ServerError(
+                f"healthzPort: can't listen on {self._address}:{self._port}: {error}; is another "
+                "kubelet running? Choose another healthzPort, or 0 for none"
+            ) from error
+        self._port = int(self._socket.getsockname()[1])
+
+    async def serve(self) -> None:
+        """Answer, once it has been started."""
+        from aiohttp import web
+
+        from kubeletpy.server.headers import guard_headers
+        from kubeletpy.wire.http_log import http_log
+
         app = web.Application()
         guard_headers(app)
         app.router.add_get("/healthz", self._healthz)
@@ -84,27 +113,22 @@ class HealthServer:
             app.router.add_get("/metrics", self._metrics)
         if self._local and self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
-        try:
-            sock = listen(self._address, self._port, short_answers=True)
-        except OSError as error:
-            raise ServerError(
-                f"healthzPort: can't listen on {self._address}:{self._port}: {error}; is another "
-                "kubelet running? Choose another healthzPort, or 0 for none"
-            ) from error
         self._runner = web.AppRunner(
             app, access_log=None, keepalive_timeout=IDLE_S, logger=http_log
         )
         await self._runner.setup()
         assert self._runner.server is not None, "it has been set up"
+        assert self._socket is not None, "it has been started"
         self._server = await asyncio.get_running_loop().create_server(
-            limited(self._runner.server, MAX_CONNECTIONS), sock=sock
+            limited(self._runner.server, MAX_CONNECTIONS), sock=self._socket
         )
-        self._port = int(sock.getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening."""
         if self._server is not None:
             self._server.close()
+        elif self._socket is not None:
+            self._socket.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -113,22 +137,32 @@ class HealthServer:
         checks = {name: c for name, c in self._checks.items() if name not in excluded}
         verbose = "verbose" in request.query
         healthy, text = healthz_text(checks, verbose=verbose, reasons=self._local)
-        return web.Response(text=text, status=200 if healthy else 500)
+        return _text(text, 200 if healthy else 500)
 
     async def _one_check(self, request: web.Request) -> web.Response:
         check = self._checks.get(request.match_info["check"])
         if check is None:
-            return web.Response(text="no such check\n", status=404)
+            return _text("no such check\n", 404)
         problem = check()
         if problem and not self._local:
-            return web.Response(text=f"internal server error: {WITHHELD}\n", status=500)
-        return web.Response(text=problem or "ok", status=500 if problem else 200)
+            return _text(f"internal server error: {WITHHELD}\n", 500)
+        return _text(problem or "ok", 500 if problem else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        body, content_type = self._render()
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return _samples(*self._render())
 
     async def _probe_metrics(self, _request: web.Request) -> web.Response:
         assert self._render_probes is not None, "there is no such route without it"
-        body, content_type = self._render_probes()
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return _samples(*self._render_probes())
+
+
+def _text(text: str, status: int) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(text=text, status=status)
+
+
+def _samples(body: bytes, content_type: str) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(body=body, headers={"Content-Type": content_type})

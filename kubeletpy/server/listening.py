@@ -10,10 +10,12 @@ import asyncio
 import socket
 from asyncio import sslproto
 from collections.abc import Callable
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from kubeletpy.wire.accepting import ListeningSocket
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 BACKLOG = 256
 TLS_BUFFER = 32 << 10

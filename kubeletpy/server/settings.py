@@ -8,9 +8,40 @@ from pathlib import Path
 
 from kubeletpy.certificates.store import certificate_dir
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.server.access import AccessSettings
-from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.errors import ServerError
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """The settings authentication.* and authorization.*; times in seconds."""
+
+    token_reviews: bool = True
+    token_ttl: float = 120.0
+    anonymous: bool = False
+    always_allow: bool = False
+    allowed_ttl: float = 300.0
+    refused_ttl: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """What is served, named like the settings, and where its files are.
+
+    Attributes:
+        checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
+        flagz, statusz: gates ComponentFlagz and ComponentStatusz.
+        split_log_streams: gate PodLogsQuerySplitStreams.
+    """
+
+    system_logs: bool = True
+    system_log_query: bool = False
+    profiling: bool = True
+    debug_flags: bool = True
+    flagz: bool = True
+    statusz: bool = True
+    split_log_streams: bool = False
+    log_dir: str = "/var/log"
+    checkpoint_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +16,7 @@ from aiohttp import web
 from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
 from kubeletpy.server.app import Handler
+from kubeletpy.server.debug.program import Program
 from kubeletpy.server.routes import Route
 
 _COMPONENT = "kubelet"
@@ -26,21 +26,6 @@ _HEAD = (
 )
 _VERSIONS = ("v1beta1", "v1alpha1")
 _OLD = '299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The running program.
-
-    Attributes:
-        flags: by name without dashes; possible credentials are masked.
-        started_at: Unix seconds.
-        version: of the kubelet that this agent stands in for, ``v1.36.0``.
-    """
-
-    flags: Mapping[str, str]
-    started_at: float
-    version: str
 
 
 def folders(routes: Iterable[Route]) -> list[str]:

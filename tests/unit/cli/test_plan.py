@@ -39,7 +39,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     path = tmp_path / "explain.sock"
     made = Agent(f"--socket={path}")
     server = ExplainServer(path, None, Traces(), foresee=made.foresee)  # type: ignore[arg-type]
-    await server.start()
+    await server.serve()
     yield made
     await server.close()
 

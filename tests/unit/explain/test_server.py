@@ -50,7 +50,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
         pass
     path = tmp_path / "explain.sock"
     made = ExplainServer(path, OnePod(), traces)  # type: ignore[arg-type]
-    await made.start()
+    await made.serve()
     yield SimpleNamespace(path=path, server=made, traces=traces)
     await made.close()
     assert not path.exists()
@@ -96,7 +96,7 @@ async def test_usage_and_events(tmp_path: Path) -> None:
     traces.enter("uid-gone", "default", "gone")
     path = tmp_path / "explain.sock"
     made = ExplainServer(path, OnePod(), traces, usage=used, events=events)  # type: ignore[arg-type]
-    await made.start()
+    await made.serve()
     try:
         assert await asyncio.to_thread(agent_socket.ask, path, "usage") == {"at": 1.0, "pods": []}
         for name, uid in (("web", "uid-web"), ("gone", "uid-gone"), ("other", "")):
@@ -220,7 +220,7 @@ async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: A
         elsewhere=elsewhere,
         node_name="n1",
     )
-    await made.start()
+    await made.serve()
     at = f"--socket={tmp_path / 'explain.sock'}"
     try:
         for name, words in {
@@ -306,7 +306,7 @@ async def test_the_socket_of_a_dead_agent_is_replaced_and_that_of_a_living_one_i
     server: Any, tmp_path: Path, caplog: Any
 ) -> None:
     second = ExplainServer(server.path, OnePod(), Traces())  # type: ignore[arg-type]
-    await second.start()
+    await second.serve()
     assert "no socket" in caplog.text
     await second.close()
     assert server.path.exists()
@@ -314,13 +314,13 @@ async def test_the_socket_of_a_dead_agent_is_replaced_and_that_of_a_living_one_i
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(stale))
     third = ExplainServer(stale, OnePod(), Traces())  # type: ignore[arg-type]
-    await third.start()
+    await third.serve()
     assert await run(explain, f"--socket={stale}") == 0
     await third.close()
     file = tmp_path / "file.sock"
     file.write_text("mine")
     fourth = ExplainServer(file, OnePod(), Traces())  # type: ignore[arg-type]
-    await fourth.start()
+    await fourth.serve()
     await fourth.close()
     assert file.read_text() == "mine"
 
@@ -329,7 +329,7 @@ async def test_a_path_that_no_socket_can_have_is_no_reason_to_die(
     tmp_path: Path, caplog: Any
 ) -> None:
     made = ExplainServer(tmp_path / ("x" * 120), OnePod(), Traces())  # type: ignore[arg-type]
-    await made.start()
+    await made.serve()
     assert "path is too long" in caplog.text
     await made.close()
 
@@ -400,7 +400,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         connections=lambda: used,
         evictions=evictions,
     )
-    await made.start()
+    await made.serve()
     at = f"--socket={path}"
     try:
         assert await run(explain, at, "--node") == 0

@@ -20,12 +20,10 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import KubeletServer, Ports
-from kubeletpy.server.debug.zpages import Program
-from kubeletpy.server.endpoints import EndpointSettings
+from kubeletpy.server.debug.program import Program
 from kubeletpy.server.node_view import NodeView
-from kubeletpy.server.settings import ServerSettings
+from kubeletpy.server.settings import AccessSettings, EndpointSettings, ServerSettings
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 PROGRAM = Program(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
@@ -200,4 +198,5 @@ async def serving(
         )
         stack.push_async_callback(served.close)
         await served.start()
+        await served.serve()
         yield Running(ports.port, pki, view)

@@ -15,11 +15,10 @@ from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.routes import ROUTES, VERBS, Route
-from kubeletpy.server.settings import ServerSettings
+from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import openssl_names
 from tests.unit.server.helpers import PROGRAM, Pki, Reviewer, Running, make_view, serving
 
@@ -208,6 +207,7 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
         )
         stack.push_async_callback(served.close)
         await served.start()
+        await served.serve()
         server = Running(bound.port, pki, view)
         assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
         # spoilt files: the old certificate goes on

@@ -19,8 +19,8 @@ from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     SandboxStatus,
 )
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.health import HealthServer
+from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from kubeletpy.wire import spdy
 from tests.descriptors import open_descriptors
@@ -507,6 +507,7 @@ async def test_the_health_port_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("kubeletpy.server.health.IDLE_S", 0.3)
     server = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
     await server.start()
+    await server.serve()
     held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
     reader, _ = await asyncio.open_connection("127.0.0.1", server.port)
     assert await ended(reader) == b""

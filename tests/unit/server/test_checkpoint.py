@@ -13,8 +13,8 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
 from kubeletpy.server import checkpoint
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.checkpoint import Kept, file_name, look, no_room
+from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 POD = {

@@ -17,10 +17,9 @@ import pytest
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.server import endpoints
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.debug.log_sinks import log_problem
 from kubeletpy.server.debug.profile_proto import Place, Weight, encode, folded
-from kubeletpy.server.endpoints import EndpointSettings
+from kubeletpy.server.settings import AccessSettings, EndpointSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 

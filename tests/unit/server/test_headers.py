@@ -36,6 +36,7 @@ async def test_answers_say_nothing_of_what_is_behind_them(
 async def test_nor_those_of_the_health_port(path: str) -> None:
     server = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
     await server.start()
+    await server.serve()
     head = await head_of(*await asyncio.open_connection("127.0.0.1", server.port), path)
     await server.close()
     assert head.startswith("http/1.1")

@@ -22,6 +22,7 @@ async def test_what_it_says_where(address: str, metrics: int, why: str) -> None:
         render_probe_metrics=lambda: (b"y 1\n", "text/plain"),
     )
     await server.start()
+    await server.serve()
     base = f"http://127.0.0.1:{server.port}"
     try:
         async with aiohttp.ClientSession(base) as session:

@@ -12,8 +12,6 @@ import aiohttp
 import pytest
 
 from kubeletpy.host.held_fd import HeldFd
-from kubeletpy.server.access import AccessSettings
-from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.node_logs import query as queries
 from kubeletpy.server.node_logs.files import RefusedPath, open_entry
 from kubeletpy.server.node_logs.query import (
@@ -24,6 +22,7 @@ from kubeletpy.server.node_logs.query import (
     journal_command,
     read_query,
 )
+from kubeletpy.server.settings import AccessSettings, EndpointSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 

@@ -9,8 +9,8 @@ import pytest
 from yarl import URL
 
 from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.routes import canonical
+from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
 
 

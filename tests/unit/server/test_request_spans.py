@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
 from tests.unit.trace.recording import Recording
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.host.exhausted import NoThread
-from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
 
 SHORT, WHOLE = '{"short":true}', '{"short":false}'

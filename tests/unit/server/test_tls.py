@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.host import signing, x509
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
-from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.tls import ServingTls, self_signed
 from tests.unit.server.helpers import Pki, make_view, serving
 

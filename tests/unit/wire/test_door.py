@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.settings import AccessSettings
 from kubeletpy.wire.door import Door, Entrance, Guest, guarded
 from tests.unit.kubeletpy_up.serving import serving as serving_api
 from tests.unit.server.helpers import Pki, make_view, serving

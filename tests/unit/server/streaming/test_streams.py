@@ -24,7 +24,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,

@@ -1,0 +1,78 @@
+"""Begins to answer what is asked over HTTP, once the node's status has been written.
+
+The ports are bound before, and clients wait in the kernel's queue: what answers them takes a quarter
+of what all imports take, and none of it makes a node Ready. It is loaded soon all the same, not by
+the first client, who may come when no file can be opened any more. Must never decide what is
+served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+WITHIN_S = 2.0
+"""How long the node's status is waited for: an agent without its API is asked how it is, too."""
+RETRY_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Served(Protocol):
+    """One of the servers."""
+
+    @property
+    def code(self) -> Sequence[str]:
+        """The modules that it needs to serve."""
+        ...
+
+    async def serve(self) -> None:
+        """Begin to answer."""
+        ...
+
+
+class Serving:
+    """Has the servers answer, in order."""
+
+    def __init__(self, servers: Sequence[Served], reported: asyncio.Event | None) -> None:
+        """``reported``: set when the API has a status of the node; None: there is no API."""
+        self._servers = servers
+        self._reported = reported
+
+    async def run(self) -> None:
+        """Wait for the node, load, and begin; what serves then needs no task of its own."""
+        if self._reported is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WITHIN_S):
+                    await self._reported.wait()
+        await self._load()
+        for server in self._servers:
+            await server.serve()
+
+    async def _load(self) -> None:
+        names = dict.fromkeys(name for server in self._servers for name in server.code)
+        said = ""
+        while True:
+            try:
+                # in a thread, which the event loop takes the interpreter from when it has work
+                await asyncio.to_thread(_import, names)
+            except (OSError, ImportError) as error:
+                # no descriptor, no memory: an import that failed is tried anew as a whole
+                if str(error) != said:
+                    log.error(
+                        "what answers over HTTP can't be loaded; trying again",
+                        extra={"why": str(error)},
+                    )
+                said = str(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
+        importlib.import_module(name)

@@ -1,0 +1,21 @@
+"""What /flagz and /statusz show of the program. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The running program.
+
+    Attributes:
+        flags: by name without dashes; possible credentials are masked.
+        started_at: Unix seconds.
+        version: of the kubelet that this agent stands in for, ``v1.36.0``.
+    """
+
+    flags: Mapping[str, str]
+    started_at: float
+    version: str

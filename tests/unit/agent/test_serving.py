@@ -1,0 +1,112 @@
+"""What answers over HTTP is loaded when the node is Ready, or soon after, whatever happens then."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.agent import serving
+from kubeletpy.agent.serving import RETRY_S, WITHIN_S, Serving
+from tests.virtual_time import on_virtual_time
+
+NO_FILE = OSError(errno.EMFILE, "Too many open files")
+Noted = list[tuple[float, str]]
+"""When, and who."""
+
+
+class Server:
+    """Notes when it was asked to serve."""
+
+    def __init__(self, name: str, noted: Noted) -> None:
+        self.code: Sequence[str] = (f"code of {name}",)
+        self._name = name
+        self._noted = noted
+
+    async def serve(self) -> None:
+        self._noted.append((asyncio.get_running_loop().time(), self._name))
+
+
+class Loading:
+    """Stands in for imports: fails with the given errors first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
+        self.asked: list[list[str]] = []
+        self._errors = list(errors)
+        monkeypatch.setattr(serving, "_import", self._load)
+
+    def _load(self, names: Iterable[str]) -> None:
+        self.asked.append(list(names))
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("reported_at", "served_at"),
+    [(0.0, 0.0), (0.5, 0.5), (60.0, WITHIN_S), (None, 0.0)],
+    ids=["at once", "soon", "not yet", "no API"],
+)
+@on_virtual_time
+async def test_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch, reported_at: float | None, served_at: float
+) -> None:
+    loading, noted = Loading(monkeypatch), Noted()
+    reported = None if reported_at is None else asyncio.Event()
+    if reported is not None and reported_at is not None:
+        asyncio.get_running_loop().call_later(reported_at, reported.set)
+    await Serving([Server("a", noted), Server("b", noted)], reported).run()
+    assert noted == [(served_at, "a"), (served_at, "b")]
+    assert loading.asked == [["code of a", "code of b"]]
+
+
+@on_virtual_time
+async def test_what_can_not_be_loaded_now_is_loaded_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = ImportError("x.so: cannot open shared object file: Too many open files")
+    loading, noted = Loading(monkeypatch, NO_FILE, NO_FILE, broken), Noted()
+    await Serving([Server("a", noted)], None).run()
+    assert noted == [(3 * RETRY_S, "a")]
+    assert len(loading.asked) == 4
+    said = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert [vars(each)["why"] for each in said] == [str(NO_FILE), str(broken)]
+
+
+_WHOLE = """
+import asyncio, importlib, sys
+from pathlib import Path
+from kubeletpy.explain.server import ExplainServer
+from kubeletpy.server.build import KubeletServer
+from kubeletpy.server.health import HealthServer
+from kubeletpy.trace.spans import Traces
+
+async def run():
+    health = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
+    explain = ExplainServer(Path(sys.argv[1]), None, Traces())
+    await health.start()
+    early = "aiohttp" in sys.modules
+    for each in (*health.code, *explain.code):
+        importlib.import_module(each)
+    loaded = set(sys.modules)
+    await health.serve()
+    await explain.serve()
+    print(early, sorted(set(sys.modules) - loaded))
+    await explain.close()
+    await health.close()
+
+asyncio.run(run())
+"""
+
+
+def test_the_code_is_all_that_serving_loads(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _WHOLE, str(tmp_path / "explain.sock")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False []\n", "")
