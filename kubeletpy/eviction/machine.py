@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -24,6 +23,7 @@ from kubeletpy.eviction.signals import (
     layout_of,
 )
 from kubeletpy.host.kernel_text import number
+from kubeletpy.host.patient_threads import SteadyThreads
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.stats import proc_text
@@ -72,8 +72,8 @@ class MachineSignals:
         self._paths: dict[str, str] = {"nodefs": root_dir}
         self._layout: Layout | None = None
         # apart from what else goes on in threads: that must not keep a look waiting
-        self._memory = ThreadPoolExecutor(1, "eviction-memory")
-        self._disk = ThreadPoolExecutor(DISKS, "eviction-disk")
+        self._memory = SteadyThreads(1, "eviction-memory")
+        self._disk = SteadyThreads(DISKS, "eviction-disk")
         self._asked: dict[str, asyncio.Future[dict[Signal, Observation]]] = {}
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kubeletpy.handlers.network import must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.remote.errors import code_in_words
@@ -44,7 +45,11 @@ _OPTIONS = (
 
 
 async def check(host: str, port: int, service: str, timeout: float) -> Reply:
-    """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds."""
+    """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds.
+
+    Raises:
+        HandlerError: the machine has run out of something, such as descriptors.
+    """
     where = host_port(host, port)
     request, response = _messages()
     loop = asyncio.get_running_loop()
@@ -55,6 +60,7 @@ async def check(host: str, port: int, service: str, timeout: float) -> Reply:
             async with asyncio.timeout(timeout):
                 await channel.channel_ready()
         except TimeoutError:
+            _must_have_sockets(host)
             limit = go_seconds(timeout)
             return _failed(
                 f'timeout: failed to connect service "{where}" within {limit}: '
@@ -70,12 +76,21 @@ async def check(host: str, port: int, service: str, timeout: float) -> Reply:
                 request(service=service), timeout=max(0.001, deadline - loop.time())
             )
         except grpc.aio.AioRpcError as error:
+            _must_have_sockets(host)
             return _failed(_words(error, timeout))
     if answer.status != SERVING:
         known = 0 <= answer.status < len(_STATUS)
         name = _STATUS[answer.status] if known else str(answer.status)
         return _failed(f'service unhealthy (responded with "{name}")')
     return Reply(Answer.SUCCESS, "service healthy")
+
+
+def _must_have_sockets(host: str) -> None:
+    """gRPC does not say that it could make none. Raises HandlerError."""
+    try:
+        new_socket(host).close()
+    except OSError as error:
+        must_have_been_asked(error)
 
 
 def _failed(text: str) -> Reply:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kubeletpy.handlers.http_request import BadRequest, HttpRequest, redirected
 from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
-from kubeletpy.handlers.network import Resolver, in_words, new_socket
+from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
 from kubeletpy.handlers.ports import host_port, is_address
 
@@ -37,13 +37,18 @@ class NotTLS(ExchangeFailed):
 
 
 async def probe(resolver: Resolver, request: HttpRequest, timeout: float) -> Reply:
-    """Ask, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect Warning."""
+    """Ask, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect Warning.
+
+    Raises:
+        HandlerError: the machine has run out of something, such as descriptors.
+    """
     try:
         async with asyncio.timeout(timeout):
             reader = await get(resolver, request)
     except TimeoutError:
         return _failed(request, "context deadline exceeded (Client.Timeout exceeded)")
     except (ExchangeFailed, BadRequest) as error:
+        must_have_been_asked(error)
         return _failed(request, str(error))
     if not 200 <= reader.status < 400:
         # The body is left out: the text goes into events.

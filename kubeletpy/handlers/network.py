@@ -7,13 +7,14 @@ lingering socket blocks, even if the socket is non-blocking.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
 
+from kubeletpy.handlers.outcome import HandlerError
 from kubeletpy.handlers.ports import is_address
+from kubeletpy.host.exhausted import exhausted
+from kubeletpy.host.patient_threads import PatientThreads
 
 RESOLVER_THREADS = 4
 
@@ -26,26 +27,22 @@ _WORDS = {
 }
 
 
+def must_have_been_asked(error: Exception) -> None:
+    """Whether a container is well is not known when it could not be asked for want of descriptors
+    or threads: nothing is restarted for that. Raises HandlerError."""
+    if (cause := exhausted(error)) is not None:
+        raise HandlerError(f"the container could not be asked: {cause}") from error
+
+
 class Resolver:
     """Resolves hosts to addresses."""
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = PatientThreads(RESOLVER_THREADS)
 
     async def address(self, host: str) -> str:
         """An IP address for a host; an address stays the same. Raises OSError if there is none."""
-        if is_address(host):
-            return host
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="handler-dns")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _look_up, host)
-
-    def close(self) -> None:
-        """Release the threads; a look-up under way ends by itself."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
+        return host if is_address(host) else await self._threads.run(_look_up, host)
 
 
 def _look_up(host: str) -> str:

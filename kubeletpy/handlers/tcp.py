@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.handlers.network import Resolver, in_words, new_socket
+from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import Answer, Reply
 from kubeletpy.handlers.ports import host_port
 
 
 async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> Reply:
-    """Success if a connection is established within ``timeout`` seconds, else Failure."""
+    """Success if a connection is established within ``timeout`` seconds, else Failure.
+
+    Raises:
+        HandlerError: the machine has run out of something, such as descriptors.
+    """
     where = f"dial tcp {host_port(host, port)}"
     loop = asyncio.get_running_loop()
     try:
@@ -21,5 +25,6 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
     except TimeoutError:
         return Reply(Answer.FAILURE, f"{where}: i/o timeout")
     except OSError as error:
+        must_have_been_asked(error)
         return Reply(Answer.FAILURE, f"{where}: {in_words(error)}")
     return Reply(Answer.SUCCESS)

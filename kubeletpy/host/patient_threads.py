@@ -86,15 +86,17 @@ class PatientThreads(Executor):
 
 
 class SteadyThreads(ThreadPoolExecutor):
-    """The event loop's own threads, which keep working when the machine can start no more threads.
+    """Threads that keep working when the machine can start no more: the event loop's own, and those
+    that watch what pods use up.
 
     An executor of the standard library queues a call, fails to start a thread, raises as if the
     call had been refused, and runs it later all the same. Here a queued call waits for an existing
     thread. Raises RuntimeError: not even the first thread can be started.
     """
 
-    def __init__(self) -> None:
-        super().__init__(thread_name_prefix="asyncio")
+    def __init__(self, most: int | None = None, name: str = "asyncio") -> None:
+        """``most`` at a time; None: as many as the standard library finds fit."""
+        super().__init__(most, thread_name_prefix=name)
         self.submit(int).result()
 
     def _adjust_thread_count(self) -> None:

@@ -155,7 +155,6 @@ class KubeProbeManager:
             self.remove_pod(uid)
         if running:
             await asyncio.wait(running, timeout=CLOSE_S)
-        self._prober.close()
 
     # -- running -----------------------------------------------------------------------------
 

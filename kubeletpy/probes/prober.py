@@ -89,10 +89,6 @@ class Prober:
             self._tell(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
         return Finding(ProbeOutcome.SUCCESS, words)
 
-    def close(self) -> None:
-        """Release what name look-ups use."""
-        self._resolver.close()
-
     async def _ask(self, target: Target) -> Reply:
         """Ask the container. Raises HandlerError."""
         probe: api.Probe = target.container.get(FIELDS[target.spec.kind], {})  # type: ignore[assignment]

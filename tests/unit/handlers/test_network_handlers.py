@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
+import os
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  #
 from kubeletpy.handlers import grpc_health, http, tcp
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import Answer, Reply
+from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
 from tests.unit.handlers.servers import (
     Talk,
     answering,
@@ -36,9 +39,7 @@ TIMEOUT = 0.4
 
 @pytest.fixture
 def resolver() -> Any:
-    made = Resolver()
-    yield made
-    made.close()
+    return Resolver()
 
 
 async def ask(resolver: Resolver, port: int, **action: Any) -> Reply:
@@ -271,3 +272,44 @@ async def test_given_up_at_any_moment_nothing_is_left(resolver: Resolver, moment
         await asyncio.sleep(0.05)
     gc.collect()
     assert complaints == []
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("kind", ["http", "tcp", "grpc"])
+async def test_what_can_not_be_asked_has_not_failed(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
+) -> None:
+    """Else a node without descriptors would restart all its containers that have probes."""
+    port = closed_port()
+    assert (await _asked(resolver, kind, port)).answer is Answer.FAILURE
+    for module in (http, tcp, grpc_health):
+        monkeypatch.setattr(module, "new_socket", _fails(number))
+    with pytest.raises(HandlerError, match="could not be asked: .*" + os.strerror(number)):
+        await _asked(resolver, kind, port)
+
+
+async def test_no_thread_to_look_a_name_up_with(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(HandlerError, match="no thread can be made"):
+        await tcp.connect(resolver, "localhost", 1, TIMEOUT)
+
+
+async def _asked(resolver: Resolver, kind: str, port: int) -> Reply:
+    if kind == "http":
+        request = request_for({"port": port}, (), LOOPBACK, "probe")
+        return await http.probe(resolver, request, TIMEOUT)
+    if kind == "tcp":
+        return await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)
+    return await grpc_health.check(LOOPBACK, port, "", TIMEOUT)
+
+
+def _fails(number: int) -> Callable[[str], Any]:
+    def fail(address: str) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail

@@ -54,7 +54,6 @@ async def run(
     prober = Prober(runtime, events)  # type: ignore[arg-type]
     outcome, words = await prober.run(what, quietly=quietly)
     assert len(words) <= KEPT_WORDS
-    prober.close()
     assert set(events.paths) <= {"spec.containers{main}"}
     return outcome, events.seen, runtime
 
@@ -100,7 +99,6 @@ async def test_an_answer_that_comes_after_the_limit_counts() -> None:
     runtime.takes = 100
     prober = Prober(runtime, Events())  # type: ignore[arg-type]
     outcome, _ = await prober.run(target({**COMMAND, "timeoutSeconds": 1}), quietly=False)
-    prober.close()
     assert (outcome, len(runtime.commands)) == (BAD, 1)
 
 
