@@ -9,10 +9,12 @@ import asyncio
 import os
 import random
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.soak.door import Door
@@ -62,6 +64,8 @@ class Faults:
         self._machine, self._longest = machine, longest
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
+        self.done: list[str] = []
+        """What happened when, for people."""
 
     async def kills(self, every: float) -> None:
         """kill -9 the agent, about every ``every`` seconds; sometimes SIGTERM it instead."""
@@ -85,7 +89,7 @@ class Faults:
             kind = self._draw.choice(list(kinds))
             seconds = self._draw.uniform(0.1, self._longest)
             self.counts[kind] += 1
-            with self._health.fault():
+            with self._health.fault(), self._noted(kind):
                 await _finished(asyncio.ensure_future(kinds[kind](seconds)))
                 await self.ready()
 
@@ -101,10 +105,18 @@ class Faults:
 
     async def _kill(self, number: int) -> None:
         async with self._agent:
-            with self._health.fault():
+            with self._health.fault(), self._noted(f"agent {signal.Signals(number).name}"):
                 await asyncio.to_thread(self._stand.agent_process.kill, number)
                 await asyncio.sleep(self._draw.choice([0, 0, _SOON, 2]))
                 await self.start_agent()
+
+    @contextmanager
+    def _noted(self, kind: str) -> Iterator[None]:
+        begun = time.strftime("%H:%M:%S", time.gmtime())
+        try:
+            yield
+        finally:
+            self.done.append(f"{begun} to {time.strftime('%H:%M:%S', time.gmtime())}: {kind}")
 
     async def start_agent(self) -> None:
         """Start the agent's process and wait until it reports that it is healthy."""

@@ -33,6 +33,8 @@ class _Seen:
     ended: str = ""
     terminating_since: float | None = None
     grace: float = 0.0
+    due: str = ""
+    """Its deletionTimestamp."""
     told_slow: bool = False
 
 
@@ -76,6 +78,7 @@ class History:
             return
         if seen.terminating_since is None:
             seen.terminating_since = healthy
+        seen.due = meta["deletionTimestamp"]
         seen.grace = float(meta.get("deletionGracePeriodSeconds") or 0)
         self._slow(seen, healthy)
 
@@ -85,7 +88,9 @@ class History:
         took = healthy - seen.terminating_since
         if took > seen.grace + TERMINATING_SLACK:
             seen.told_slow = True
-            self._violated(seen, f"Terminating for {took:.0f} s, grace {seen.grace:g} s")
+            since = f"it should have been gone at {seen.due}"
+            text = f"Terminating for {took:.0f} s, grace {seen.grace:g} s: {since}"
+            self._violated(seen, text)
 
     def _count(self, seen: _Seen, entry: JSON, notes: JSON, terminating: bool) -> None:
         name, count = entry["name"], int(entry.get("restartCount") or 0)

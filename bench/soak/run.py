@@ -82,6 +82,8 @@ class Soak:
     seconds: float = 0.0
     settled: float = 0.0
     emptied: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    """What happened when (UTC)."""
     rows: list[Row] = field(default_factory=list)
 
 
@@ -203,6 +205,7 @@ class _Run:
         """Collect everything that was found."""
         result = self.result
         result.violations += self.faults.violations + self.history.violations
+        result.faults = self.faults.done
         result.violations += self.truth.violations
         text = self.stand.agent_process.log.read_text(errors="replace")
         result.violations += [f"log: {line}" for line in log_lines(text)]
@@ -278,4 +281,7 @@ def report(result: Soak) -> str:
     ]
     if result.lost_by_runtime:
         lines.insert(-1, f"  containerd lost {', '.join(result.lost_by_runtime)}")
-    return "\n".join([*lines, *(f"    {each}" for each in result.violations)])
+    lines += [f"    {each}" for each in result.violations]
+    if result.violations:
+        lines += ["  faults (UTC)", *(f"    {each}" for each in result.faults)]
+    return "\n".join(lines)
