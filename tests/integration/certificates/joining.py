@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import shlex
-import sys
 from pathlib import Path
 
 import yaml
 
 from kubeletpy.api.types import JSON
+from tests.integration.node import agent
 from tests.integration.node.machine import ROOT, Node
 from tools.env.containerd import Containerd
 from tools.env.kubectl import Kubectl
@@ -134,7 +134,7 @@ class JoiningNode(Node):
         # what is the machine's stays as it is
         words += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
         words += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
-        return [sys.executable, "-m", "kubeletpy.cli.main", *words, f"--root-dir={self.root_dir}"]
+        return [*agent.COMMAND, *words, f"--root-dir={self.root_dir}"]
 
     def start_agent(self, *flags: str) -> None:
         """Start the agent as the unit does."""

@@ -6,11 +6,11 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
+from tests.integration.node import agent
 from tests.integration.node.machine_side import MachineSide
 from tests.integration.node.user_side import TIMEOUT, UserSide
 from tools.env.cri import RawRuntime
@@ -34,7 +34,7 @@ class Node(UserSide, MachineSide):
         self.manifests.mkdir(exist_ok=True)
         file = self.directory / "config.json"
         file.write_text(json.dumps(self.config()))
-        command = [sys.executable, "-m", "kubeletpy.cli.main", "run"]
+        command = [*agent.COMMAND, "run"]
         command += [f"--kubeconfig={self.api.endpoint.node_kubeconfig}", f"--config={file}"]
         command += [f"--root-dir={self.root_dir}", f"--hostname-override={self.name}"]
         command += [f"--device-plugins-dir={self.root_dir}/device-plugins"]

@@ -1,0 +1,19 @@
+"""``kubeletpy`` as tests of whole nodes start it: what ended pods left is collected at once.
+
+Each node waits for that at its end, and `SOON_S` would be most of this wait. When rounds are is
+decided by tests/unit/agent/test_upkeep.py; that the agent collects everything, by each node here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kubeletpy.agent import upkeep
+from kubeletpy.cli.main import main
+
+COMMAND = (sys.executable, "-m", "tests.integration.node.agent")
+SOON_S = 0.5
+
+if __name__ == "__main__":
+    upkeep.SOON_S = SOON_S
+    sys.exit(main())
