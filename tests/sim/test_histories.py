@@ -1,6 +1,6 @@
 """Random histories of the whole agent on virtual time; every one must keep every invariant.
 
-Some seeds are always the same, as many are fresh. ``KUBELETPY_SIM_SEED=n`` replays one seed;
+Most seeds are always the same, some are fresh. ``KUBELETPY_SIM_SEED=n`` replays one seed;
 ``KUBELETPY_SIM_FRESH=n`` is the first of the fresh ones, ``KUBELETPY_SIM_RUNS=n`` their number
 (``./test.sh sim --runs n``).
 """
@@ -18,6 +18,8 @@ from tests.sim.hash_seeds import printed
 from tests.sim.loop import run
 
 RUNS = 320
+FRESH = 64
+"""A long row of fresh ones is for whom it can keep waiting: ``./test.sh sim --runs 1000``."""
 ONCE_BROKEN = (100107, 101315, 102622)
 """Seeds that showed a fault of the agent."""
 
@@ -27,7 +29,7 @@ def _seeds() -> list[Any]:
     if one:
         return [pytest.param(int(one), id=f"seed{one}")]
     first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
-    count = int(os.environ.get("KUBELETPY_SIM_RUNS", RUNS)) if first else 0
+    count = int(os.environ.get("KUBELETPY_SIM_RUNS", FRESH)) if first else 0
     fresh = [pytest.param(n, id=f"fresh-seed{n}") for n in range(first, first + count)]
     fixed = [pytest.param(n, id=f"seed{n}") for n in (*range(RUNS), *ONCE_BROKEN)]
     return [*fixed, *fresh]
