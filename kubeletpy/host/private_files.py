@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
+
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}", re.DOTALL)
 
 
 def write_private(path: Path, content: str | bytes) -> None:
@@ -19,7 +22,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int, flushed: bool = 
     Nothing is left beside it when that fails. Raises OSError.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # as _UNFINISHED
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -32,6 +35,19 @@ def write_whole(path: Path, content: str | bytes, *, mode: int, flushed: bool = 
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what writers left that were killed: only before anybody writes there. Raises OSError;
+    a directory that does not exist has nothing."""
+    try:
+        with os.scandir(directory) as entries:
+            left = [entry.path for entry in entries if _UNFINISHED.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return
+    for path in left:
+        with contextlib.suppress(IsADirectoryError, PermissionError):  # not ours
+            Path(path).unlink()
 
 
 def read_or_make(path: Path, size: int = 32) -> bytes:

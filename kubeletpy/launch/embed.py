@@ -26,7 +26,7 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips
 from kubeletpy.launch.runtime import ask_runtime
-from kubeletpy.launch.start import api_clients, bind_ports, make_root, new_metrics
+from kubeletpy.launch.start import api_clients, bind_ports, clear_unfinished, make_root, new_metrics
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import node_name
 from kubeletpy.placement.state_file import StateUnusable
@@ -117,6 +117,7 @@ async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Ag
     make_root(root)
     facts = read_machine_facts(root)
     ports = bind_ports(settings, flags, stack)
+    clear_unfinished(flags)
     try:
         info = await ask_runtime(parts.runtime)
     except CRIError as error:

@@ -25,6 +25,7 @@ from kubeletpy.config.gates import GATES
 from kubeletpy.eviction.machine import MachineSignals
 from kubeletpy.guards.host import this_machine
 from kubeletpy.host.patient_threads import SteadyThreads
+from kubeletpy.host.private_files import remove_unfinished
 from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
@@ -108,6 +109,7 @@ async def make_agent(
     tracer, untraced = _tracing(settings, name, stack)
     runtime = _connect(settings, metrics, root, stack, tracer)
     ports = bind_ports(settings, flags, stack)
+    clear_unfinished(flags)
     identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
     info = await wait_for_runtime(runtime)
     node_ips = NodeAddresses(await find_node_ips(flags, facts))
@@ -263,6 +265,16 @@ def make_root(root: Path) -> None:
         raise LaunchError(
             f"--root-dir {root} can't be made: {error}; run as root, or where you may write"
         ) from error
+
+
+def clear_unfinished(flags: NodeFlags) -> None:
+    """Files whose writer was killed, once the ports say that no other agent is at work here."""
+    for directory in (flags.root_dir, flags.cert_dir, flags.device_plugins_dir):
+        try:
+            remove_unfinished(Path(directory))
+        except OSError as error:
+            extra = {"directory": directory, "why": str(error)}
+            log.warning("unfinished files can't be removed", extra=extra)
 
 
 def _share_root(root: Path) -> None:

@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.host.private_files import read_or_make, write_private, write_whole
+from kubeletpy.host.private_files import (
+    read_or_make,
+    remove_unfinished,
+    write_private,
+    write_whole,
+)
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.model import PulledRecord
 from kubeletpy.volumes.csi import files as csi_files
@@ -119,6 +124,24 @@ def test_a_disk_that_is_full_in_the_middle(tmp_path: Path, write: Write) -> None
         signal.signal(signal.SIGXFSZ, before)
     assert raised.value.errno == errno.EFBIG
     assert _files(tmp_path) == kept
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    remove_unfinished(tmp_path / "nowhere")
+    for name in ("state", ".hidden", ".state.0a1b2c3", ".state.0A1B2C3D", "state.0a1b2c3d"):
+        (tmp_path / name).touch()
+    (tmp_path / ".folder.0a1b2c3d").mkdir()
+    kept = set(tmp_path.iterdir())
+    (tmp_path / ".link.0a1b2c3d").symlink_to(tmp_path / "state")
+    child = os.fork()
+    if not child:
+        Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign,assignment]
+        write_private(tmp_path / "state", b"x")
+        os._exit(1)
+    os.waitpid(child, 0)
+    assert len(set(tmp_path.iterdir()) - kept) == 2
+    remove_unfinished(tmp_path)
+    assert set(tmp_path.iterdir()) == kept
 
 
 @pytest.mark.parametrize("there", [None, b"", b"short"])
