@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
-
-import yarl
+from urllib.parse import urlsplit
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
+from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.kubeapi.transport import NotHttp2, Response, Transport, TransportError
 from kubeletpy.kubeapi.usage import Losses, Usage, together
@@ -34,6 +34,7 @@ _ALWAYS = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encod
 RETIRED_S = 3630.0
 """How long requests with old credentials may last: a watch lasts an hour at most."""
 _MAX_RETIRED = 4
+_PORTS = {"https": 443, "http": 80}
 
 
 OpenTransport = Callable[[Connection], Transport]
@@ -51,6 +52,7 @@ class _Session:
         self._losses = losses
         self._http1: Transport | None = None
         self._http2: Transport | None = None
+        self._closed = False
         # a proxy's tunnel is aiohttp's, and without TLS nothing says what a server speaks
         self._fallen_back = connection.ssl is None or bool(connection.proxy)
 
@@ -58,19 +60,25 @@ class _Session:
         """One attempt of one request, as a transport does it."""
         if not self._fallen_back:
             if self._http2 is None:
-                from kubeletpy.kubeapi.http2.pool import Http2Pool
-
-                self._http2 = Http2Pool(self._connection, self._losses)
+                code = await self._loaded("kubeletpy.kubeapi.http2.pool")
+                self._http2 = self._http2 or code.Http2Pool(self._connection, self._losses)
+            assert self._http2 is not None, "made above, if by nobody else meanwhile"
             try:
                 return await self._http2.request(*asked, **options)
             except NotHttp2:
                 # for as long as these credentials: a handshake for each request would cost more
                 self._fallen_back = True
         if self._http1 is None:
-            from kubeletpy.kubeapi.http1 import Http1Transport
-
-            self._http1 = Http1Transport(self._connection)
+            code = await self._loaded("kubeletpy.kubeapi.http1")
+            self._http1 = self._http1 or code.Http1Transport(self._connection)
+        assert self._http1 is not None, "made above, if by nobody else meanwhile"
         return await self._http1.request(*asked, **options)
+
+    async def _loaded(self, name: str) -> Any:
+        code = await loaded(name)
+        if self._closed:
+            raise TransportError("the client is closed")
+        return code
 
     @property
     def watch_capacity(self) -> int:
@@ -100,6 +108,7 @@ class _Session:
 
     async def close(self) -> None:
         """Drop the connections; whoever still reads a response gets an error."""
+        self._closed = True
         for each in self._transports:
             await each.close()
 
@@ -331,5 +340,6 @@ def _of_span(method: str, host: str, path: str) -> dict[str, str | int]:
 
 @lru_cache(maxsize=4)
 def _server(host: str) -> tuple[str, str, int]:
-    url = yarl.URL(host, encoded=True)
-    return str(url.with_user(None)).rstrip("/"), url.host or "", url.port or 0
+    url = urlsplit(host)
+    base = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    return base, url.hostname or "", url.port or _PORTS.get(url.scheme, 0)

@@ -12,6 +12,7 @@ from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.dialing import dial
 from kubeletpy.kubeapi.http2.placing import Otherwise, place, watch_capacity
 from kubeletpy.kubeapi.http2.stream import Refused, Stream
+from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.transport import NotHttp2, TransportError
 from kubeletpy.kubeapi.usage import HTTP2, Losses, Usage
@@ -145,9 +146,12 @@ class Http2Pool:
         if not opened.speaks_http2:
             transport.abort()
             raise NotHttp2("the server has chosen HTTP/1.1")
-        from kubeletpy.kubeapi.http2.connection import Http2Connection
-
-        connection = Http2Connection(self._changed, self._lost)
+        try:
+            code = await loaded("kubeletpy.kubeapi.http2.connection")
+        except BaseException:
+            transport.abort()
+            raise
+        connection: Http2Connection = code.Http2Connection(self._changed, self._lost)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         if opened.lost:
