@@ -54,6 +54,8 @@ _FIELDS: dict[SpecField | None, Code] = {
     SpecField.SUB_PATH: Code.SUBPATH,
     SpecField.RUN_AS_NON_ROOT: Code.RUNS_AS_ROOT,
 }
+_STARTS = {"PostStartHookError": Code.POST_START, "RunContainerError": Code.NEVER_RAN}
+"""Of a start that has failed just now; a moment later its back-off is shown."""
 _DENIED = re.compile(r"authoriz|unauthorized|denied|forbidden|no basic auth|\b40[13]\b", re.I)
 _ABSENT = re.compile(r"not found|manifest unknown|\b404\b", re.I)
 _UNREACHABLE = re.compile(
@@ -136,8 +138,11 @@ def _failed_about(facts: PodFacts) -> SpecField | None:
 
 def _config_code(facts: PodFacts, wait: Wait) -> str:
     error = facts.start_errors.get(wait.subject)
-    if wait.kind is WaitKind.START_ERROR and error and error.about in _FIELDS:
-        return _FIELDS[error.about]
+    if wait.kind is WaitKind.START_ERROR and error is not None:
+        if error.about in _FIELDS:
+            return _FIELDS[error.about]
+        if error.code in _STARTS:
+            return _STARTS[error.code]
     if _NO_KEY.search(wait.why):
         return Code.CONFIG_KEY
     if _OBJECT.search(wait.why) and "not found" in wait.why.lower():

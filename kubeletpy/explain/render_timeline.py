@@ -32,7 +32,9 @@ def summary(chapter: Chapter) -> str:
         return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
     if chapter.title == Part.START:
         done, going = "from first sight to the Ready status being written", "not ready yet"
-        going = "it was never Ready" if chapter.over else going
+        if chapter.over:
+            done = "from first sight to its end being written; it was never Ready"
+            going = "it was never Ready"
     else:
         done, going = "from the first stop to the pod being done with", "still ending"
     total = going if chapter.total is None else f"{milliseconds(chapter.total)} {done}"

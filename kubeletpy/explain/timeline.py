@@ -46,7 +46,7 @@ class Chapter:
     spans: tuple[Bar, ...]
     note: str = ""
     over: bool = False
-    """It was never complete, and never will be."""
+    """It is, without the pod having been Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,9 @@ def _start(
     note = "this agent found the pod's sandbox running when it started" if found else ""
     if trace.dropped:
         note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more spans were not kept"
-    over = total is None and (trace.ended_at is not None or trace.chapter is Part.END)
+    over = trace.ended_first or (
+        total is None and (trace.ended_at is not None or trace.chapter is Part.END)
+    )
     return Chapter(Part.START, began + offset, total, tuple(bars), note, over)
 
 

@@ -29,7 +29,8 @@ class ImageError(Exception):
     """An image that cannot be used now.
 
     ``code`` is the waiting reason, the text its message. ``retry_at`` is the Unix time in seconds
-    at which a retry makes sense, None when something else must change first.
+    at which a retry makes sense, None when something else must change first. ``tries_at`` is when
+    it is really tried again, where the retry is earlier only to show that it backs off.
     """
 
     def __init__(self, code: ImageErrorCode, message: str, retry_at: float | None = None) -> None:
@@ -37,6 +38,7 @@ class ImageError(Exception):
         self.code = code
         self.message = message
         self.retry_at = retry_at
+        self.tries_at: float | None = None
 
 
 def pull_failure(image: str, error_text: str) -> ImageError:

@@ -207,7 +207,7 @@ class ImagePuller:
         )
         failure = pull_failure(wanted.image, text)
         now = self._clock.now()
-        self._backoff.failed(key, now, f"{failure.code}: {failure.message}")
+        failure.tries_at = self._backoff.failed(key, now, f"{failure.code}: {failure.message}")
         failure.retry_at = now + SHOW_BACK_OFF_S
         return failure
 

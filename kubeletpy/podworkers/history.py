@@ -9,9 +9,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
+from kubeletpy.podworkers.troubles import Troubles
 
 REPEATS = 6
 """How many of the newest entries are checked for the same decision."""
@@ -28,13 +29,21 @@ class HistoryEntry:
     """When it last repeated; 0: never."""
 
 
+_PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
+
+
 class DecisionHistory:
-    """Pod uid -> ring of decisions; the least recently seen pods go first."""
+    """Pod uid -> ring of decisions; the least recently seen pods go first.
+
+    Attributes:
+        troubles: since when syncs fail, or containers end that should not.
+    """
 
     def __init__(self, per_pod: int = 50, max_pods: int = 500) -> None:
         self._per_pod = per_pod
         self._max_pods = max_pods
         self._pods: OrderedDict[str, deque[HistoryEntry]] = OrderedDict()
+        self.troubles = Troubles()
 
     def add(self, uid: str, decisions: Iterable[Decision], now: float) -> None:
         """Keep decisions made at ``now`` (Unix seconds).
@@ -42,6 +51,9 @@ class DecisionHistory:
         A decision that is among the last few is only counted: repeats at every sync fill no ring.
         """
         for decision in decisions:
+            # it is made because a container has ended, or had to be
+            if decision.restarts or decision.kill_reason in _PROBES:
+                self.troubles.failed(uid, now)
             ring = self._pods.get(uid)
             if ring is None:
                 ring = self._pods[uid] = deque(maxlen=self._per_pod)

@@ -8,16 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.pods.decision import Decision, KillReason
+from kubeletpy.pods.decision import Decision
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
 from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord
-from kubeletpy.podworkers.troubles import Troubles
 
 log = logging.getLogger(__name__)
-
-_PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
 
 
 class SyncNotes:
@@ -27,8 +24,7 @@ class SyncNotes:
         self.history = history
         self.last: dict[str, LastSync] = {}
         """How the last sync of each pod ended."""
-        self.troubles = Troubles()
-        """Since when syncs fail, or containers end that should not."""
+        self.troubles = history.troubles
         self._metrics = metrics
 
     def begins(self, run: RunSync, record: WorkerRecord, now: float) -> None:
@@ -45,7 +41,7 @@ class SyncNotes:
         self.last[run.uid] = LastSync(run.stage, outcome, now)
         if outcome is None:
             return
-        if outcome.error or any(map(_is_trouble, outcome.decisions)):
+        if outcome.error:
             self.troubles.failed(run.uid, now)
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
@@ -64,11 +60,6 @@ class SyncNotes:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
         self.troubles.gone(uid)
-
-
-def _is_trouble(decision: Decision) -> bool:
-    """Whether it is made because a container has ended, or had to be."""
-    return decision.restarts or decision.kill_reason in _PROBES
 
 
 def _since(run: RunSync) -> float:

@@ -107,8 +107,8 @@ class StatusWriter:
                     "the API's answer to a status write is not a pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
-            ended = _is_ready(written) or written.get("phase") in TERMINAL
-            self._traces.written(entry.pod.uid, began, _in_words(written), ready=ended)
+            ended, ready = written.get("phase") in TERMINAL, _is_ready(written)
+            self._traces.written(entry.pod.uid, began, _in_words(written), ready=ready, ended=ended)
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
         return True

@@ -57,6 +57,8 @@ class PodTrace:
     open: dict[int, Span] = field(default_factory=dict)
     ready_at: float | None = None
     ended_at: float | None = None
+    ended_first: bool = False
+    """The start was over without the pod having been Ready: ``ready_at`` is its end."""
     dropped: int = 0
     """Spans that did not fit."""
 
@@ -80,10 +82,10 @@ class PodTrace:
         else:
             self.dropped += 1
 
-    def ready(self, now: float) -> None:
-        """The pod has started."""
+    def ready(self, now: float, *, ended: bool = False) -> None:
+        """The pod has started, or (``ended``) come to its end instead."""
         if self.chapter is Chapter.START:
-            self.ready_at = now
+            self.ready_at, self.ended_first = now, ended
             self.chapter = Chapter.LIFE
 
     def ending(self) -> None:

@@ -184,8 +184,17 @@ class Traces:
         trace.keep(Span(Call.ADMIT, "", now, now, why[:MAX_TEXT]))
         trace.ended_at = now
 
-    def written(self, uid: str, began: float, detail: str, *, ready: bool, error: str = "") -> None:
-        """A status write to the API has ended; ``ready``: it completed the start."""
+    def written(
+        self,
+        uid: str,
+        began: float,
+        detail: str,
+        *,
+        ready: bool,
+        ended: bool = False,
+        error: str = "",
+    ) -> None:
+        """A status write to the API has ended; it showed that the pod is Ready, or has ended."""
         trace = self._pods.get(uid)
         if trace is None:
             return
@@ -194,8 +203,8 @@ class Traces:
         trace.keep(span)
         if self._span_log is not None:
             self._span_log(trace, span)
-        if ready:
-            trace.ready(now)
+        if ready or ended:
+            trace.ready(now, ended=ended)
 
     def gone(self, uid: str) -> None:
         """The pod is gone from the API, or its worker has finished."""

@@ -182,7 +182,10 @@ class ContainerStarter:
             self._recorder.event(
                 context.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
-            raise StartFailed(error.code, error.message, error.retry_at) from error
+            failed = StartFailed(error.code, error.message, error.retry_at)
+            if error.tries_at is not None:
+                failed.error = replace(failed.error, retry_at=error.tries_at)
+            raise failed from error
 
     async def _given(
         self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]

@@ -648,6 +648,26 @@ CASES: list[Case] = [
         300,
     ),
     (
+        "its postStart hook has failed just now",
+        None,
+        start("PostStartHookError", HOOK.partition(": ")[2]),
+        "not running: container main can't start: PostStartHookError: command '/bin/sh -c echo "
+        "hook says no; exit 7' exited with 7, message: 'hook says no\\n'; next try in 7s",
+        "post-start-hook",
+        LOG,
+        300,
+    ),
+    (
+        "its program could not run just now",
+        None,
+        start("RunContainerError", 'exec: "/nope": no such file or directory'),
+        'not running: container main can\'t start: RunContainerError: exec: "/nope": no such file '
+        "or directory; next try in 7s",
+        "program-cannot-run",
+        "correct the container's command, or use an image that has that program",
+        300,
+    ),
+    (
         "no such RuntimeClass",
         None,
         {

@@ -305,3 +305,11 @@ def test_a_wait_that_is_over_has_its_own_end() -> None:
     trace = PodTrace("uid", "default", "web", 10.0, start=spans)
     _, bar = timeline(trace, 0.0, None, 30.0).start.spans
     assert (bar.start, bar.end, bar.going_on) == (2.0, 4.0, False)
+
+
+def test_a_pod_that_ended_without_having_been_ready() -> None:
+    trace = PodTrace("uid", "default", "web", 10.0, start=[SANDBOX_OF_WEB])
+    trace.ready(12.0, ended=True)
+    assert render_timeline.text(timeline(trace, 0.0, None, 30.0)).splitlines()[0] == (
+        "default/web  start: 2000 ms from first sight to its end being written; it was never Ready"
+    )

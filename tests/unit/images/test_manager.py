@@ -120,6 +120,7 @@ async def test_backoff_doubles_from_the_last_failure_and_quotes_it() -> None:
     error = await failure(manager, "x:1")
     assert (error.code, error.message) == ("ErrImagePull", "x:1: not found")
     assert error.retry_at == pytest.approx(LoopClock().now() + 1), "to say that it backs off"
+    assert error.tries_at == pytest.approx(LoopClock().now() + 10), "to pull"
     assert node.events.seen[-1] == 'Warning Failed: Failed to pull image "x:1": x:1: not found'
     for delay in (10, 20, 40, 80, 160, 300, 300):
         await asyncio.sleep(delay - 0.001)

@@ -37,3 +37,16 @@ def test_since_when(outcome: SyncOutcome | None, wrong: bool) -> None:
     run = RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod()))
     notes.ended(run, outcome, 5.0)
     assert notes.troubles.since("u", 5.0) == (5.0 if wrong else None)
+
+
+def test_what_is_decided_while_a_sync_goes_on_counts_from_then() -> None:
+    """A restart may take long; the end of the container was before it."""
+    history = DecisionHistory()
+    notes = SyncNotes(history, Metrics().workers)
+    history.add("u", iter([killed(KillReason.LIVENESS_PROBE)]), 5.0)
+    run = RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod()))
+    notes.ended(run, SyncOutcome(error="e"), 9.0)
+    assert notes.troubles.as_json() == {"u": [5.0, 9.0]}
+    assert [entry.at for entry in notes.history.of("u")] == [5.0, 9.0]
+    history.add("v", [Decision("a", "b")], 5.0)
+    assert notes.troubles.since("v", 5.0) is None

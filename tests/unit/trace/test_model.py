@@ -62,6 +62,11 @@ def test_a_pod_starts_once_and_its_end_is_no_start() -> None:
     assert (trace.chapter, trace.ready_at) == (Chapter.LIFE, 5.0)
     trace.ending()
     assert trace.chapter is Chapter.END
+    assert not trace.ended_first
+    ended = PodTrace("u", "default", "web", 0.0)
+    ended.ready(5.0, ended=True)
+    ended.ready(6.0)
+    assert (ended.chapter, ended.ready_at, ended.ended_first) == (Chapter.LIFE, 5.0, True)
     never = PodTrace("u", "default", "web", 0.0)
     never.ending()
     never.ready(7.0)

@@ -1,0 +1,177 @@
+"""What an on-call person learns of a sick pod: four questions, a point for each that is answered.
+
+What is it, since when, what does it wait for and until when, what is to be done. Each has to be
+answered by `kubeletpy explain` alone, as text and as JSON. What is true is taken from the API: its
+events and the times in its objects. Must never ask the agent anything but through the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy.cli import explain, timeline
+from tests.integration.node.machine import Node
+from tests.integration.node.seen import container_status, status
+
+EARLY_S, LATE_S = 2.0, 4.0
+"""How far from the truth a time may be: the API's times are whole seconds, and CI is slow."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the command says of a pod."""
+
+    text: str
+    whole: Any
+    """The JSON."""
+
+    @property
+    def pod(self) -> Any:
+        """The explanation; of a pod that is gone the last, of one on no node the API's."""
+        return self.whole.get("last") or self.whole.get("api") or self.whole
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the API has, and what the test did and when (Unix seconds)."""
+
+    pod: JSON
+    events: list[JSON]
+    deleted_at: float
+
+    def event(self, reason: str) -> float:
+        """When the first of these events was."""
+        return min(
+            parse_time(each["firstTimestamp"]) for each in self.events if each["reason"] == reason
+        )
+
+    def started(self, name: str = "main") -> float:
+        """When a container that runs was started."""
+        return parse_time(container_status(self.pod, name)["state"]["running"]["startedAt"])
+
+    def made(self) -> float:
+        """When the pod was made."""
+        return parse_time(self.pod["metadata"]["creationTimestamp"])
+
+    def deadline(self) -> float:
+        """When activeDeadlineSeconds was over."""
+        limit: float = self.pod["spec"]["activeDeadlineSeconds"]
+        return parse_time(status(self.pod)["startTime"]) + limit
+
+
+@dataclass(frozen=True)
+class Sick:
+    """A pod and the true answers.
+
+    Attributes:
+        verdict: words of the first line.
+        cause: the fixed word.
+        since: when it went wrong first.
+        waits: kind and subject of what it waits for first; None: for nothing, that is final.
+        until: the next try, or the end of the wait, has a time.
+        hint: words of what to do.
+    """
+
+    name: str
+    verdict: tuple[str, ...]
+    cause: str
+    since: Callable[[Truth], float]
+    waits: tuple[str, str] | None
+    hint: tuple[str, ...]
+    until: bool = True
+
+
+def says(main: Callable[[list[str]], int], node: Node, *arguments: str) -> str:
+    """What a command prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        main([*arguments, "--socket", str(node.root_dir / "explain.sock")])
+    return out.getvalue()
+
+
+def told(node: Node, namespace: str, name: str) -> Told:
+    """Ask for one pod."""
+    text = says(explain.main, node, "-n", namespace, name)
+    found = says(explain.main, node, "-n", namespace, name, "-o", "json")
+    try:
+        return Told(text, json.loads(found))
+    except ValueError:
+        return Told(text, {"verdict": found, "waits": []})
+
+
+def drawn(node: Node, namespace: str, name: str) -> str:
+    """The pod's timeline."""
+    return says(timeline.main, node, "-n", namespace, name)
+
+
+def wrong(sick: Sick, truth: Truth, said: Told) -> dict[str, str]:
+    """The questions that are not answered -> what is wrong with the answer."""
+    found: dict[str, str] = {}
+    for question, check in {
+        "what is it": _cause,
+        "since when": _since,
+        "what does it wait for": _waits,
+        "what to do": _to_do,
+    }.items():
+        try:
+            check(sick, truth, said)
+        except (AssertionError, LookupError, ValueError) as error:
+            found[question] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _cause(sick: Sick, _truth: Truth, said: Told) -> None:
+    first = next(line for line in said.text.splitlines() if f"/{sick.name}: " in line)
+    assert said.pod["cause"] == sick.cause, said.pod["cause"]
+    for words in sick.verdict:
+        assert words in said.pod["verdict"], (words, said.pod["verdict"])
+        assert words in first, (words, first)
+
+
+def _since(sick: Sick, truth: Truth, said: Told) -> None:
+    true, found = sick.since(truth), said.pod["first_seen"]
+    assert -EARLY_S <= found - true <= LATE_S, f"{found - true:+.1f} s from the truth"
+    shown = re.search(r"^  Since +(\S+)", said.text, re.MULTILINE)
+    assert shown is not None
+    moment = datetime.fromtimestamp(found).astimezone()
+    assert moment.strftime("%H:%M:%S") == shown[1] or parse_time(shown[1]) == found, shown[1]
+
+
+def _waits(sick: Sick, _truth: Truth, said: Told) -> None:
+    waits = said.pod["waits"]
+    if sick.waits is None:
+        assert waits == [], waits
+        assert said.pod["final"]
+        assert "\n  Final " in said.text
+        return
+    kind, subject = sick.waits
+    if isinstance(waits, str):  # of a pod on no node
+        assert kind in waits, waits
+        assert f"\n  Waits for  {waits}\n" in said.text
+        return
+    first, at = waits[0], said.pod["at"]
+    assert first["kind"] == kind, waits
+    assert subject in first["subject"], waits
+    assert (first["until"] is not None) is sick.until, waits
+    assert not said.pod["final"]
+    row = re.search(rf"^Waits for\n  {kind}  (.*)", said.text, re.MULTILINE)
+    assert row is not None
+    if sick.until:
+        assert 0 <= first["until"] - at + 1 <= 301, first["until"] - at
+        assert re.search(r"until \d\d:\d\d:\d\d \((in |now)", row[1]), row[1]
+
+
+def _to_do(sick: Sick, _truth: Truth, said: Told) -> None:
+    hint = said.pod["hint"]
+    for words in sick.hint:
+        assert words in hint, (words, hint)
+    assert f"\n  To do      {hint}\n" in said.text
