@@ -18,6 +18,7 @@ from typing import Any
 
 from kubeletpy import config
 from kubeletpy.cli import logs, machine, pauses, version
+from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
 from kubeletpy.trace.watched_loop import WatchedLoop
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
         loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
     except config.ConfigError as error:
         return fail(error)
+    keep_little_freed_memory()
     if agent is None and loaded.node.kubeconfig and Path(loaded.node.kubeconfig).is_file():
         begin_loading(loaded.node.kubeconfig)
     return run(loaded, agent or _default_agent())

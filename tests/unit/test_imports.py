@@ -71,7 +71,7 @@ LATER = (
 )
 """Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
 serves, when the node is Ready."""
-BUDGET = 677
+BUDGET = 678
 """Modules of ours that may be loaded before an agent starts; each costs about 0.5 ms of CPU and
 20 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
@@ -82,8 +82,9 @@ that are gone. Two say which settings have no effect, and what gates exist.
 Four of volumes, two of watched objects, five of the composition root, two of resource claims and
 two of device plugins were cut out of longer ones, as was the booking of memory and the file with
 the times of a shutdown: no code more.
-One says what the machine has run out of, when no file can be opened any more. One shows the states
-of pod certificates, and one names the requests to the node's port as spans.
+One sets the allocator up before there are threads. One says what the machine has run out of, when
+no file can be opened any more. One shows the states of pod certificates, and one names the requests
+to the node's port as spans.
 One is the interface of what sends spans, if anything does, and one that of what carries requests to
 the API, by HTTP/1.1 or HTTP/2. Six are of the flight recorder, which records from the start.
 One collects the lists that come over a watch, and one keeps each pod's latest events.

@@ -1,0 +1,33 @@
+"""How much freed memory the C library keeps for this process: little.
+
+A burst of pods, a long list from the runtime or a large annotation leaves freed blocks in the
+arenas of all threads that had a part in it, and they stay. Only a process of our own is set up like
+this, never a program that has an agent as a library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+ARENAS = 2
+"""Threads hold Python's lock while they allocate: an arena for each would help nobody."""
+LARGE = 128 * 1024
+"""Bytes of a block that is given back as soon as it is free, and of free memory at an arena's end
+that is. glibc begins with this, and raises it up to 32 MiB as large blocks are freed."""
+_OPTIONS = {
+    "MALLOC_ARENA_MAX": (-8, ARENAS),
+    "MALLOC_MMAP_THRESHOLD_": (-3, LARGE),
+    "MALLOC_TRIM_THRESHOLD_": (-1, LARGE),
+}
+"""Variable of the environment that has precedence -> option of glibc's <malloc.h>, value."""
+
+
+def keep_little_freed_memory() -> None:
+    """Call it before any thread is started. Other C libraries than glibc have no such options."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    for variable, (option, value) in _OPTIONS.items():
+        if variable not in os.environ:
+            mallopt(option, value)
