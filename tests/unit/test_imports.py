@@ -72,8 +72,8 @@ LATER = (
 """Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
 serves, when the node is Ready."""
 BUDGET = 678
-"""Modules of ours that may be loaded before an agent starts; each costs about 0.5 ms of CPU and
-20 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
+"""Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
+35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
 files are read and written under every policy; 21 of device plugins and the pod resources API,
 whose sockets are there from the start; four of eviction, which may be needed at once; and two keep
