@@ -13,6 +13,12 @@ DEAF = "trap '' TERM; while :; do sleep 1; done"
 """Runs until it is killed."""
 
 
+def serving(text: str) -> str:
+    """A script whose server has /ok at port 8080, and which stops at once when it is asked to."""
+    serve = "httpd -f -v -p 8080 -h /tmp/www & trap 'exit 0' TERM; wait"
+    return f"mkdir -p /tmp/www; echo {text} > /tmp/www/ok; {serve}"
+
+
 def container(name: str = "main", script: str = FOREVER, **more: Any) -> JSON:
     """A busybox container that runs a shell script."""
     return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **more}

@@ -7,18 +7,19 @@ import time
 import pytest
 
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.pods import FOREVER, container, pod, serving
 from tests.integration.node.seen import container_status, is_ready, running, status
 
-SERVE = "mkdir -p /tmp/www; echo ok > /tmp/www/ok; exec httpd -f -v -p 8080 -h /tmp/www"
 
-
-def gone_after(node: Node, namespace: str, name: str) -> float:
-    """Delete a pod and wait; the seconds it took."""
+def gone_after(node: Node, namespace: str, *names: str) -> list[float]:
+    """Delete pods, of which the next outlasts the one before; the seconds that each took."""
     begun = time.monotonic()
-    node.kubectl("delete", "pod", name, "--wait=false", namespace=namespace)
-    node.wait_gone(namespace, name)
-    return time.monotonic() - begun
+    node.kubectl("delete", "pod", *names, "--wait=false", namespace=namespace)
+    took = []
+    for name in names:
+        node.wait_gone(namespace, name)
+        took.append(time.monotonic() - begun)
+    return took
 
 
 def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
@@ -64,10 +65,9 @@ def test_pre_stop_is_part_of_the_grace_period(node: Node, namespace: str, kind: 
         )
     node.wait_running(namespace, "short")
     node.wait_running(namespace, "long")
-    took = gone_after(node, namespace, "short")
-    assert 3 <= took < 6
-    took = gone_after(node, namespace, "long")
-    assert 6 <= took < 14
+    of_short, of_long = gone_after(node, namespace, "short", "long")
+    assert 3 <= of_short < 6
+    assert 6 <= of_long < 14
 
 
 def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -> None:
@@ -76,7 +76,7 @@ def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -
         pod(
             "web",
             container(
-                script=SERVE,
+                script=serving("ok"),
                 ports=[{"name": "web", "containerPort": 8080}],
                 lifecycle={"preStop": hook, "postStart": {"sleep": {"seconds": 0}}},
             ),
@@ -94,7 +94,7 @@ def test_a_failed_pre_stop_is_reported_and_the_stop_goes_on(node: Node, namespac
     hook = {"httpGet": {"path": "/", "port": 1}}
     node.apply(pod("deaf", container(lifecycle={"preStop": hook})), namespace=namespace)
     node.wait_running(namespace, "deaf")
-    took = gone_after(node, namespace, "deaf")
+    (took,) = gone_after(node, namespace, "deaf")
     assert took < 10
     node.wait_event(namespace, "deaf", "FailedPreStopHook: PreStopHook failed")
 

@@ -5,14 +5,47 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
+from kubeletpy.probes.schedule import RESTART_SLACK_S
+from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.pods import FOREVER, container, pod, serving
 from tests.integration.node.seen import container_status, is_ready, running, terminated
 
-SERVE = "mkdir -p /tmp/www; echo fine > /tmp/www/ok; exec httpd -f -p 8080 -h /tmp/www"
+SERVE = serving("fine")
+OLDER = "older"
+"""Namespace of the pod that is made before all others."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older(node: Node) -> Iterator[JSON]:
+    """A container that is ready, and gets old while other tests run; its status."""
+    node.api.create("namespaces", "", {"metadata": {"name": OLDER}})
+    # slow, so that an agent that does not know better shows for a while that it is not ready
+    command = ["sh", "-c", "cat /tmp/ok && sleep 1"]
+    probe = {"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": 10}
+    script = f"touch /tmp/ok; {FOREVER}"
+    node.apply(pod("stays", container(script=script, readinessProbe=probe)), namespace=OLDER)
+    yield container_status(node.wait_running(OLDER, "stays"))
+    remove_pods(node, OLDER)
+
+
+def series(node: Node, namespace: str) -> list[str]:
+    """What the agent counts of probes in a namespace."""
+    lines = node.http("/metrics/probes")[1].splitlines()
+    return [line for line in lines if f'namespace="{namespace}"' in line]
+
+
+def successes(node: Node, namespace: str) -> list[str]:
+    """The counts of probes that succeeded."""
+    wanted = ("prober_probe_total{", 'result="successful"')
+    return [line for line in series(node, namespace) if all(word in line for word in wanted)]
 
 
 def test_startup_then_liveness_then_restart(node: Node, namespace: str) -> None:
@@ -146,33 +179,6 @@ def test_a_sidecars_startup_probe_holds_the_others_up(node: Node, namespace: str
     assert started_at("main") - started_at("side") >= 2
 
 
-def test_an_agent_restart_keeps_ready_what_is_ready(node: Node, namespace: str) -> None:
-    """And a probe that fails afterwards still counts."""
-    node.apply(
-        pod(
-            "stays",
-            container(
-                script=SERVE,
-                readinessProbe={"httpGet": {"path": "/ok", "port": 8080}, "periodSeconds": 2},
-            ),
-        ),
-        namespace=namespace,
-    )
-    before = container_status(node.wait_running(namespace, "stays"))
-    time.sleep(11)  # the slack within which a container counts as the new agent's
-    seen: list[bool] = []
-    node.kill()
-    node.start_agent()
-    end = time.monotonic() + 8
-    while time.monotonic() < end:
-        seen.append(is_ready(node.pod(namespace, "stays")))
-        time.sleep(0.05)
-    assert all(seen)
-    node.exec(before["containerID"], "rm", "/tmp/www/ok")
-    after = node.wait_pod(namespace, "stays", lambda p: not is_ready(p), "not ready")
-    assert container_status(after)["restartCount"] == 0
-
-
 def test_metrics_of_probes_come_and_go(node: Node, namespace: str) -> None:
     node.apply(
         pod(
@@ -185,22 +191,12 @@ def test_metrics_of_probes_come_and_go(node: Node, namespace: str) -> None:
     )
     node.wait_running(namespace, "counted")
 
-    def series() -> list[str]:
-        lines = node.http("/metrics/probes")[1].splitlines()
-        return [line for line in lines if f'namespace="{namespace}"' in line]
-
-    def counted() -> Any:
-        return [
-            line
-            for line in series()
-            if line.startswith("prober_probe_total{") and 'result="successful"' in line
-        ]
-
-    node.until(counted, "the probe counted", namespace, "counted")
-    assert any("prober_probe_duration_seconds_bucket" in line for line in series())
+    node.until(lambda: successes(node, namespace), "the probe counted", namespace, "counted")
+    buckets = "prober_probe_duration_seconds_bucket"
+    assert any(buckets in line for line in series(node, namespace))
     node.kubectl("delete", "pod", "counted", "--grace-period=1", namespace=namespace)
     node.wait_gone(namespace, "counted")
-    node.until(lambda: not series(), "no series of the pod", namespace)
+    node.until(lambda: not series(node, namespace), "no series of the pod", namespace)
 
 
 def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: str) -> None:
@@ -231,5 +227,24 @@ def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
         "periodSeconds": 1,
         "timeoutSeconds": 1,
     }
-    node.apply(pod("leaves", container(readinessProbe=probe)), namespace=namespace)
-    node.wait_event(namespace, "leaves", "Unhealthy: Readiness probe failed", timeout=40)
+    # unlike a readiness probe it has no early run, which is not told
+    node.apply(pod("leaves", container(livenessProbe=probe)), namespace=namespace)
+    node.wait_event(namespace, "leaves", "Unhealthy: Liveness probe failed", timeout=40)
+
+
+def test_an_agent_restart_keeps_ready_what_is_ready(node: Node, older: JSON) -> None:
+    """And a probe that fails afterwards still counts."""
+    old = parse_time(running(older)["startedAt"]) + RESTART_SLACK_S + 1
+    node.until(lambda: time.time() > old, "a container that is not counted as the new agent's")
+    node.kill()
+    node.start_agent()
+
+    def probed() -> Any:
+        assert is_ready(node.pod(OLDER, "stays"))
+        return successes(node, OLDER)
+
+    node.until(probed, "a probe of the new agent", OLDER, "stays")
+    assert is_ready(node.pod(OLDER, "stays"))
+    node.exec(older["containerID"], "rm", "/tmp/ok")
+    after = node.wait_pod(OLDER, "stays", lambda p: not is_ready(p), "not ready")
+    assert container_status(after)["restartCount"] == 0
