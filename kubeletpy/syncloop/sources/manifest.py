@@ -123,6 +123,15 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
     return cast(api.Pod, {**pod, "spec": defaults.pod_spec(pod["spec"])})
 
 
+def _said(error: Exception) -> str:
+    """What is wrong and where, without the text itself."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return str(error).partition("\n")[0]
+    said = ", ".join(each for each in (error.context, error.problem) if each)
+    mark = error.problem_mark or error.context_mark
+    return said if mark is None else f"{said} (line {mark.line + 1}, column {mark.column + 1})"
+
+
 def _parse(data: bytes) -> Mapping[str, Any]:
     try:
         check_depth(data, _Loader)
@@ -130,8 +139,7 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     except TooDeep as error:
         raise ManifestError(str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        first, _, _ = str(error).partition("\n")
-        raise ManifestError(f"neither YAML nor JSON: {first}") from error
+        raise ManifestError(f"neither YAML nor JSON: {_said(error)}") from error
     if len(documents) != 1:
         raise ManifestError(f"holds {len(documents)} documents, not one")
     (document,) = documents

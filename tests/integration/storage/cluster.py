@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.host import mount_table
 from kubeletpy.volumes.attach.attached import attachment_name
 from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node
@@ -208,9 +209,8 @@ class Storage:
         root = self.node.root_dir
         found = [str(path) for path in root.glob("plugins/kubernetes.io/**/*") if path.is_file()]
         found += [str(path) for path in root.glob("pods/*/volume*/**/vol_data.json")]
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        points = [line.split()[4] for line in lines]
-        return found + [point for point in points if point.startswith(f"{root}/")]
+        table = mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
+        return found + [each.path for each in table if each.path.startswith(f"{root}/")]
 
     def wait_nothing_left(self) -> None:
         """Wait until nothing is left of volumes: what a driver stages is unstaged after the pod."""

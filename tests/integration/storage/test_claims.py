@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from functools import partial
 
 import pytest
 
+from tests.integration.lifecycle.command import explained
 from tests.integration.node.pods import container, pod
 from tests.integration.storage.cluster import Storage
 from tests.integration.storage.driver import DriverProcess
@@ -156,4 +158,31 @@ def test_explain_names_what_volumes_wait_for(
     driver.fail()
     storage.node.wait_running(namespace, "talks")
     storage.end(namespace, "driverless", "talks")
+    storage.wait_nothing_left()
+
+
+def test_explain_names_the_process_that_a_driver_is_refused_for(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    """The driver's unmount fails as busy: what it says of that names nobody."""
+    storage.csi_claim(driver, namespace, "held")
+    storage.pod(namespace, "held", "held")
+    uid = storage.node.wait_running(namespace, "held")["metadata"]["uid"]
+    volumes = storage.node.root_dir / f"pods/{uid}/volumes/kubernetes.io~csi"
+    (target,) = volumes.glob("*/mount")
+    with subprocess.Popen(["sleep", "1000"], cwd=target) as holder:
+        try:
+            storage.node.api.delete("pods", namespace, "held", grace=1)
+            words = f"it is in use by process {holder.pid} (sleep)"
+
+            def told() -> bool:
+                return words in storage.explain(namespace, "held")
+
+            storage.node.until(told, words, namespace, "held")
+            said = explained(storage.node, namespace, "held")
+            assert f"NodeUnpublishVolume of driver {driver.name}" in said["verdict"]
+            assert said["cause"] == "volume-in-use"
+        finally:
+            holder.kill()
+    storage.node.wait_gone(namespace, "held")
     storage.wait_nothing_left()
