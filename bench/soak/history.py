@@ -19,6 +19,8 @@ TERMINATING_SLACK = 15.0
 _TERMINAL = ("Succeeded", "Failed")
 _NEVER_RAN = ("StartError", "ContainerCannotRun", "ContainerCreateFailed")
 """The runtime was killed while it started the container."""
+_LOST = (255, "Unknown")
+"""containerd's record of a container whose shim had ended by the time it was started again."""
 _LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -126,10 +128,11 @@ class History:
                 # has started, is shown like this too
                 if entry["name"] in seen.runs or which == "lastState":
                     self._violated(seen, f"the exit of {entry['name']} was lost: {ended}")
-            elif ended.get("reason") in _NEVER_RAN:
+            elif ended.get("reason") in _NEVER_RAN or (code, ended.get("reason")) == _LOST:
                 continue
             elif allowed is not None and code not in allowed and not _cut_short(code, meta):
-                self._violated(seen, f"{entry['name']} cannot end so: {ended}")
+                shown = {key: ended[key] for key in ended if key != "message"}
+                self._violated(seen, f"{entry['name']} cannot end so: {shown}")
 
     def _phase(self, seen: _Seen, status: JSON) -> None:
         phase = status.get("phase")

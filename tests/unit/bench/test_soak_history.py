@@ -49,6 +49,7 @@ def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) ->
         (seen(("Failed", entry())), "but ['main'] run"),
         (seen(("Running", entry(ended(4)))), "cannot end so"),
         (seen(("Running", entry(ended(137)))), "cannot end so"),
+        (seen(("Running", entry(ended(255, reason="Error")))), "cannot end so"),
         (seen(("Running", entry()), ("Running", entry({"terminated": LOST}))), "was lost"),
         (seen(("Running", entry(count=1, last=LOST))), "was lost"),
         (seen(*[("Running", entry())] * 4, deleting=4), "Terminating for"),
@@ -72,6 +73,7 @@ def test_what_cannot_be_true_is_reported(history: History, words: str) -> None:
         ),
         seen(("Failed", entry(ended(137))), deleting=1),
         seen(*[("Running", entry())] * 2, deleting=4),
+        seen(("Running", entry(ended(255, reason="Unknown")))),
         seen(("Running", entry(ended(128, reason="StartError")))),
     ],
 )
