@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
+
+import pytest
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
@@ -13,21 +16,32 @@ from tests.integration.node.pods import DEAF, FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready, running, status, terminated
 from tools.env.cri import RawRuntime
 
+HELD = "held"
+"""Name and namespace of a pod that a finalizer keeps, since before the first test."""
 
-def test_a_finalizer_is_named(node: Node, namespace: str) -> None:
-    held = pod("held")
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    node.apply(held, namespace=namespace)
-    node.wait_running(namespace, "held")
-    node.kubectl("delete", "pod", "held", "--wait=false", namespace=namespace)
-    verdict = until_verdict(node, namespace, "held", "example.com/hold")
-    assert verdict.startswith("stopped and released, but still in the API")
-    node.wait_event(namespace, "held", "StillTerminating: .*finalizer example.com/hold", timeout=30)
+
+def released(node: Node) -> None:
+    """Take the finalizer away, and wait until the pod has gone."""
     node.kubectl(
-        "patch", "pod", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
-        namespace=namespace,
+        "patch", "pod", HELD, "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
+        namespace=HELD,
     )  # fmt: skip
-    node.wait_gone(namespace, "held")
+    node.wait_gone(HELD, HELD)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def held(node: Node) -> Iterator[None]:
+    """A node waits a while before it complains about a pod: other tests run meanwhile."""
+    node.api.create("namespaces", "", {"metadata": {"name": HELD}})
+    made = pod(HELD)
+    made["metadata"]["finalizers"] = ["example.com/hold"]
+    node.apply(made, namespace=HELD)
+    node.wait_running(HELD, HELD)
+    node.kubectl("delete", "pod", HELD, "--wait=false", namespace=HELD)
+    until_verdict(node, HELD, HELD, "example.com/hold")
+    yield
+    if node.pod(HELD, HELD):
+        released(node)
 
 
 def test_a_runtime_that_hangs_is_named_and_then_the_pod_goes(node: Node, namespace: str) -> None:
@@ -56,6 +70,13 @@ def test_a_deadline_comes_when_it_is_due(node: Node, namespace: str) -> None:
         late = time.time() - parse_time(status(ended)["startTime"]) - 4
         assert status(ended)["reason"] == "DeadlineExceeded"
         assert 0 <= late < 5, (name, late)
+
+
+def test_a_finalizer_is_named(node: Node) -> None:
+    verdict = until_verdict(node, HELD, HELD, "example.com/hold")
+    assert verdict.startswith("stopped and released, but still in the API")
+    node.wait_event(HELD, HELD, "StillTerminating: .*finalizer example.com/hold", timeout=30)
+    released(node)
 
 
 def is_ready_anew(old_id: str, found: JSON) -> bool:
