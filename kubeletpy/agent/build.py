@@ -612,6 +612,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         missing_secrets=pull_secrets.missing,
         node=own_node.current,
         pulls=images.manager.pulls,
+        runtime_good_at=lambda: monitor.good_at,
     )
     foreseer = NodeRooms(
         node_name,

@@ -89,14 +89,13 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound
     from kubeletpy.explain import from_api, render_notices
 
     told = from_own_api(path.parent.parent / "api" / "admin.kubeconfig", *names(given))
-    if told is not None:
-        if given.output == "text":
-            sys.stdout.write(from_api.explain(*told))
-            return 1
-        if (found := from_api.unscheduled(told[0])) is not None:
-            print(json.dumps({"error": str(error), "api": asdict(found)}, indent=2))
-            return 1
-    print(f"kubeletpy explain: {error}", file=sys.stderr)
+    found = None if told is None else from_api.unscheduled(told[0])
+    if told is not None and given.output == "text":
+        sys.stdout.write(from_api.explain(*told, "" if found is not None else str(error)))
+    elif found is not None:
+        print(json.dumps({"error": str(error), "api": asdict(found)}, indent=2))
+    else:
+        print(f"kubeletpy explain: {error}", file=sys.stderr)
     about = agent_socket.ask(path, "node")
     sys.stderr.write(render_notices.first(about.get("name") or "", about["troubles"]))
     return 1

@@ -60,6 +60,8 @@ class PodFacts:
     write_problem: WriteProblem | None = None
     trace: PodTrace | None = None
     runtime_error: str = ""
+    runtime_good_at: float | None = None
+    """When the runtime was last known to be well, on the event loop's clock; None: never."""
     network_error: str = ""
     name_holder: str = ""
     """The uid of another static pod that still has the name."""

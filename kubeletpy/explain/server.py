@@ -240,7 +240,9 @@ class ExplainServer:
             pod, unknown = None, f" ({why.args[0]})"
         if pod is not None:
             node = (pod.get("spec") or {}).get("nodeName")
-            if node and node != self._node_name:
+            if node and node == self._node_name:
+                error = f"this node has not taken up pod {namespace}/{name} yet"
+            elif node:
                 error += f"; it is on node {node}"
             return {"error": f"{error}: {verdict(pod)}"}
         last = self._gone(namespace, name)

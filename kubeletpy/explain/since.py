@@ -35,6 +35,8 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
         return min((each for each in asked if each is not None), default=None)
     if wait is not None and wait.kind is WaitKind.API_WRITE:
         return wait.since
+    if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
+        return wait.since  # whatever was wrong with the pod before
     if record is not None and wait is not None and _held_up(record, wait):
         held = (record.terminated_at, wait.since)
         return max((each for each in held if each is not None), default=None)

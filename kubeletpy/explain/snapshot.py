@@ -57,8 +57,12 @@ class Snapshots:
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
         node: Callable[[], api.Node | None] = lambda: None,
         pulls: Callable[[str], Mapping[str, PullStanding]] = lambda uid: {},
+        runtime_good_at: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """``node``: as the API has it, for its taints."""
+        """Args:
+        node: as the API has it, for its taints.
+        runtime_good_at: when the runtime was last well, on the event loop's clock.
+        """
         self._pods = pods
         self._workers = workers
         self._queries = queries
@@ -76,6 +80,7 @@ class Snapshots:
         self._missing_secrets = missing_secrets
         self._node = node
         self._pulls = pulls
+        self._runtime_good_at = runtime_good_at
 
     def uids(self) -> list[str]:
         """Every pod that is desired or has a worker, by namespace and name."""
@@ -134,6 +139,7 @@ class Snapshots:
             write_problem=self._statuses.problem(uid),
             trace=self._workers.traces.of(uid),
             runtime_error=self._runtime_error(),
+            runtime_good_at=self._runtime_good_at(),
             network_error=self._network_error(),
             name_holder=self._name_holder(pod, record),
             awaits_admission=self._awaits_admission(uid),

@@ -80,7 +80,9 @@ def waits(facts: PodFacts) -> tuple[Wait, ...]:
 def _waits(facts: PodFacts) -> Iterator[Wait]:
     record = facts.record
     if facts.runtime_error:
-        yield Wait(WaitKind.RUNTIME, "", cause(facts.runtime_error))
+        good_at = facts.runtime_good_at
+        since = None if good_at is None else good_at + facts.wall_offset
+        yield Wait(WaitKind.RUNTIME, "", cause(facts.runtime_error), since)
     if facts.name_holder:
         yield Wait(
             WaitKind.STATIC_NAME,

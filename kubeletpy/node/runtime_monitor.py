@@ -94,6 +94,11 @@ class RuntimeMonitor:
         """Whether the error is only that the runtime has not answered since the agent's start."""
         return self._health is None and not self._lost
 
+    @property
+    def good_at(self) -> float | None:
+        """Event-loop seconds at which it was last known to be well; None: never."""
+        return self._good_at
+
     def network_error(self) -> str:
         """Why pods can't have a network; empty when they can."""
         if self._health is None or self._health.network_ready:

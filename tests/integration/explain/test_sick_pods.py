@@ -1,10 +1,11 @@
 """25 sick pods of a real node, judged by what `kubeletpy explain` alone tells: 100 points.
 
-A node has all of them at once. Other troubles need another state of the machine; they are judged
-where that is made: a runtime that is gone or hangs (node/test_runtime_lost), an API that is away
-and deletions while the runtime works (lifecycle/test_interrupted_endings), broken static manifests
-and what outlasts the agent (lifecycle/test_explain), drivers and attachments
-(storage/test_claims), evictions from a node that runs short (eviction).
+A node has all of them at once. Other troubles need another state of the machine, and what explain
+says of them is looked at where that is made: a runtime that is gone (node/test_runtime_lost), an
+API that is away and calls that hang (lifecycle/test_interrupted_endings), broken static manifests
+and what outlasts the agent (lifecycle/test_explain), CSI drivers that are not there, fail or are
+busy (storage/test_claims). Those that no real node is brought into here are rows of the catalogue
+in tests/unit/explain.
 """
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+from kubeletpy.cli import explain
+from tests.integration.explain.judge import says
+from tests.integration.lifecycle.command import explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
 from tests.integration.node.seen import container_status, is_ready
@@ -14,6 +18,7 @@ def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
     before = container_status(node.wait_running(namespace, "lives"))
     process = node.container_pid(before["containerID"])
     node.containerd.kill()
+    lost_at = time.time()
     try:
         lost = node.wait_condition("Ready", "False")
         assert lost["reason"] == "KubeletNotReady"
@@ -24,6 +29,7 @@ def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
         assert "runtime" in text
         assert Path(f"/proc/{process}").exists(), "its containers live on"
         node.apply(pod("waits", nodeName=node.name), namespace=namespace)
+        explained_as_lost(node, namespace, lost_at)
     finally:
         node.containerd.start()
     node.wait_ready()
@@ -34,6 +40,20 @@ def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
     assert (after["containerID"], after["state"]) == (before["containerID"], before["state"])
     assert after["restartCount"] == 0
     assert node.http("/healthz")[0] == 200
+
+
+def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
+    """What it is, since when, what is waited for and what to do; and first of the node."""
+    until_verdict(node, namespace, "lives", "the container runtime can't be used")
+    found = explained(node, namespace, "lives")
+    assert (found["cause"], found["waits"][0]["kind"]) == ("runtime", "runtime")
+    assert -15 < found["first_seen"] - lost_at < 3, "as it was last looked at before"
+    assert "see whether the container runtime runs" in found["hint"]
+    first = f"node {node.name}: container runtime is down"
+    assert run(node, "explain").startswith(first)
+    said = says(explain.main, node, f"{namespace}/waits")
+    assert f"this node has not taken up pod {namespace}/waits yet" in said
+    assert first in said
 
 
 def test_the_runtime_hangs(node2: Node, namespace: str) -> None:

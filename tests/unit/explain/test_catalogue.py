@@ -732,12 +732,15 @@ CASES: list[Case] = [
     (
         "the runtime is down",
         None,
-        {"runtime_error": "container runtime is down: it has not answered for 30 s"},
+        {
+            "runtime_error": "container runtime is down: it has not answered for 30 s",
+            "runtime_good_at": NOW - OFFSET - 35,
+        },
         "running and ready, for 20s; but the container runtime can't be used: container runtime is "
         "down: it has not answered for 30 s",
         "runtime",
         "see whether the container runtime runs, and its log (systemctl status containerd)",
-        None,
+        35,
     ),
     (
         "not ready",

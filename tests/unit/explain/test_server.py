@@ -205,6 +205,7 @@ async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: A
             raise LookupError("the API does not answer: timeout")
         return {
             "waits": {"status": {"conditions": [unscheduled]}},
+            "new": {"spec": {"nodeName": "n1"}},
             "other": {
                 "spec": {"nodeName": "n2"},
                 "status": {"conditions": [ready]},
@@ -225,6 +226,7 @@ async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: A
     try:
         for name, words in {
             "waits": "no pod default/waits on this node: not scheduled: Unschedulable: 1 cpu",
+            "new": "this node has not taken up pod default/new yet: Pending, not Ready",
             "other": "no pod default/other on this node; it is on node n2: running and ready",
             "refused": "no pod default/refused on this node (the API does not answer: timeout)",
             "never": "no pod default/never on this node",

@@ -70,9 +70,11 @@ async def test_one_late_answer_changes_nothing() -> None:
 async def test_a_runtime_that_never_answers_is_down() -> None:
     runtime = Runtime()
     monitor, changes = await watched(runtime)
+    assert monitor.good_at == 0.0
     runtime.hangs = True
     await asyncio.sleep(RUNTIME_DOWN_AFTER_S + ANSWER_WITHIN_S)
     assert "has not answered for" in monitor.runtime_error()
+    assert monitor.good_at == 0.0
     assert len(changes) == 2
     asked = runtime.asked
     await asyncio.sleep(100)
