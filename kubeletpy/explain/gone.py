@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 KEPT_S = 3600.0
 MAX_PODS = 100
+MAX_SIZE = 4 << 20
+"""Of all their objects, as :func:`size` counts. An ordinary pod has 2,000 to 10,000."""
+MAX_POD = MAX_SIZE // 4
+"""A larger pod is not kept: a tenant could fill the node's memory with pods that are gone."""
+NODE = 8
+"""What each value of an object counts besides the length of a text."""
 
 
 class GonePods:
@@ -22,6 +28,7 @@ class GonePods:
         """``facts`` of a pod now, by uid."""
         self._facts = facts
         self._ended: OrderedDict[tuple[str, str], PodFacts] = OrderedDict()
+        self._sizes: dict[tuple[str, str], int] = {}
 
     def finished(self, uid: str) -> None:
         """A worker is done with a pod, or forgets one: remember how it was, the first time."""
@@ -30,10 +37,15 @@ class GonePods:
         known = self._ended.get(key)
         if facts.pod is None or (known is not None and known.uid == uid):
             return
-        self._ended.pop(key, None)
-        self._ended[key] = replace(facts, trace=None)
-        while len(self._ended) > MAX_PODS:
-            self._ended.popitem(last=False)
+        if known is not None:
+            del self._ended[key], self._sizes[key]
+        large = size(facts.pod.object, MAX_POD)
+        if large > MAX_POD:
+            return
+        self._ended[key], self._sizes[key] = replace(facts, trace=None), large
+        while len(self._ended) > MAX_PODS or sum(self._sizes.values()) > MAX_SIZE:
+            oldest, _ = self._ended.popitem(last=False)
+            del self._sizes[oldest]
 
     def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
         """The facts of then, and how many seconds ago; None: nothing is known any more.
@@ -42,6 +54,23 @@ class GonePods:
         """
         facts = self._ended.get((namespace, name))
         return None if facts is None or now - facts.now > KEPT_S else (facts, now - facts.now)
+
+
+def size(value: object, most: int) -> int:
+    """About how much memory an object of the API takes: lengths of texts, and NODE a value.
+
+    More than ``most`` if it is more: the count ends there.
+    """
+    total, waiting = 0, [value]
+    while waiting and total <= most:
+        each = waiting.pop()
+        total += NODE + (len(each) if isinstance(each, str) else 0)
+        if isinstance(each, dict):
+            waiting += each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return total
 
 
 def told(facts: PodFacts) -> PodExplanation:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, told
+from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, size, told
 from kubeletpy.explain.log_ends import MAX_CONTAINERS, log_ends
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from tests.unit.explain.facts import NOW, exited, facts, not_ready
 
@@ -24,6 +25,48 @@ def test_the_last_of_a_name_for_an_hour_and_not_of_too_many() -> None:
     gone.finished("one more/1")
     assert gone.find("default", "a", NOW) is None
     assert gone.find("default", "p0", NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "counted"),
+    [
+        ("", 8),
+        ("four", 12),
+        (1, 8),
+        ([], 8),
+        (["ab", [True, None]], 8 + 10 + 8 + 16),
+        ({"key": {"x": "yz"}}, 8 + 11 + 8 + 9 + 10),
+    ],
+)
+def test_size(value: Any, counted: int) -> None:
+    assert size(value, 1000) == counted
+
+
+def test_the_count_of_a_large_object_ends() -> None:
+    assert 1000 < size([["x" * 90] * 1000] * 1000, 1000) < 1200
+
+
+def test_large_pods_do_not_stay() -> None:
+    def large(uid: str) -> Any:
+        name, _, mega = uid.partition("/")
+        made = replace(facts(), name=name, uid=uid)
+        assert made.pod is not None
+        text = "x" * int(float(mega) * (1 << 20))
+        return replace(made, pod=Pod({**made.pod.object, "status": {"message": text}}))
+
+    gone = GonePods(large)
+    for uid in ("a/0.1", "b/0.9", "c/0.9", "d/0.9", "e/0.9"):
+        gone.finished(uid)
+    assert gone.find("default", "a", NOW) is not None
+    gone.finished("f/0.5")
+    kept = [name for name in "abcdef" if gone.find("default", name, NOW) is not None]
+    assert kept == ["c", "d", "e", "f"], "the oldest make room"
+    gone.finished("g/1.1")
+    gone.finished("c/1.1")
+    assert gone.find("default", "g", NOW) is None
+    assert gone.find("default", "c", NOW) is None, "what is known is of an earlier pod"
+    gone.finished("h/0.9")
+    assert gone.find("default", "d", NOW) is not None
 
 
 def test_how_it_was_when_its_worker_was_done() -> None:
