@@ -485,10 +485,10 @@ async def test_a_quiet_pass_is_cheap() -> None:
     for n in range(60):
         node.cache.set(runtime_status(f"uid-p{n}", name=f"p{n}"))
     await asyncio.sleep(5)
-    start = time.perf_counter()
+    start = time.thread_time()  # what others do on the machine does not count
     for _ in range(20):
         node.housekeeping.run_once(0.0)
-    assert (time.perf_counter() - start) / 20 < 0.003
+    assert (time.thread_time() - start) / 20 < 0.003
     assert len(node.statuses.forgot) >= 20, "a pod may have come and gone since the last pass"
     assert len(node.found) <= 3
     await node.stop()
