@@ -92,7 +92,7 @@ class RuntimeUpkeep:
             if found != self._info:
                 log.info(
                     "the runtime is another one",
-                    extra={"name": found.name, "version": found.version},
+                    extra={"runtime": found.name, "version": found.version},
                 )
                 self._info = found
                 self._changed()

@@ -42,8 +42,9 @@ async def settled() -> None:
 
 
 async def test_the_range_is_told_once_and_again_after_the_runtime_was_away(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")  # as an agent logs
     monkeypatch.setattr(runtime_upkeep, "RETRY_S", 0.0)
     runtime, changes = Runtime(), []
     upkeep = RuntimeUpkeep(
