@@ -141,6 +141,10 @@ class EventStream:
         known = None if uid is None else self._cache.status(uid)
         if uid is None or known is None:
             return
+        if self._cache.is_doubtful(uid):
+            # what is kept may lack what runs: of such a rest, nothing is known to be gone
+            self._pleg.read_soon(uid, known.name, known.namespace)
+            return
         rest = without(known, event.container_id, event.created_at)
         if rest.empty:
             self._cache.remove(uid)

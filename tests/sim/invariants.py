@@ -236,7 +236,8 @@ class Invariants:
             ),
             key=lambda container: container.created_at,
         )
-        known = records[:-1] if end.earlier else records[-1:]
+        earlier = records[:-1] if end.followed else records
+        known = earlier if end.earlier else records[-1:]
         if any(container.state != cri.CONTAINER_CREATED for container in known):
             self._history.violated(
                 f"{end.name} of {pod.name} shown as lost, but the runtime knows {known[-1]}"

@@ -124,13 +124,20 @@ class ShownEnd:
     name: str
     terminated: JSON
     earlier: bool
-    """It is the lastState: another container came after it."""
+    """It is the lastState: another container came after it, or will."""
+    followed: bool = False
+    """It is the lastState, and the other container is shown."""
 
 
 def ends_shown(status: JSON) -> list[ShownEnd]:
     """All that a status says has ended."""
     return [
-        ShownEnd(entry["name"], entry[which]["terminated"], which == "lastState")
+        ShownEnd(
+            entry["name"],
+            entry[which]["terminated"],
+            which == "lastState",
+            which == "lastState" and "waiting" not in (entry.get("state") or {}),
+        )
         for key in STATUS_LISTS
         for entry in status.get(key) or ()
         for which in ("state", "lastState")

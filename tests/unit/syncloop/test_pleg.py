@@ -396,6 +396,33 @@ async def test_removals_cost_no_question() -> None:
     await s.stop()
 
 
+@pytest.mark.parametrize("doubt", ["never read", "read before", "acted on"])
+@on_virtual_time
+async def test_a_removal_leaves_no_certainty_where_there_was_none(doubt: str) -> None:
+    """Else a pod that could not be read yet would count as gone while its containers run."""
+    s = Streaming()
+    await asyncio.sleep(20.5)
+    s.runtime.put(runtime_status(state=R, at=now_ns()))
+    if doubt != "never read":
+        s.cache.set(runtime_status(state=R, at=now_ns()))
+    if doubt == "acted on":
+        s.cache.invalidate("uid-web")
+    else:
+        nothing = PodRuntimeStatus("uid-web", "web", "default")
+        s.cache.set_error(nothing, "ContainerStatus: it did not answer")
+    reads = s.runtime.reads
+    s.send("DELETED", None, "an older one")
+    for _ in range(2):
+        assert not s.cache.known_absent("uid-web")
+        assert s.cache.is_doubtful("uid-web") or s.runtime.reads > reads
+        await settle()
+    assert s.runtime.reads == reads + 1
+    found = s.cache.usable("uid-web")
+    assert found is not None
+    assert found.running_containers
+    await s.stop()
+
+
 @on_virtual_time
 async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile() -> None:
     s = Streaming()
