@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import logging
+import sys
 
 import pytest
 
 from bench.soak.leftovers import log_lines
-from kubeletpy.cli import logs
+from kubeletpy.cli.log_formats import formatter
 from kubeletpy.config import default_settings
 
 
 def _logged(error: Exception | None, level: int = logging.ERROR) -> str:
-    stream = io.StringIO()
-    handler = logs.set_up(default_settings().logging, stream)
     try:
         if error is not None:
             raise error
+        caught = None
     except (OSError, ValueError):
-        logging.getLogger("kubeletpy").log(level, "it failed", exc_info=True)
-    else:
-        logging.getLogger("kubeletpy").log(level, "it failed")
-    handler.close()
-    return stream.getvalue()
+        caught = sys.exc_info()
+    record = logging.LogRecord("kubeletpy", level, "x.py", 1, "it failed", (), caught)
+    return formatter(default_settings().logging).format(record)
 
 
 @pytest.mark.parametrize(
