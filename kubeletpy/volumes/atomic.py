@@ -25,6 +25,10 @@ NEW_DATA = "..data_tmp"
 DIRECTORY_MODE = 0o755
 _VERSION = re.compile(r"\.\.\d{4}(_\d\d){5}\.[0-9a-z]+")
 _READ_SLACK = 1
+READERS_S = 0.02
+"""How long the files before an update stay: a reader may have followed ``..data`` to them, but not
+have opened its file yet. The kubelet removes them at once, and on a busy machine some reader gets
+"no such file"."""
 
 
 def write_payload(
@@ -42,7 +46,7 @@ def write_payload(
         OSError: the volume cannot be written; it shows the old files or the new ones.
     """
     root = Path(directory)
-    current = _current(root)
+    current = before = _current(root)
     changed = current is None or not _same(root / current, payload)
     if changed:
         current = _write_version(root, payload, now)
@@ -54,6 +58,8 @@ def write_payload(
         new_link.replace(root / DATA)
     assert current is not None, "written just now"
     _link_files(root, payload)
+    if changed and before is not None:
+        time.sleep(READERS_S)
     _remove_rest(root, payload, current)
     return changed
 

@@ -50,6 +50,27 @@ def test_layout(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / version / "a").stat().st_mode) == 0o644
 
 
+def test_who_has_followed_the_link_can_still_open_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    def meanwhile(seconds: float) -> None:
+        waited.append(seconds)
+        assert (old / "a").read_text() == "1", "by who came before"
+        assert (tmp_path / "a").read_text() == "2", "by who comes now"
+
+    monkeypatch.setattr("kubeletpy.volumes.atomic.time.sleep", meanwhile)
+    write_payload(str(tmp_path), files(a="1"), NOW)
+    assert waited == [], "a pod that starts has no readers"
+    old = (tmp_path / "..data").resolve()
+    write_payload(str(tmp_path), files(a="1"), NOW)
+    assert waited == []
+    write_payload(str(tmp_path), files(a="2"), NOW)
+    assert waited == [atomic.READERS_S]
+    assert not old.exists()
+
+
 def test_equal_content_is_left_alone(tmp_path: Path) -> None:
     write_payload(str(tmp_path), files(a="1"), NOW)
     before = (tmp_path / "..data").readlink()
