@@ -1,4 +1,5 @@
-"""Commands set up the logs of the whole process: each test gives them back as they were."""
+"""Commands set up the logs and the allocator of the whole process: that of the tests stays as it
+is."""
 
 from __future__ import annotations
 
@@ -6,6 +7,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _keep_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeletpy.cli.run.keep_little_freed_memory", lambda: None)
 
 
 @pytest.fixture(autouse=True)

@@ -66,8 +66,8 @@ libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = (ctypes.c_void_p,)
 libc.free(libc.malloc(8 << 20))  # from now on glibc takes blocks of 8 MiB for small ones
-blocks = [libc.malloc(1 << 20) for _ in range(12)]
-for block in blocks: ctypes.memset(block, 1, 1 << 20)
+blocks = [libc.malloc(2 << 20) for _ in range(6)]
+for block in blocks: ctypes.memset(block, 1, 2 << 20)
 for block in blocks: libc.free(block)
 print(int(re.search("RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10)
 """

@@ -29,10 +29,15 @@ async def never(_loaded: config.LoadedConfig) -> None:
     raise AssertionError("must not start")
 
 
-def test_the_agent_gets_settings_and_flags(files: list[str]) -> None:
-    seen = []
+def test_the_agent_gets_settings_and_flags(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[config.LoadedConfig] = []
+    set_up: list[int] = []
+    monkeypatch.setattr("kubeletpy.cli.run.keep_little_freed_memory", lambda: set_up.append(1))
 
     async def agent(loaded: config.LoadedConfig) -> None:
+        assert set_up == [1]
         seen.append(loaded)
 
     assert run.main([*files, "--hostname-override=node"], agent) == 0
