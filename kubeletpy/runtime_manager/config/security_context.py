@@ -67,7 +67,7 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
     """Refuse a container that must not run as root but would, or might.
 
     Raises:
-        ContainerConfigError: it would run as root, or that cannot be ruled out.
+        RunAsNonRootError: it would run as root, or that cannot be ruled out.
     """
     context = effective_security_context(pod, container)
     if not context.get("runAsNonRoot"):
@@ -110,7 +110,7 @@ def build_security_context(
     context = effective_security_context(pod, container)
     of_pod = pod.spec.get("securityContext") or {}
     if wants_user_namespace(pod) and userns is None:
-        raise RunAsNonRootError(
+        raise ContainerConfigError(
             "the pod asks for a user namespace (hostUsers: false), which this version does not "
             "support"
         )
