@@ -1,7 +1,9 @@
 """The signal that asks a container to stop: the spec's where the gate is on, else the image's.
 
 The runtime sends it, so it must be one that knows ContainerConfig.stop_signal (KEP-4960). One that
-does not silently sends the image's signal instead: this module then reports that. Pure.
+does not silently sends the image's signal instead: this module then reports that. What a runtime
+knows is seen in its status of the container; one that sends the signal and does not show it there
+(CRI-O 1.37) cannot be told from one that ignores it. Pure.
 """
 
 from __future__ import annotations
@@ -34,16 +36,22 @@ def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
 def why_ignored(
     container: api.Container, status: cri.ContainerStatus | None, *, enabled: bool
 ) -> str:
-    """Why a container will not get the stop signal its spec asks for; empty when it will.
+    """Why a container may not get the stop signal its spec asks for; empty when it will.
 
     ``status`` is the runtime's status of the container that was made; None: it was not asked.
     """
     name = (container.get("lifecycle") or {}).get("stopSignal")
     if not name:
         return ""
-    instead = f"lifecycle.stopSignal {name!s:.40} is not sent, but the image's stop signal"
+    field = f"lifecycle.stopSignal {name!s:.40}"
     if not enabled:
-        return f"{instead}: the feature gate ContainerStopSignals is off"
+        return (
+            f"{field} is not sent, but the image's stop signal: "
+            "the feature gate ContainerStopSignals is off"
+        )
     if status is not None and status.stop_signal == cri.RUNTIME_DEFAULT:
-        return f"{instead}: the container runtime does not know stop signals"
+        return (
+            f"{field} is not confirmed by the container runtime: "
+            "one that does not know stop signals sends the image's"
+        )
     return ""

@@ -1,4 +1,4 @@
-"""A stop signal of the pod's own: sent where the runtime knows how, and said where it does not."""
+"""A stop signal of the pod's own: sent where the runtime knows how; told where it is in doubt."""
 
 from __future__ import annotations
 
@@ -40,5 +40,6 @@ def test_stop_signal(signal_node: Node) -> None:
         said = lines.read()
     # written beside the start: it may come after the pod is shown running
     ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
-    assert ("got TERM" if ignored else "got USR1") in said
+    # a runtime that sends it and does not say so (CRI-O) is told as one that ignores it
+    assert "got USR1" in said or (ignored and "got TERM" in said)
     remove_pods(node, namespace)
