@@ -113,7 +113,9 @@ class RawRuntime:
         env: Mapping[str, str] | None = None,
         mounts: Sequence[Any] = (),
     ) -> str:
-        """CreateContainer; returns the container id."""
+        """CreateContainer in the namespaces of the sandbox `config`; returns the container id."""
+        namespaces = config.linux.security_context.namespace_options
+        context = pb.LinuxContainerSecurityContext(namespace_options=namespaces)
         container = pb.ContainerConfig(
             metadata=pb.ContainerMetadata(name=name, attempt=0),
             image=pb.ImageSpec(image=image, user_specified_image=image),
@@ -121,7 +123,7 @@ class RawRuntime:
             envs=[pb.KeyValue(key=k, value=v.encode()) for k, v in (env or {}).items()],
             mounts=mounts,
             log_path=f"{name}.log" if config.log_directory else "",
-            linux=pb.LinuxContainerConfig(),
+            linux=pb.LinuxContainerConfig(security_context=context),
         )
         request = pb.CreateContainerRequest(
             pod_sandbox_id=sandbox, config=container, sandbox_config=config
