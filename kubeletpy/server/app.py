@@ -151,14 +151,15 @@ class AgentServer:
                 return response
         except web.HTTPException as answer:
             return _plain(answer)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
         except web.RequestPayloadError:
             return web.Response(status=400, text="the body can't be read\n")
         except TimeoutError:
             log.info("an answer took too long", extra={"path": request.path, "type": self._type})
             return web.Response(status=504, text="timed out\n")
         except Exception as error:  # noqa: BLE001 - the boundary of a request: it harms no other
+            if isinstance(error, ConnectionError) and _gone(request):
+                log.debug("a client has gone", extra={"path": request.path, "why": str(error)})
+                return web.Response(status=499)
             return _broken(request, error)
         finally:
             inflight.dec()
@@ -254,9 +255,19 @@ async def _debugging_off(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=405, text="Debug endpoints are disabled.\n")
 
 
+def _gone(request: web.Request) -> bool:
+    """Whether nobody can be answered any more."""
+    return request.transport is None or request.transport.is_closing()
+
+
 def _broken(request: web.Request, error: Exception) -> web.Response:
-    """The answer when a handler broke; 503 when it was for want of descriptors, threads or room."""
+    """The answer when a handler broke; 503 when it was for want of descriptors, threads or room.
+
+    Where a part of another answer was sent, the connection ends instead.
+    """
     about = {"path": request.path, "method": request.method}
+    if request.writer.output_size and request.transport is not None:
+        request.transport.abort()
     if (cause := exhausted(error)) is None:
         log.error("a request broke", extra=about, exc_info=error)
         return web.Response(status=500, text="internal error\n")

@@ -1,19 +1,24 @@
 """aiohttp's log of a server's connections, without the lines that any stranger can cause.
 
-Anyone who reaches a port can send invalid HTTP: aiohttp's lines about that are dropped, and it is
-not quoted.
+Anyone who reaches a port can send invalid HTTP, or leave before the answer: aiohttp's lines about
+that are dropped, and it is not quoted.
 """
 
 from __future__ import annotations
 
 import logging
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 log = logging.getLogger(__name__)
 
-_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
+_OF_CLIENTS = (
+    HttpProcessingError,
+    web.RequestPayloadError,
+    web.PayloadAccessError,
+    ClientConnectionResetError,
+)
 
 
 class _NoHttp(logging.Filter):
@@ -22,7 +27,7 @@ class _NoHttp(logging.Filter):
         if not isinstance(error, _OF_CLIENTS):
             return True
         log.debug(
-            "a client sent something other than an HTTP request",
+            "a client sent something other than an HTTP request, or has gone",
             extra={"error": type(error).__name__},
         )
         return False
