@@ -41,6 +41,7 @@ from kubeletpy.volumes.usage import VolumeMeter
 from kubeletpy.volumes.usage_reporter import UsageReporter
 
 if TYPE_CHECKING:
+    from kubeletpy.kubeapi.pod_objects import PodObjects
     from kubeletpy.volumes.pod_certificates.manager import PodCertificates
     from kubeletpy.volumes.trust_bundles import TrustBundles
 
@@ -55,7 +56,7 @@ class Storage:
     """
 
     rooms: list[Room]
-    objects: WatchedObjects
+    objects: PodObjects
     volumes: NodeVolumes
     claims: ClaimVolumes
     meter: VolumeMeter
@@ -82,7 +83,15 @@ def build_storage(
     pods_dir, gates = root / "pods", settings.feature_gates
     node_allocatable = allocatable(capacity(machine.facts, options), options)
     slots = WatchSlots()
-    objects = WatchedObjects(kube_api, rng=rng, slots=slots)
+    objects: PodObjects = WatchedObjects(kube_api, rng=rng, slots=slots)
+    strategy = settings.config_map_and_secret_change_detection_strategy
+    if kube_api is not None and strategy != "Watch":
+        from kubeletpy.kubeapi.objects_on_request import ObjectsOnRequest, object_ttl
+
+        cached = strategy == "Cache"
+        objects = ObjectsOnRequest(
+            kube_api, ttl=(lambda: object_ttl(signals.newest_node() or {})) if cached else None
+        )
     tokens = PodTokens(kube_api, clock, rng=rng)
     tokens.on_due(signals.pod_changed)
 

@@ -47,7 +47,6 @@ FIELDS: Mapping[str, Fixed] = MappingProxyType(
         "kernelMemcgNotification": Fixed(
             True, "the kernel's memory notifications are used wherever they exist"
         ),
-        "configMapAndSecretChangeDetectionStrategy": Fixed("Watch", "objects are watched"),
         "volumePluginDir": Fixed(
             "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
             "there are no FlexVolumes: a pod with one waits, and an event says so",

@@ -71,7 +71,7 @@ def _query(call: Call) -> dict[str, str]:
         return {"fieldManager": "kubelet", "force": "true"}
     if call.verb == "deletecollection":
         return {"fieldSelector": call.field_selector}
-    if call.verb not in ("list", "watch"):
+    if call.verb not in ("get", "list", "watch"):
         return {}
     watch = call.verb == "watch"
     return {

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from functools import partial
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
+from kubeletpy.kubeapi.object_reader import FORBIDDEN_WAITS, ObjectReader
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.tracked_object import Tracked
@@ -28,9 +29,6 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 60.0
 """Between two reads of an object without a watch, plus up to half as long again as jitter."""
-POLLS_AT_ONCE = 4
-"""Others use the API too: each of their requests waits for at most a few of these."""
-FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
 PRESSED_WAITS = (0.25, 5.0)
 """Between two reads of an object without a watch while a pod waits for it to change: the first
 delay, doubled each time up to the last."""
@@ -76,7 +74,7 @@ class ObjectFollower:
         self._read_when_forbidden = read_when_forbidden
         self._unwatchable: dict[Resource, float] = {}
         self._said_full = False
-        self._polls = asyncio.Semaphore(POLLS_AT_ONCE)
+        self._reader = ObjectReader(api)
 
     async def follow(self, tracked: Tracked) -> None:
         """Keep one object up to date until cancelled."""
@@ -194,22 +192,10 @@ class ObjectFollower:
 
     async def _poll(self, tracked: Tracked) -> bool:
         """Read an object once; returns whether the API answered."""
-        key = tracked.key
-        async with self._polls:
-            for wait in (*FORBIDDEN_WAITS, None):
-                try:
-                    found = [await self._api.get(key.resource, key.name, key.namespace or None)]
-                except Forbidden as error:
-                    if wait is not None and not tracked.known:
-                        await asyncio.sleep(wait)
-                        continue
-                    self._failed(tracked, error)
-                    return False
-                except NotFound:
-                    found = []
-                except ApiError as error:
-                    self._failed(tracked, error)
-                    return False
-                self._replaced(tracked, found)
-                return True
-        return False
+        try:
+            found = await self._reader.read(tracked.key, first=not tracked.known)
+        except ApiError as error:
+            self._failed(tracked, error)
+            return False
+        self._replaced(tracked, [] if found is None else [found])
+        return True

@@ -160,9 +160,17 @@ class KubeApi(ABC):
     def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         """Answer a ``watch``."""
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
-        """Read one object."""
-        return await self.answer(Call("get", resource, namespace, name))
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+    ) -> JSON:
+        """Read one object: the newest, or with ``resource_version`` one that is as new as that."""
+        call = Call("get", resource, namespace, name, resource_version=resource_version)
+        return await self.answer(call)
 
     async def list(
         self,

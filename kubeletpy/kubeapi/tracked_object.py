@@ -6,7 +6,9 @@ Must never log what an object holds.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
@@ -70,6 +72,12 @@ def version(found: JSON | None) -> tuple[str, str] | None:
         return None
     metadata = found["metadata"]
     return str(metadata.get("uid")), str(metadata.get("resourceVersion"))
+
+
+def revision(found: Mapping[str, Any]) -> int:
+    """An object's resourceVersion as a number; 0: it has none that could be compared."""
+    text = (found.get("metadata") or {}).get("resourceVersion", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def is_immutable(found: JSON | None) -> bool:

@@ -19,6 +19,7 @@ from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import NODES, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.kubeapi.tracked_object import revision
 
 log = logging.getLogger(__name__)
 
@@ -135,9 +136,4 @@ class OwnNode:
 def _newer(one: api.Node | None, other: api.Node | None) -> api.Node | None:
     if one is None or other is None:
         return one if other is None else other
-    return one if _version(one) >= _version(other) else other
-
-
-def _version(node: api.Node) -> int:
-    text = node["metadata"].get("resourceVersion", "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return one if revision(one) >= revision(other) else other

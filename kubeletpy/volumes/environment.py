@@ -14,12 +14,11 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.addresses import pod_addresses
@@ -32,6 +31,9 @@ from kubeletpy.volumes.env_file import MAX_FILE, EnvFile, EnvFileError, parse_en
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
 from kubeletpy.volumes.safe_path import open_beneath
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.pod_objects import PodObjects
 
 MAX_FILES = 4 << 20
 """The most characters of all env files that one container refers to, together."""
@@ -54,7 +56,7 @@ class ContainerEnvironment:
     def __init__(
         self,
         pods_dir: Path,
-        objects: WatchedObjects,
+        objects: PodObjects,
         *,
         services: Services | None = None,
         host_ips: Sequence[str] = (),

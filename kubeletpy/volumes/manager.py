@@ -21,7 +21,6 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.host.exhausted import NoThread
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
@@ -54,6 +53,7 @@ from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError
 from kubeletpy.volumes.unanswered import Unanswered, waits_only
 
 if TYPE_CHECKING:
+    from kubeletpy.kubeapi.pod_objects import PodObjects
     from kubeletpy.volumes.pod_certificates.manager import PodCertificates
     from kubeletpy.volumes.trust_bundles import TrustBundles
 
@@ -103,7 +103,7 @@ class NodeVolumes:
     def __init__(
         self,
         pods_dir: Path,
-        objects: WatchedObjects,
+        objects: PodObjects,
         tokens: PodTokens,
         recorder: EventRecorder,
         clock: Clock,

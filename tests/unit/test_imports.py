@@ -71,7 +71,7 @@ LATER = (
 )
 """Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
 serves, when the node is Ready."""
-BUDGET = 678
+BUDGET = 679
 """Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
 35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
@@ -87,7 +87,8 @@ no file can be opened any more. One shows the states of pod certificates, and on
 to the node's port as spans.
 One is the interface of what sends spans, if anything does, and one that of what carries requests to
 the API, by HTTP/1.1 or HTTP/2. Six are of the flight recorder, which records from the start.
-One collects the lists that come over a watch, and one keeps each pod's latest events.
+One collects the lists that come over a watch, one reads objects by name, and one keeps each pod's
+latest events.
 One decides whether a node's first status waits, and one which volumes only wait for a first answer.
 One has the fields of pods, which were classes of another, and one loads what speaks HTTP.
 """

@@ -103,6 +103,7 @@ plugins: dial / notify timeout = plugins/handshake CONNECT_S | NOTIFY_S
 objects: configmap/secret watch idle stop = kubeapi/objects IDLE_S
 objects: configmap/secret watch lasts = kubeapi/object_follower SHORTEST_WATCH_S | LONGEST_WATCH_S
 objects: watch first sync wait = kubeapi/objects FIRST_ANSWER_S | -
+objects: Cache TTL default = kubeapi/objects_on_request DEFAULT_TTL_S
 shutdown: dbus reconnect = shutdown/manager RECONNECT_S
 shutdown: critical split = - | shutdown/plan CRITICAL_PRIORITY
 shutdown: critical priority = pods/qos CRITICAL_PRIORITY

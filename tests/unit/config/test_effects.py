@@ -75,7 +75,6 @@ def test_a_field_works_or_is_named(row: dict[str, str]) -> None:
 
 OTHER_VALUES: dict[str, Any] = {
     "kernelMemcgNotification": False,
-    "configMapAndSecretChangeDetectionStrategy": "Cache",
     "volumePluginDir": "/x",
     "hairpinMode": "none",
     "iptablesMasqueradeBit": 3,

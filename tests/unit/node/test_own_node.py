@@ -37,7 +37,7 @@ class Events:
 class Api(ScriptedApi):
     live: Any = None
 
-    async def get(self, resource: Any, name: str, namespace: str | None = None) -> Any:
+    async def get(self, resource: Any, name: str, namespace: str | None = None, **_: Any) -> Any:
         if self.live is None:
             raise Unavailable("down")
         return self.live

@@ -50,6 +50,8 @@ class FakeApi:
         """Whether tokens are JWTs."""
         self.issued_ago = 0
         """Age of new tokens in seconds."""
+        self.versions_asked: list[str] = []
+        """The resourceVersion of each get that was answered."""
         self.streamed_lists = StreamedLists()
         self.watch_capacity = MAX_WATCHES
         self._version = 1
@@ -91,8 +93,11 @@ class FakeApi:
         await asyncio.sleep(self.answers_after)
         self.under_way -= 1
 
-    async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
+    async def get(
+        self, resource: Resource, name: str, namespace: str, *, resource_version: str = ""
+    ) -> JSON:
         self._check("get")
+        self.versions_asked.append(resource_version)
         await self._answered()
         found = self.objects.get((resource.plural, namespace, name))
         if found is None:

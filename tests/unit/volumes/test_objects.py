@@ -11,12 +11,8 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
-from kubeletpy.kubeapi.object_follower import (
-    POLL_S,
-    POLLS_AT_ONCE,
-    PRESSED_WAITS,
-    WATCH_AGAIN_S,
-)
+from kubeletpy.kubeapi.object_follower import POLL_S, PRESSED_WAITS, WATCH_AGAIN_S
+from kubeletpy.kubeapi.object_reader import READS_AT_ONCE
 from kubeletpy.kubeapi.objects import IDLE_S, WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
 from kubeletpy.kubeapi.tracked_object import ObjectKey
@@ -174,7 +170,7 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a
     objects.register("greedy", [key(name) for name in names])
     await asyncio.sleep(20)
     assert api.open_watches == MAX_POD_WATCHES
-    assert (api.calls["get"], api.most_under_way) == (2000 - MAX_POD_WATCHES, POLLS_AT_ONCE)
+    assert (api.calls["get"], api.most_under_way) == (2000 - MAX_POD_WATCHES, READS_AT_ONCE)
     assert ((await objects.get(key(names[-1]))) or {})["data"] == {"a": "1"}
     assert await objects.get(key(names[-2])) is None
     # what has no watch is heard of too, later
@@ -277,7 +273,7 @@ async def test_what_may_only_be_read_is_said_once_and_alarms_nobody(
 class OfThisNode(FakeApi):
     """What the embedded API lets a node do with attachments: none of it, before they are there."""
 
-    async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
+    async def get(self, resource: Resource, name: str, namespace: str, **_: Any) -> JSON:
         self._related(name)
         return await super().get(resource, name, namespace)
 

@@ -1,0 +1,183 @@
+"""Objects that pods use, read when they are asked for: the strategies ``Cache`` and ``Get``.
+
+Nothing is watched: a changed object is found when a pod is synced. With ``Cache`` an object is read
+again once it is older than the node's annotation says; if that fails, or takes long, the last one
+stays valid. A pod that is new to an object never gets one that was read before. With ``Get`` each
+caller gets an object whose read began after it had asked. Immutable objects are read once. Must
+never log what an object holds.
+
+Source: docs/reference/config.csv: configMapAndSecretChangeDetectionStrategy; constants.csv:
+objects, Cache TTL default; names.csv: node.alpha.kubernetes.io/ttl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError, Unavailable
+from kubeletpy.kubeapi.object_reader import ObjectReader
+from kubeletpy.kubeapi.objects import FIRST_ANSWER_S
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubeapi.tracked_object import (
+    ObjectKey,
+    is_immutable,
+    revision,
+    shown,
+    version,
+    worth_keeping,
+)
+
+DEFAULT_TTL_S = 60.0
+TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
+
+
+def object_ttl(node: Mapping[str, Any]) -> float:
+    """For how many seconds an object that was read counts as current, as the node says."""
+    annotations = (node.get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(TTL_ANNOTATION, "")
+    return float(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else DEFAULT_TTL_S
+
+
+@dataclass(slots=True)
+class _Item:
+    """An object that pods use. Registrations, requests and reads are numbered in one sequence.
+
+    Attributes:
+        registered: number of the last registration: what was read before is not for that pod.
+        read: number of the read that gave ``object``; 0: nothing is known.
+        read_at: when that read began, on the loop's clock.
+        ended: number of the last read that has ended.
+        error: why that one failed.
+    """
+
+    users: set[str] = field(default_factory=set)
+    registered: int = 0
+    read: int = 0
+    read_at: float = 0.0
+    object: JSON | None = field(default=None, repr=False)
+    ended: int = 0
+    error: ApiError | None = None
+    reading: asyncio.Task[None] | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether ``object`` is for all of the pods."""
+        return self.read > self.registered
+
+
+class ObjectsOnRequest:
+    """:class:`~kubeletpy.kubeapi.pod_objects.PodObjects` without watches."""
+
+    def __init__(self, api: KubeApi, *, ttl: Callable[[], float] | None) -> None:
+        """``ttl``: for how many seconds an object counts as current; None: not at all (``Get``)."""
+        self._reader = ObjectReader(api)
+        self._ttl = ttl
+        self._items: dict[ObjectKey, _Item] = {}
+        self._keys: dict[str, frozenset[ObjectKey]] = {}
+        self._wake: Callable[[str], None] = lambda uid: None
+        self._numbers = itertools.count(1)
+
+    def on_change(self, wake: Callable[[str], None]) -> None:
+        """With ``Cache``, pods that share an object hear of a change that one of them has found."""
+        self._wake = wake
+
+    def register(
+        self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
+    ) -> None:
+        wanted, before = frozenset((*live, *on_demand)), self._keys.pop(uid, frozenset())
+        if wanted:
+            self._keys[uid] = wanted
+        for key in wanted - before:
+            item = self._items.setdefault(key, _Item())
+            item.users.add(uid)
+            item.registered = next(self._numbers)
+        for key in before - wanted:
+            item = self._items[key]
+            item.users.remove(uid)
+            if not item.users:
+                del self._items[key]
+                if item.reading is not None:
+                    item.reading.cancel()
+
+    def release(self, uid: str) -> None:
+        self.register(uid, ())
+
+    async def get(self, key: ObjectKey) -> JSON | None:
+        item = self._items.get(key)
+        if item is None:
+            raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
+        if self._is_current(item):
+            return item.object
+        asked = next(self._numbers)
+        patience = FIRST_ANSWER_S if item.known and self._ttl is not None else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while item.ended < asked and not self._is_current(item):
+                    await asyncio.wait([self._reading(key, item)])
+        if not (item.known or item.read > asked):
+            raise item.error or Unavailable(f"{shown(key)} could not be read")
+        return item.object
+
+    async def close(self) -> None:
+        """Stop all requests."""
+        reads = [item.reading for item in self._items.values() if item.reading is not None]
+        self._items.clear()
+        self._keys.clear()
+        for read in reads:
+            read.cancel()
+        if reads:
+            await asyncio.wait(reads)
+
+    def _is_current(self, item: _Item) -> bool:
+        """Whether no read is needed."""
+        if not item.known:
+            return False
+        if is_immutable(item.object):
+            return True
+        if self._ttl is None:
+            return False
+        return asyncio.get_running_loop().time() < item.read_at + self._ttl()
+
+    def _reading(self, key: ObjectKey, item: _Item) -> asyncio.Task[None]:
+        """The read that is under way, or a new one."""
+        if item.reading is None:
+            name = f"read {shown(key)}"
+            item.reading = asyncio.create_task(self._read(key, item), name=name)
+        return item.reading
+
+    async def _read(self, key: ObjectKey, item: _Item) -> None:
+        number, begun = next(self._numbers), asyncio.get_running_loop().time()
+        # one that is only looked at again may come from the server's cache, as with the kubelet
+        of_cache = "0" if item.known and self._ttl is not None else ""
+        try:
+            found = await self._reader.read(key, first=not item.read, resource_version=of_cache)
+        except ApiError as error:
+            item.error = error
+            if self._ttl is None:
+                item.read = 0
+        else:
+            item.error = None
+            changed = self._take(item, found)
+            item.read, item.read_at = number, begun
+            if changed and self._ttl is not None:
+                for uid in list(item.users):
+                    self._wake(uid)
+        finally:
+            item.ended, item.reading = number, None
+
+    @staticmethod
+    def _take(item: _Item, found: JSON | None) -> bool:
+        """Keep what was read; returns whether it differs from what was known."""
+        before = item.object if item.read else None
+        if before and found and revision(found) < revision(before):
+            return False  # a server's cache may be behind
+        changed = bool(item.read) and version(found) != version(before)
+        item.object = None if found is None else worth_keeping(found)
+        return changed
