@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,39 +21,48 @@ NODE = 8
 """What each value of an object counts besides the length of a text."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    facts: PodFacts
+    size: int
+    """Of the pod's object."""
+
+
 class GonePods:
     """Namespace and name -> facts at the end; the pods that ended first go first."""
 
     def __init__(self, facts: Callable[[str], PodFacts]) -> None:
         """``facts`` of a pod now, by uid."""
         self._facts = facts
-        self._ended: OrderedDict[tuple[str, str], PodFacts] = OrderedDict()
-        self._sizes: dict[tuple[str, str], int] = {}
+        self._ended: OrderedDict[tuple[str, str], _Gone] = OrderedDict()
 
     def finished(self, uid: str) -> None:
         """A worker is done with a pod, or forgets one: remember how it was, the first time."""
         facts = self._facts(uid)
         key = facts.namespace, facts.name
         known = self._ended.get(key)
-        if facts.pod is None or (known is not None and known.uid == uid):
+        if facts.pod is None or (known is not None and known.facts.uid == uid):
             return
-        if known is not None:
-            del self._ended[key], self._sizes[key]
+        self._ended.pop(key, None)
         large = size(facts.pod.object, MAX_POD)
         if large > MAX_POD:
             return
-        self._ended[key], self._sizes[key] = replace(facts, trace=None), large
-        while len(self._ended) > MAX_PODS or sum(self._sizes.values()) > MAX_SIZE:
-            oldest, _ = self._ended.popitem(last=False)
-            del self._sizes[oldest]
+        self._ended[key] = _Gone(replace(facts, trace=None), large)
+        while len(self._ended) > MAX_PODS or self._size() > MAX_SIZE:
+            self._ended.popitem(last=False)
 
     def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
         """The facts of then, and how many seconds ago; None: nothing is known any more.
 
         ``now``: Unix seconds.
         """
-        facts = self._ended.get((namespace, name))
-        return None if facts is None or now - facts.now > KEPT_S else (facts, now - facts.now)
+        found = self._ended.get((namespace, name))
+        if found is None or now - found.facts.now > KEPT_S:
+            return None
+        return found.facts, now - found.facts.now
+
+    def _size(self) -> int:
+        return sum(each.size for each in self._ended.values())
 
 
 def size(value: object, most: int) -> int:
