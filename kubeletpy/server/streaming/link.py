@@ -152,16 +152,17 @@ async def _streams_of(
     reader = asyncio.StreamReader(limit=1 << 18)
     protocol = asyncio.StreamReaderProtocol(reader)
     transport = answer.transport
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     try:
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if answer.rest:
             reader.feed_data(answer.rest)
         transport.resume_reading()
-        yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        yield reader, writer
     finally:
         if not transport.is_closing():
-            Leaving(transport)
+            Leaving(transport, lost=writer.close)  # a writer that nobody holds closes at once
 
 
 def _passed_on(request: web.Request) -> Headers:

@@ -36,7 +36,7 @@ from kubeletpy.server.streaming.options import (
     read_streams,
     way_of,
 )
-from kubeletpy.wire import spdy
+from kubeletpy.wire import relay, spdy
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 POD = {
@@ -287,6 +287,31 @@ async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: 
             await gone.wait()
             while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks tell nobody
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("path", "protocol"),
+    [("/exec/n/p/c?command=x&output=1&input=1", V5), ("/portForward/n/p", TUNNEL)],
+)
+async def test_a_runtime_may_answer_a_websocket_that_has_gone(
+    tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, path: str, protocol: str
+) -> None:
+    """One that learns too soon that it has gone may never process its container's end."""
+    monkeypatch.setattr(relay, "LINGER_S", 0.5)
+    loop, took = asyncio.get_running_loop(), asyncio.Future[float]()
+    left = 0.0
+
+    async def wait(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        while await reader.read(1000):
+            pass
+        took.set_result(loop.time() - left)
+
+    async with node(tmp_path, pki, wait) as (server, _), asyncio.timeout(10):
+        async with websocket(server, path, protocol) as socket:
+            await socket.send_bytes(b"\0x")
+            left = loop.time()
+        assert await took >= 0.4
 
 
 @pytest.mark.parametrize("message", [b"\x01x", b"\x09x", b"\xff", b"\xff\x07", b"\x03{}"])
