@@ -18,6 +18,7 @@ MAX_PROCESSES = 20_000
 MAX_FILES = 1024
 """Open files that are looked at for each process."""
 MAX_S = 0.5
+"""Of CPU: on a busy machine the same look takes longer, and is not worth less."""
 SHOWN = 3
 _LONGEST = 16
 """Bytes of a command's name, as the kernel has it."""
@@ -33,7 +34,7 @@ class Holder:
 
 
 def holders(
-    mount_point: str, proc: str = "/proc", *, now: Callable[[], float] = time.monotonic
+    mount_point: str, proc: str = "/proc", *, now: Callable[[], float] = time.thread_time
 ) -> list[Holder]:
     """Processes whose directory, root, program or an open file is at or below a mount point.
 

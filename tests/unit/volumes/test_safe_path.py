@@ -123,7 +123,13 @@ def test_a_race_reaches_nothing_outside(racer: Path, tmp_path: Path) -> None:
     target = tmp_path / "subpaths/0"
     end = time.monotonic() + 3
     seen = {"inside": 0, "refused": 0, "missing": 0}
-    while time.monotonic() < end:
+
+    def met() -> bool:
+        """Both sides of the race, or nothing was tested; a busy machine needs longer for it."""
+        return seen["inside"] > 10 and seen["refused"] + seen["missing"] > 10
+
+    while time.monotonic() < end or not met():
+        assert time.monotonic() < end + 60, seen
         try:
             bind_sub_path(str(racer), ["a", "secret"], str(target), read_only=True)
         except UnsafePath:
@@ -138,9 +144,6 @@ def test_a_race_reaches_nothing_outside(racer: Path, tmp_path: Path) -> None:
         finally:
             for point in mounts_below(str(target)):
                 unmount(point)
-    # both sides of the race were met, or nothing was tested
-    assert seen["inside"] > 10, seen
-    assert seen["refused"] + seen["missing"] > 10, seen
 
 
 def test_a_bind_is_kept_or_renewed(volume: Path, tmp_path: Path) -> None:
