@@ -25,7 +25,12 @@ _WRAPPERS = re.compile(
             rf"failed to pull and unpack image {_QUOTED}: ",
             rf"failed to resolve (?:image|reference {_QUOTED}): ",
             r"failed to do request: ",
-            r"failed to create (?:containerd|shim) task: ",
+            r"failed to create (?:containerd task|shim task|task for container): ",
+            r"Error response from daemon: ",
+            r"container create failed: ",
+            r"image pull failed for \S+ because the registry is unavailable: ",
+            r"unable to pull image(?: or OCI artifact: pull image err)?: ",
+            r"initializing source docker://\S+: ",
             r"OCI runtime create failed: ",
             r"runc create failed: ",
             r"unable to start container process: ",
@@ -39,6 +44,9 @@ _WRAPPERS = re.compile(
         )
     )
 )
+_LOG_LINE = re.compile(rf'time="[^"]{{0,64}}" level=\w{{1,16}} msg=({_QUOTED})')
+"""What runc wrote into its log, of which CRI-O makes an error."""
+_ESCAPED = re.compile(r'\\(["\\])')
 _BACK_OFF = re.compile(r"back-off (\S+) restarting failed container=\S+ pod=\S+?\([0-9a-f-]+\)")
 _WHERE = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')
 _POD_UID = re.compile(r"\(([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)")
@@ -47,7 +55,8 @@ _LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 def cause(text: str) -> str:
     """The cause without wrappers, uids and long ids; of one that is too long still, its end."""
-    shown = _WRAPPERS.sub("", text[-READ:])
+    shown = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
+    shown = _WRAPPERS.sub("", shown)
     shown = _BACK_OFF.sub(r"back-off \1", shown)
     shown = _WHERE.sub("", shown)
     shown = _LONG_ID.sub(r"\1", _POD_UID.sub("", shown))

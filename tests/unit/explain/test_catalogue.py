@@ -814,6 +814,26 @@ def test_the_end_of_a_long_cause_is_kept() -> None:
             f"container: m)",
             "container has runAsNonRoot and image will run as root",
         ),
+        (
+            'container create failed: time="2026-11-23T11:46:28Z" level=error msg="runc create '
+            r'failed: unable to start container process: exec: \"/no\": stat /no: no such file"'
+            "\n",
+            'exec: "/no": stat /no: no such file',
+        ),
+        (
+            "image pull failed for a:1/b:1 because the registry is unavailable: unable to pull "
+            "image: initializing source docker://a:1/b:1: pinging container registry a:1: refused",
+            "pinging container registry a:1: refused",
+        ),
+        (
+            'Error response from daemon: Head "http://a/v2/": no basic auth credentials',
+            'Head "http://a/v2/": no basic auth credentials',
+        ),
+        (
+            "failed to start container: Error response from daemon: failed to create task for "
+            "container: failed to create shim task: OCI runtime create failed: no such file",
+            "failed to start container: no such file",
+        ),
         ("\x1b[31mred\nfailed to do request: \x07", "[31mred"),
         (10 * "failed to do request: " + "x", "x"),
     ],
