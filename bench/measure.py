@@ -6,6 +6,7 @@ Durations are in milliseconds for one pod, in seconds for a burst.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,10 +14,13 @@ from dataclasses import dataclass, field
 
 from bench import pressure
 from bench.floor import Floor, Step
+from bench.manifests import NAMESPACE, manifest
 from bench.results import Results, Row
-from bench.stand import Stand
+from bench.stand import NODE, Stand
 from bench.subject import Subject
 from bench.usage import cpu_seconds, memory
+from bench.watching import READY
+from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime
 
 SETTLE = 0.5
@@ -94,6 +98,7 @@ class Bench:
         await self._round(1, "delete", Samples(), Samples())
         await self._choose_parallel()
         await self._one_pod()
+        await self._takeovers()
         for pods, rounds in plan.bursts:
             await self._burst(pods, rounds)
         await self._idle()
@@ -138,6 +143,23 @@ class Bench:
         self._row(Row("create -> Ready", 1, "ms", each["create"], raw["create"], 1.3))
         self._row(Row("delete -> gone", 1, "ms", each["delete"], raw["delete"], 2.0))
         self._exit_row(1, each["exit"], raw.get("exit", []))
+
+    async def _takeovers(self) -> None:
+        """The agent is killed, a pod comes meanwhile, and the next agent finds it."""
+        self._say("a pod that waits for the next agent")
+        stand, times, cpu = self._stand, [], []
+        for _ in range(self._plan.starts):
+            names = self._names(1)
+            await asyncio.to_thread(stand.agent_process.kill)
+            await stand.api.create(PODS, manifest(names[0], NODE), NAMESPACE)
+            begun = time.time()
+            await asyncio.to_thread(stand.launch_agent)
+            times.append(await stand.pods.until(names[0], READY) - begun)
+            cpu.append(cpu_seconds(stand.agent_pid))
+            await self._subject.settled(names)
+            await self._subject.remove(names)
+        self._row(Row("next start -> waiting pod Ready", 1, "s", times, aim=1.2, aim_on="value"))
+        self._row(Row("agent CPU until then", 1, "s", cpu))
 
     async def _burst(self, pods: int, rounds: int) -> None:
         self._say(f"bursts of {pods} pods")
