@@ -1,9 +1,10 @@
 """The CRI calls that list sandboxes and containers, in parts where one answer would be too large.
 
 A runtime's lists contain labels and annotations that pods' owners choose, so a node's list may
-outgrow the largest message. The list is then requested as a stream, or by state, and by pod or
-sandbox. Parts are requested in the order of life, so that what ends in between is seen twice, not
-never. Must never leave a part out: a list that can't be completed fails.
+outgrow the largest message. The list is then requested as a stream, or, where there is none or its
+messages are too large themselves (CRI-O: 3000 items in each), by state, and by pod or sandbox.
+Parts are requested in the order of life, so that what ends in between is seen twice, not never.
+Must never leave a part out: a list that can't be completed fails.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 log = logging.getLogger(__name__)
 
 IN_PARTS_S = 60.0
-"""Seconds during which a list that was too large is requested in parts only."""
+"""Seconds during which a list, or a stream, that was too large is requested in parts only."""
 _SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
 _CONTAINER_LIFE = (
     cri.CONTAINER_CREATED,
@@ -161,6 +162,7 @@ class _List(Generic[Item, Filter]):
         self._stream = stream
         self._streams = True
         self._too_large_until = 0.0
+        self._stream_too_large_until = 0.0
 
     async def get(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
         """The items that the filter lets through. Raises CRIError."""
@@ -178,11 +180,13 @@ class _List(Generic[Item, Filter]):
                         extra={"list": self._what, "error": str(error)},
                     )
                 self._too_large_until = loop.time() + IN_PARTS_S
-        if self._streams:
+        if self._streams and loop.time() >= self._stream_too_large_until:
             try:
                 return [item async for item in self._stream(filter)]
             except Unimplemented:
                 self._streams = False
+            except ResourceExhausted:
+                self._stream_too_large_until = loop.time() + IN_PARTS_S
         return await self._parts(filter, splits)
 
     async def _parts(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:

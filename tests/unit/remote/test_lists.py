@@ -118,6 +118,20 @@ async def test_a_stream_is_better_than_parts(serve: Serve, dial: Dial) -> None:
     assert [name for name, _ in server.requests] == ["ListContainers", "StreamContainers"]
 
 
+async def test_a_stream_of_large_messages_is_replaced_by_parts(serve: Serve, dial: Dial) -> None:
+    """As of CRI-O, whose messages have 3000 items each."""
+
+    async def stream(_request: Any, _context: Any) -> AsyncIterator[cri.StreamContainersResponse]:
+        yield cri.StreamContainersResponse(containers=containers(14))
+
+    known = listing(sandboxes(14, ""), containers(14))
+    server = await serve(**known, StreamContainers=stream)
+    runtime = dial(server.endpoint)
+    for _ in range(2):
+        assert {c.id for c in await runtime.list_containers()} == {f"c{n}" for n in range(14)}
+    assert [name for name, _ in server.requests].count("StreamContainers") == 1
+
+
 async def test_what_changes_while_parts_are_listed_is_not_lost(serve: Serve, dial: Dial) -> None:
     """A container that ends between two parts is in both of them, and has ended."""
     known = containers(14)
