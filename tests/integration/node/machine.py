@@ -108,11 +108,13 @@ class Node(UserSide, MachineSide):
         self.containerd.start()
         left: list[str] = []
         if self.agent.pid is not None:
-            with contextlib.suppress(NotReadyError):
-                wait_until(lambda: not self.leftovers(), "nothing left of the pods", timeout=20)
-            left = self.leftovers()
-            left += self.agent.log_tail(20).splitlines() if left else []
-            self.agent.kill(signal.SIGKILL)
+            try:
+                with contextlib.suppress(NotReadyError):
+                    wait_until(lambda: not self.leftovers(), "nothing left of the pods", timeout=20)
+                left = self.leftovers()
+                left += self.agent.log_tail(20).splitlines() if left else []
+            finally:  # on a runtime that lives on it would remove the pods of the next node
+                self.agent.kill(signal.SIGKILL)
         self.api.close()
         with RawRuntime(self.containerd.socket) as raw:
             raw.remove_all()
