@@ -56,7 +56,9 @@ _FIELDS: dict[SpecField | None, Code] = {
 }
 _STARTS = {"PostStartHookError": Code.POST_START, "RunContainerError": Code.NEVER_RAN}
 """Of a start that has failed just now; a moment later its back-off is shown."""
-_DENIED = re.compile(r"authoriz|unauthorized|denied|forbidden|no basic auth|\b40[13]\b", re.I)
+_DENIED = re.compile(
+    r"authoriz|unauthorized|denied|forbidden|no basic auth|authentication required|\b40[13]\b", re.I
+)
 _ABSENT = re.compile(r"not found|manifest unknown|\b404\b", re.I)
 _UNREACHABLE = re.compile(
     r"no such host|connection refused|i/o timeout|timed out|deadline exceeded|dial tcp|"
@@ -64,6 +66,8 @@ _UNREACHABLE = re.compile(
     re.I,
 )
 _OBJECT = re.compile(r"configmap|secret", re.I)
+_NO_PROGRAM = re.compile(r'\bexec: "')
+"""Of a runtime (CRI-O) that looks for the program when it creates the container."""
 _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
 
 
@@ -143,6 +147,8 @@ def _config_code(facts: PodFacts, wait: Wait) -> str:
             return _FIELDS[error.about]
         if error.code in _STARTS:
             return _STARTS[error.code]
+        if error.code == "CreateContainerError" and _NO_PROGRAM.search(wait.why):
+            return Code.NEVER_RAN
     if _NO_KEY.search(wait.why):
         return Code.CONFIG_KEY
     if _OBJECT.search(wait.why) and "not found" in wait.why.lower():

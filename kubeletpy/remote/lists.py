@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import Calls
-from kubeletpy.remote.errors import ResourceExhausted, Unimplemented
+from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 IN_PARTS_S = 60.0
 """Seconds during which a list, or a stream, that was too large is requested in parts only."""
 _SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
+_REFUSED = (Code.UNKNOWN, Code.INVALID_ARGUMENT)
 _CONTAINER_LIFE = (
     cri.CONTAINER_CREATED,
     cri.CONTAINER_RUNNING,
@@ -196,11 +197,17 @@ class _List(Generic[Item, Filter]):
             parts = await split(filter)
             if not parts:
                 continue
-            for part in parts:
-                try:
-                    items: Sequence[Item] = await self._ask(part)
-                except ResourceExhausted:
-                    items = await self._parts(part, splits[number:])
-                found.update((item.id, item) for item in items)
+            try:
+                for part in parts:
+                    try:
+                        items: Sequence[Item] = await self._ask(part)
+                    except ResourceExhausted:
+                        items = await self._parts(part, splits[number:])
+                    found.update((item.id, item) for item in items)
+            except CRIError as error:
+                if split is not _by_container_state or error.code not in _REFUSED:
+                    raise
+                found.clear()  # cri-dockerd does not select by the unknown state
+                continue
             return list(found.values())
         raise ResourceExhausted("List", f"the list of {self._what} cannot be had in smaller parts")

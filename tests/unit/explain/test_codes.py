@@ -67,6 +67,10 @@ def test_errors_know_the_field_that_they_are_about() -> None:
     assert wait_code(mounts, Wait(K.START_ERROR, "main", "couldn't find key")) == "subpath"
     assert wait_code(mounts, Wait(K.START_ERROR, "other", "no")) == "container-config"
     assert wait_code(mounts, Wait(K.VOLUME, "main", "no")) == "volume"
+    refused = facts(start_errors={"main": StartError("CreateContainerError", "no")})
+    program = 'CreateContainerError: exec: "/nope": stat /nope: no such file or directory'
+    assert wait_code(refused, Wait(K.START_ERROR, "main", program)) == "program-cannot-run"
+    assert wait_code(refused, Wait(K.START_ERROR, "main", "no")) == "container-config"
     outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RUNTIME_CLASS)
     sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
     assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "runtime-class"
@@ -79,6 +83,7 @@ def test_errors_know_the_field_that_they_are_about() -> None:
         ("InvalidImageName: unauthorized", "image-name-invalid"),
         ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
         ("ErrImagePull: unauthorized, not found", "image-access-denied"),
+        ("ErrImagePull: reading manifest 1 in a/b: authentication required", "image-access-denied"),
         ("ErrImagePull: status 401", "image-access-denied"),
         ("ErrImagePull: status 4010", "image"),
         ("ErrImagePull: i/o timeout, not found", "registry-unreachable"),

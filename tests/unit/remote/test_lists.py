@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 
 from kubeletpy.remote import errors
@@ -130,6 +131,28 @@ async def test_a_stream_of_large_messages_is_replaced_by_parts(serve: Serve, dia
     for _ in range(2):
         assert {c.id for c in await runtime.list_containers()} == {f"c{n}" for n in range(14)}
     assert [name for name, _ in server.requests].count("StreamContainers") == 1
+
+
+@pytest.mark.parametrize("failed", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE])
+async def test_a_state_that_a_runtime_does_not_select_by(
+    serve: Serve, dial: Dial, failed: grpc.StatusCode
+) -> None:
+    """As of cri-dockerd and the unknown one; what may work the next time is no refusal."""
+    known = listing(sandboxes(14, ""), containers(14))
+
+    async def answer(request: cri.ListContainersRequest, context: Any) -> Any:
+        chosen = request.filter
+        if chosen.HasField("state") and chosen.state.state == cri.CONTAINER_UNKNOWN:
+            await context.abort(failed, "invalid filter 'status=unknown'")
+        return known["ListContainers"](request, context)
+
+    server = await serve(**{**known, "ListContainers": answer})
+    runtime = dial(server.endpoint)
+    if failed is grpc.StatusCode.UNKNOWN:
+        assert {c.id for c in await runtime.list_containers()} == {f"c{n}" for n in range(14)}
+    else:
+        with pytest.raises(errors.Unavailable):
+            await runtime.list_containers()
 
 
 async def test_what_changes_while_parts_are_listed_is_not_lost(serve: Serve, dial: Dial) -> None:
