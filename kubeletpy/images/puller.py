@@ -230,9 +230,10 @@ class ImagePuller:
                 failures.append(ResourceExhausted("PullImage", str(error)))
                 break
             except CRIError as error:
-                failures.append(error)
+                # with its traceback, which holds this list, neither would go by its references
+                failures.append(error.with_traceback(None))
         if len(failures) == 1 and not credentials:
-            raise failures[0]
+            raise failures.pop()
         hidden = [text for credential in credentials for text in credential.secrets]
         texts = dict.fromkeys(scrub(runtime_text(error), hidden) for error in failures)
         text = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -34,7 +34,10 @@ class Mutations:
         task = asyncio.ensure_future(change)
         self._under_way.setdefault(uid, set()).add(task)
         task.add_done_callback(lambda done: self._ended(uid, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # its error holds this frame: neither would go by its references alone
 
     async def interruptible(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
         """Make a change that may be given up: asking for it again continues it."""

@@ -182,10 +182,9 @@ class ContainerStarter:
             self._recorder.event(
                 context.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
-            failed = StartFailed(error.code, error.message, error.retry_at)
-            if error.tries_at is not None:
-                failed.error = replace(failed.error, retry_at=error.tries_at)
-            raise failed from error
+            raise StartFailed(
+                error.code, error.message, error.retry_at, shown_retry_at=error.tries_at
+            ) from error
 
     async def _given(
         self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]

@@ -40,9 +40,12 @@ class StartFailed(Exception):
         message: str,
         retry_at: float | None = None,
         about: SpecField | None = None,
+        shown_retry_at: float | None = None,
     ) -> None:
+        """``shown_retry_at``: when it is tried again, where that is another time."""
         super().__init__(message)
-        self.error = StartError(code, message, retry_at, about=about)
+        shown = retry_at if shown_retry_at is None else shown_retry_at
+        self.error = StartError(code, message, shown, about=about)
         self.retry_at = retry_at
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -111,6 +113,27 @@ async def test_bad_name_and_failed_inspection() -> None:
     error = await failure(node.manager(), "x:1")
     assert (error.code, error.message) == ("ImageInspectError", 'Failed to inspect image "": gone')
     assert [seen.split(":")[0] for seen in node.events.seen] == ["Warning InspectFailed"] * 2
+
+
+@on_virtual_time
+async def test_a_failure_goes_with_its_last_reference() -> None:
+    """Or each failed pull stays, with its pod, until all garbage is looked for."""
+    manager = Node().manager()
+    left: list[weakref.ref[BaseException]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await ensure(manager, "x:1")
+        except ImageError as error:
+            cause = error.__cause__
+            assert isinstance(cause, CRIError)
+            left += [weakref.ref(error), weakref.ref(cause)]
+            del cause
+        await asyncio.sleep(0)
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()
 
 
 @on_virtual_time

@@ -1,0 +1,57 @@
+"""Changes of the runtime: seen through, waited for, and forgotten with what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from tests.virtual_time import on_virtual_time
+
+
+class Refused(Exception):
+    """By the runtime."""
+
+
+@on_virtual_time
+async def test_a_change_goes_on_without_its_caller() -> None:
+    mutations, made = Mutations(lambda: 7), asyncio.Event()
+
+    async def change() -> None:
+        await asyncio.sleep(5)
+        made.set()
+
+    caller = asyncio.create_task(mutations.finish("u", change()))
+    await asyncio.sleep(1)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert not made.is_set()
+    await mutations.settled("u")
+    assert made.is_set()
+    assert (mutations.outdated("u", 6), mutations.outdated("u", 7)) == (True, False)
+
+
+@on_virtual_time
+async def test_a_failure_goes_with_its_last_reference() -> None:
+    """Or each failed start stays, with its pod, until all garbage is looked for."""
+
+    async def change() -> None:
+        raise Refused
+
+    gc.collect()
+    gc.disable()
+    try:
+        mutations = Mutations(lambda: 0)
+        try:
+            await mutations.finish("u", change())
+        except Refused as error:
+            left = weakref.ref(error)
+        await mutations.settled("u")
+        await asyncio.sleep(0)
+        assert left() is None
+    finally:
+        gc.enable()
