@@ -35,7 +35,8 @@ IDLE_S = 60.0
 
 
 class WatchedObjects:
-    """The objects used by the pods of this node. Create it inside a running event loop."""
+    """:class:`~kubeletpy.kubeapi.pod_objects.PodObjects` with watches. Create it inside a running
+    event loop."""
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class WatchedObjects:
         self._wake: Callable[[str], None] = lambda uid: None
 
     def on_change(self, wake: Callable[[str], None]) -> None:
-        """Have ``wake(pod uid)`` called for each pod that uses an object that changed."""
         self._wake = wake
 
     @property
@@ -84,13 +84,6 @@ class WatchedObjects:
     def register(
         self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
     ) -> None:
-        """Set which objects a pod uses; those it no longer uses are dropped.
-
-        Args:
-            uid: of the pod.
-            live: objects whose changes the pod must see.
-            on_demand: objects that are read now and then.
-        """
         wanted = {**dict.fromkeys(on_demand, False), **dict.fromkeys(live, True)}
         before = self._keys.get(uid, {})
         if wanted == before:
@@ -109,16 +102,9 @@ class WatchedObjects:
                 self._rest_later(tracked)
 
     def release(self, uid: str) -> None:
-        """A pod has ended."""
         self.register(uid, ())
 
     async def get(self, key: ObjectKey) -> JSON | None:
-        """An object that a pod is registered for; None when it does not exist. Never change it.
-
-        Raises:
-            ApiError: it cannot be read (NoAnswerYet: so far); pods that use it are woken once it
-                can.
-        """
         tracked = self._tracked.get(key)
         if tracked is None:
             raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
