@@ -226,6 +226,9 @@ class Reflector:
             if accepted:
                 raise Unstreamed(f"{what}, and no end of the list that it begins with") from None
             raise Unavailable(what) from None
+        finally:
+            # it knows the task, which if cancelled keeps this frame: a cycle for each ended watch
+            del silence
         if initial is not None:
             raise Unavailable(f"watch of {self._resource.plural}: ended before its list was whole")
         if not heard and loop.time() - started < SHORT_WATCH:

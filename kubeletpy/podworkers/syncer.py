@@ -83,6 +83,8 @@ class KubePodSyncer:
             # what the runtime is doing goes on; the next sync waits for it and ends the pod
             terminal = self._composer.store(pod, mirror, sync.status, starting=True)
             return SyncOutcome(terminal=terminal, deadline=deadline)
+        finally:
+            del limit  # it knows the task, which if cancelled keeps this frame
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:
         for step in self._steps:

@@ -16,6 +16,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from kubeletpy.api.scrub import scrub
+from kubeletpy.remote import cancellation
 from kubeletpy.remote.connection import Connection
 from kubeletpy.remote.errors import (
     Cancelled,
@@ -142,8 +143,7 @@ class Calls:
 
     def _unless_ours(self, method: str, target: str) -> BaseException:
         """What a cancelled wait means: our task was cancelled, or a channel closed under it."""
-        task = asyncio.current_task()
-        if self.connection.closed and not (task and task.cancelling()):
+        if self.connection.closed and not cancellation.is_ours():
             return Cancelled(method, "the connection was closed", target=target)
         return asyncio.CancelledError()
 

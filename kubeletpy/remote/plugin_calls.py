@@ -18,6 +18,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.api.scrub import scrub
+from kubeletpy.remote import cancellation
 from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.stubs import stubs
@@ -151,8 +152,7 @@ class PluginCalls:
             text = f"no answer within {within:g}s"
             raise PluginCallFailed(Code.DEADLINE_EXCEEDED, call, text, answered=False) from None
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._closed or (task is not None and task.cancelling()):
+            if not self._closed or cancellation.is_ours():
                 raise
             raise self._lost(call) from None
         try:
@@ -192,8 +192,7 @@ class PluginCalls:
             text = "the answer is not what the call returns"
             raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._closed or (task is not None and task.cancelling()):
+            if not self._closed or cancellation.is_ours():
                 raise
             raise self._lost(call) from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import weakref
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,6 +13,7 @@ from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage, PullSettings
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Unavailable
+from tests.garbage import no_collections
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -120,9 +120,7 @@ async def test_a_failure_goes_with_its_last_reference() -> None:
     """Or each failed pull stays, with its pod, until all garbage is looked for."""
     manager = Node().manager()
     left: list[weakref.ref[BaseException]] = []
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         try:
             await ensure(manager, "x:1")
         except ImageError as error:
@@ -132,8 +130,6 @@ async def test_a_failure_goes_with_its_last_reference() -> None:
             del cause
         await asyncio.sleep(0)
         assert [each() for each in left] == [None, None]
-    finally:
-        gc.enable()
 
 
 @on_virtual_time

@@ -14,6 +14,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from tests.garbage import leaves_when_cancelled
 from tests.virtual_time import eventually, on_virtual_time, settle
 
 from .scripted_api import ScriptedApi, Step
@@ -69,6 +70,14 @@ class Seen:
         await settle()
         task.cancel()
         assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], BaseException)
+
+
+@on_virtual_time
+@pytest.mark.parametrize("streams_lists", [False, True])
+async def test_an_ended_watch_goes_with_its_last_reference(streams_lists: bool) -> None:
+    seen = Seen([page("a")], streams_lists=streams_lists)
+    calls = 1 if streams_lists else 2
+    assert await leaves_when_cancelled(seen.reflector.run(), seen.api.called(calls))
 
 
 @on_virtual_time

@@ -36,6 +36,7 @@ from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.protocol import VolumeError
+from tests.garbage import leaves_when_cancelled
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -400,6 +401,13 @@ async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> 
         await task
     await asyncio.sleep(1)
     assert len(s.rooms.statuses) == 1
+
+
+@on_virtual_time
+async def test_a_sync_cut_short_goes_with_its_last_reference(tmp_path: Path) -> None:
+    s = Setup(tmp_path)
+    s.rooms.takes = 3.0
+    assert await leaves_when_cancelled(s.sync(), asyncio.sleep(0.1))
 
 
 @on_virtual_time

@@ -14,6 +14,7 @@ import pytest
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 from kubeletpy.remote.plugin_calls import MAX_ANSWER, PluginCallFailed, PluginCalls
+from tests.garbage import leaves_when_cancelled
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Registration"]
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -49,6 +50,18 @@ async def test_an_answer(tmp_path: Path) -> None:
     async with plugin(tmp_path, answer) as calls:
         await calls.connect(30)
         assert (await ask(calls)).name == "x"
+
+
+async def test_a_cancelled_call_goes_with_its_last_reference(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def think(_: bytes, __: Context) -> bytes:
+        asked.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with plugin(tmp_path, think) as calls:
+        assert await leaves_when_cancelled(ask(calls), asked.wait())
 
 
 async def test_a_refusal_names_plugin_and_call_and_keeps_secrets(tmp_path: Path) -> None:

@@ -1,0 +1,15 @@
+"""Whose a cancellation is: gRPC ends calls with one when their channel is closed, too."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+def is_ours() -> bool:
+    """Whether the running task was asked to end.
+
+    A cancelled task keeps the frames that it left: a frame of theirs that knows the task is a cycle
+    with it, so it is asked for here.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,39 @@
+"""Whether what has ended goes with its last reference, or waits in a cycle to be collected.
+
+The agent looks at all of its garbage once an hour only (kubeletpy/cli/pauses.py): what is in
+cycles grows until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """What dies in it, dies with its last reference."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def leaves_when_cancelled(work: Coroutine[Any, Any, Any], waits: Awaitable[object]) -> bool:
+    """Whether a task that is cancelled, once ``waits`` is over, goes with its last reference."""
+    with no_collections():
+        task = asyncio.ensure_future(work)
+        await waits
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        gone = weakref.ref(task)
+        del task
+        await asyncio.sleep(0)
+        return gone() is None
