@@ -177,7 +177,8 @@ class Churn:
             file.unlink()
             return
         made = static_pod(name)
-        made["metadata"]["labels"] = {"version": str(self._draw.randrange(1000))}
+        # never the same twice: a manifest that comes back is its old pod again, with a start more
+        made["metadata"]["labels"] = {"version": str(next(self._numbers))}
         await asyncio.to_thread(_write, file, json.dumps(made))
 
     async def _debug(self) -> None:
