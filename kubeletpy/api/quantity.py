@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 _SYNTAX = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([A-Za-z]{0,2}))"
@@ -31,9 +32,18 @@ def parse(text: str | int | float) -> Decimal:
     Raises:
         ValueError: not a quantity.
     """
-    match = _SYNTAX.fullmatch(str(text)) if len(str(text)) <= _MAX_TEXT else None
+    written = str(text)
+    if len(written) > _MAX_TEXT:
+        raise ValueError(f"not a quantity: {written[:_MAX_TEXT]!r}")
+    return _parsed(written)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Decimal:
+    # each sync of each pod reads the same few, many times
+    match = _SYNTAX.fullmatch(text)
     if match is None:
-        raise ValueError(f"not a quantity: {str(text)[:_MAX_TEXT]!r}")
+        raise ValueError(f"not a quantity: {text!r}")
     number, exponent, suffix = match.groups()
     if exponent:
         amount = Decimal(number + exponent)

@@ -56,7 +56,7 @@ class CgroupFilesystem:
     def exists(self, path: str) -> bool:
         """Whether a cgroup is in every hierarchy where it is needed."""
         path = safe_path(path)
-        return all(Path(mount + path).is_dir() for mount in self._needed)
+        return all(os.access(mount + path, os.F_OK) for mount in self._needed)
 
     def create(self, path: str, resources: CgroupResources) -> None:
         """Create a cgroup and its parents, or reuse what exists, and set its limits.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -81,7 +82,7 @@ class Pod:
         """Labels, possibly none."""
         return self.metadata.get("labels") or {}
 
-    @property
+    @cached_property
     def annotations(self) -> Mapping[str, str]:
         """Annotations, possibly none."""
         return self.metadata.get("annotations") or {}
@@ -91,7 +92,7 @@ class Pod:
         """metadata.generation; 0 for static pods."""
         return self.metadata.get("generation") or 0
 
-    @property
+    @cached_property
     def full_name(self) -> str:
         """``{name}_{namespace}``: what links a static pod and its mirror."""
         return f"{self.name}_{self.namespace}"
@@ -116,7 +117,7 @@ class Pod:
         """Whether this is the mirror of a static pod in the API."""
         return CONFIG_MIRROR in self.annotations
 
-    @property
+    @cached_property
     def is_static(self) -> bool:
         """Whether the pod comes from a manifest of this node, not from the API."""
         return self.source != SOURCE_API
@@ -162,7 +163,7 @@ class Pod:
         """The API's phase; empty when the object has no status."""
         return self.status.get("phase") or ""
 
-    @property
+    @cached_property
     def is_terminal_in_api(self) -> bool:
         """Whether the API already shows Succeeded or Failed."""
         return self.phase in ("Succeeded", "Failed")

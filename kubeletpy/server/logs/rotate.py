@@ -112,6 +112,10 @@ class LogRotator:
         return [container for container, path in logs.items() if self._is_due(path)]
 
     def _is_due(self, path: str) -> bool:
+        # nearly all are small: this alone may be led elsewhere, and then only tells a size
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_size <= self._settings.max_size:
+                return False
         try:
             with _folder_of(self._root, path) as (folder, name):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
