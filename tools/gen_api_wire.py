@@ -5,8 +5,9 @@
 
 The directory holds Kubernetes' Go API packages (api/core/v1/types.go, apimachinery/…). Only the
 facts of the wire are taken: of each message the field numbers, JSON names and types. A type is
-written as ``*T`` (pointer: an explicit zero counts), ``[]T``, ``map T`` (keys are strings) or
-``^T`` (its fields are the parent's own).
+written as ``*T`` (pointer: an explicit zero counts), ``[]T``, ``map T`` (keys are strings), ``^T``
+(its fields are the parent's own) or ``!T`` (text, number or boolean that JSON has even if it is
+empty). Messages of another version than v1 have it in their name: ``group/version/Kind``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ PACKAGES = {
     "api/authentication/v1": "authentication.k8s.io",
     "api/authorization/v1": "authorization.k8s.io",
     "api/certificates/v1": "certificates.k8s.io",
+    "api/certificates/v1beta1": "certificates.k8s.io/v1beta1",
     "api/coordination/v1": "coordination.k8s.io",
     "api/events/v1": "events.k8s.io",
     "api/node/v1": "node.k8s.io",
@@ -36,16 +38,18 @@ PACKAGES = {
     "api/storage/v1": "storage.k8s.io",
 }
 ROOTS_TEXT = """
-meta/DeleteOptions core/Binding core/ConfigMap core/Endpoints core/Event core/Namespace core/Node
-core/PersistentVolume core/PersistentVolumeClaim core/Pod core/Secret core/Service
-core/ServiceAccount authentication.k8s.io/TokenRequest authentication.k8s.io/TokenReview
-authentication.k8s.io/SelfSubjectReview authorization.k8s.io/SubjectAccessReview
-authorization.k8s.io/SelfSubjectAccessReview authorization.k8s.io/LocalSubjectAccessReview
-certificates.k8s.io/CertificateSigningRequest coordination.k8s.io/Lease events.k8s.io/Event
-node.k8s.io/RuntimeClass policy/Eviction scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver
-storage.k8s.io/CSINode storage.k8s.io/CSIStorageCapacity storage.k8s.io/StorageClass
-storage.k8s.io/VolumeAttachment resource.k8s.io/DeviceClass resource.k8s.io/ResourceClaim
-resource.k8s.io/ResourceClaimTemplate resource.k8s.io/ResourceSlice
+ meta/DeleteOptions meta/ListMeta meta/Status core/Binding core/ConfigMap core/Endpoints core/Event
+core/Namespace core/Node core/PersistentVolume core/PersistentVolumeClaim core/Pod core/Secret
+core/Service core/ServiceAccount authentication.k8s.io/TokenRequest
+authentication.k8s.io/TokenReview authentication.k8s.io/SelfSubjectReview
+authorization.k8s.io/SubjectAccessReview authorization.k8s.io/SelfSubjectAccessReview
+authorization.k8s.io/LocalSubjectAccessReview certificates.k8s.io/CertificateSigningRequest
+certificates.k8s.io/v1beta1/ClusterTrustBundle certificates.k8s.io/v1beta1/PodCertificateRequest
+coordination.k8s.io/Lease events.k8s.io/Event node.k8s.io/RuntimeClass policy/Eviction
+scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver storage.k8s.io/CSINode
+storage.k8s.io/CSIStorageCapacity storage.k8s.io/StorageClass storage.k8s.io/VolumeAttachment
+resource.k8s.io/DeviceClass resource.k8s.io/ResourceClaim resource.k8s.io/ResourceClaimTemplate
+resource.k8s.io/ResourceSlice
 """
 ROOTS = ROOTS_TEXT.split()
 ALIASES = {
@@ -65,6 +69,7 @@ SCALARS = {
     "int": "int",
     "[]byte": "bytes",
 }
+PLAIN = ("string", "bool", "int")
 SPECIAL = {
     "Quantity",
     "Time",
@@ -113,12 +118,12 @@ class Sources:
         if full in self.structs:
             return full
         if full in self.named:
-            return self.wire_type(self.named[full], full.partition("/")[0])
+            return self.wire_type(self.named[full], full.rpartition("/")[0])
         raise SystemExit(f"unknown type {go} in {package}")
 
     def message(self, name: str) -> dict[str, list[str]]:
         """One message: number -> [JSON name, type]."""
-        package = name.partition("/")[0]
+        package = name.rpartition("/")[0]
         fields: dict[str, list[str]] = {}
         for _, go, tags in FIELD.findall(self.structs[name]):
             number = re.search(r'protobuf:"\w+,(\d+)', tags)
@@ -126,8 +131,11 @@ class Sources:
             if number is None or json_name is None:
                 continue
             kind = self.wire_type(go, package)
-            inline = "inline" in json_name[2]
-            fields[number[1]] = [json_name[1], f"^{kind}" if inline else kind]
+            if "inline" in json_name[2]:
+                kind = f"^{kind}"
+            elif kind in PLAIN and "omit" not in json_name[2]:
+                kind = f"!{kind}"
+            fields[number[1]] = [json_name[1], kind]
         return fields
 
 
@@ -166,8 +174,9 @@ def differing(table: Table, definitions: dict[str, Any]) -> list[str]:
     by_name = {tuple(key.split(".")[-3:]): value for key, value in definitions.items()}
     found = []
     for name in table:
-        package, _, message = name.partition("/")
-        definition = by_name.get((package.partition(".")[0], "v1", message), {})
+        package, *version, message = name.split("/")
+        key = (package.partition(".")[0], *(version or ["v1"]), message)
+        definition = by_name.get(key, {})
         wanted = set(definition.get("properties", ()))
         odd = (wanted ^ json_fields(table, name)) - TYPE_META
         if wanted and odd:  # a message that is only inlined has no definition

@@ -4,7 +4,7 @@
     python tools/gen_local_data.py --check    # exits 1 if a copy is not the table
 
 The wheels have no docs; this is all that they need of them: the embedded API's tables, and of
-api-wire.json what a Pod consists of, for the pods API.
+api-wire.json what the agent's resources consist of.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
+
+from kubeletpy.kubeapi import protocol
+from kubeletpy.volumes import trust_bundles
+from kubeletpy.volumes.pod_certificates import manager as pod_certificates
+from kubeletpy.wire.api_messages import consisting_of
+from kubeletpy.wire.api_objects import message_name
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -27,25 +33,25 @@ FILES = (
     "openapi-v2-document.json",
 )
 WIRE = "api-wire.json"
-POD_WIRE = ROOT / "kubeletpy" / "pods_api" / "pod-wire.json"
+OWN_WIRE = ROOT / "kubeletpy" / "wire" / "api-wire.json"
+ABOUT_ALL = ("meta/Status", "meta/ListMeta", "meta/DeleteOptions")
 
 
-def of_pods() -> str:
-    """The messages of api-wire.json that a Pod consists of, one a line."""
-    table: dict[str, dict[str, list[str]]] = json.loads((REFERENCE / WIRE).read_text())
-    found: dict[str, dict[str, list[str]]] = {}
-    left = ["core/Pod"]
-    while left:
-        name = left.pop()
-        if name in table and name not in found:
-            found[name] = table[name]
-            kinds = (kind for _, kind in table[name].values())
-            left += [k.lstrip("*^").removeprefix("[]").removeprefix("map ") for k in kinds]
+def of_the_agent() -> str:
+    """The messages of api-wire.json that the agent sends and receives, one a line."""
+    table = consisting_of(json.loads((REFERENCE / WIRE).read_text()), roots())
     lines = (
-        f"{json.dumps(name)}:{json.dumps(found[name], separators=(',', ':'))}"
-        for name in sorted(found)
+        f"{json.dumps(name)}:{json.dumps(table[name], separators=(',', ':'))}" for name in table
     )
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def roots() -> list[str]:
+    """The kinds that the agent asks for, and what comes with all of them."""
+    asked = [each for each in vars(protocol).values() if isinstance(each, protocol.Resource)]
+    asked += [trust_bundles.RESOURCE, pod_certificates.RESOURCE]
+    named = [message_name(each.api_version, each.kind) for each in asked]
+    return [*named, "authentication.k8s.io/TokenRequest", *ABOUT_ALL]
 
 
 def main() -> int:
@@ -54,8 +60,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     if parser.parse_args().check:
         _, stale, missing = filecmp.cmpfiles(REFERENCE, DATA, FILES, shallow=False)
-        if not POD_WIRE.exists() or POD_WIRE.read_text() != of_pods():
-            stale.append(POD_WIRE.name)
+        if not OWN_WIRE.exists() or OWN_WIRE.read_text() != of_the_agent():
+            stale.append(str(OWN_WIRE.relative_to(ROOT)))
         if stale or missing:
             named = ", ".join([*stale, *missing])
             print(f"out of date: {named}; run tools/gen_local_data.py", file=sys.stderr)
@@ -63,7 +69,7 @@ def main() -> int:
         return 0
     for name in FILES:
         shutil.copyfile(REFERENCE / name, DATA / name)
-    POD_WIRE.write_text(of_pods())
+    OWN_WIRE.write_text(of_the_agent())
     return 0
 
 

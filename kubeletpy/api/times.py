@@ -5,7 +5,10 @@ Must never read a clock: the time to write is an argument.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def format_time(seconds: float) -> str:
@@ -16,6 +19,12 @@ def format_time(seconds: float) -> str:
 def format_micro_time(seconds: float) -> str:
     """Write Unix seconds as metav1.MicroTime: six fraction digits."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def format_microseconds(microseconds: int) -> str:
+    """Write Unix microseconds as metav1.MicroTime, exactly. Raises OverflowError."""
+    moment = _EPOCH + microseconds * _MICROSECOND
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def format_nanoseconds(nanoseconds: int) -> str:
@@ -29,7 +38,16 @@ def parse_time(text: str) -> float:
     Raises:
         ValueError: not an RFC 3339 time, or a time without an offset.
     """
+    return _moment(text).timestamp()
+
+
+def parse_microseconds(text: str) -> int:
+    """Read an RFC 3339 time as Unix microseconds, exactly. Raises ValueError as parse_time."""
+    return (_moment(text) - _EPOCH) // _MICROSECOND
+
+
+def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time without an offset: {text!r}")
-    return moment.timestamp()
+    return moment

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from kubeletpy.wire.api_messages import ApiMessages
+from kubeletpy.wire.api_messages import ApiMessages, consisting_of
+from kubeletpy.wire.api_table import load_table
+
+_POD = "core/Pod"
 
 
 def marshal(pod: Mapping[str, Any]) -> bytes:
@@ -17,9 +18,9 @@ def marshal(pod: Mapping[str, Any]) -> bytes:
     Raises:
         Unfit: a field has a value of another type.
     """
-    return _messages().encode("core/Pod", pod)
+    return _messages().encode(_POD, pod)
 
 
 @cache
 def _messages() -> ApiMessages:
-    return ApiMessages(json.loads(Path(__file__).with_name("pod-wire.json").read_text()))
+    return ApiMessages(consisting_of(load_table(), (_POD,)))

@@ -2,17 +2,20 @@
 
 The API's own form has no generated code here: docs/reference/api-wire.json says which field has
 which number, and how a kind is written: ``*`` a pointer, ``[]`` a list, ``map `` a map of strings,
-``^`` a message whose fields are those of the object around it.
+``^`` a message whose fields are those of the object around it, ``!`` a plain value that JSON has
+even if it is empty.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kubeletpy.api.times import parse_time
+from kubeletpy.api.times import parse_microseconds, parse_time
 from kubeletpy.wire.messages import Field, message_classes
 
 OWN_FORM: Mapping[str, tuple[Field, ...]] = {
@@ -38,12 +41,27 @@ class Unfit(ValueError):
     """An object that can't be written as its message; the text names the field."""
 
 
+Table = Mapping[str, Mapping[str, list[str]]]
+"""Of each message the fields: number -> name in JSON, kind."""
+
+
+def consisting_of(table: Table, roots: Iterable[str]) -> Table:
+    """Of a table the messages that some messages consist of, sorted by name."""
+    found, left = set(), list(roots)
+    while left:
+        name = left.pop()
+        if name in table and name not in found:
+            found.add(name)
+            left += [_bare(kind) for _, kind in table[name].values()]
+    return {name: table[name] for name in sorted(found)}
+
+
 class ApiMessages:
     """The messages of a table; ``group/Kind`` names one."""
 
     def __init__(
         self,
-        table: Mapping[str, Mapping[str, list[str]]],
+        table: Table,
         others: Mapping[str, tuple[Field, ...]] | None = None,
     ) -> None:
         """``others``: messages besides those of the table, by name."""
@@ -51,7 +69,7 @@ class ApiMessages:
             message: {int(number): (name, kind) for number, (name, kind) in fields.items()}
             for message, fields in table.items()
         }
-        """Of each message, by number: the name in JSON, and the kind."""
+        """Of each message, by number: the name in JSON, and the kind as the table has it."""
         self._classes = _classes(self.fields, others or {})
         self._writing: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
 
@@ -59,24 +77,57 @@ class ApiMessages:
         """The class of a message. Raises KeyError."""
         return self._classes[_class_name(name)]
 
-    def encode(self, name: str, obj: Mapping[str, Any]) -> bytes:
+    def encode(self, name: str, obj: Mapping[str, Any], *, whole: bool = False) -> bytes:
         """An object in the API's protobuf. Fields that the table does not know are left out.
+
+        Args:
+            whole: nothing may be left out but ``kind`` and ``apiVersion``.
 
         Raises:
             KeyError: there is no such message.
-            Unfit: a value has another type than its field.
+            Unfit: a value has another type than its field, or would be left out.
         """
         message = self.message(name)()
-        self._fill(name, message, obj)
+        if whole:
+            obj = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+        _Filling(self._ways, whole).fill(name, message, obj)
         return bytes(message.SerializeToString())
 
-    def _fill(self, name: str, message: Any, obj: Any) -> None:
+    def _ways(self, name: str) -> dict[str, tuple[tuple[str, ...], str]]:
+        """Of a message, by name in JSON: the attributes that lead to the field, and its kind."""
+        known = self._writing.get(name)
+        if known is None:
+            known = self._writing[name] = {}
+            for number, (key, kind) in self.fields[name].items():
+                if kind.startswith("^"):
+                    for inner, (path, what) in self._ways(kind[1:]).items():
+                        known[inner] = ((f"f{number}", *path), what)
+                else:
+                    known[key] = ((f"f{number}",), kind.lstrip("!"))
+        return known
+
+
+class _Filling:
+    """Puts one object into its message."""
+
+    def __init__(
+        self, ways: Callable[[str], dict[str, tuple[tuple[str, ...], str]]], whole: bool
+    ) -> None:
+        self._ways = ways
+        self._whole = whole
+
+    def fill(self, name: str, message: Any, obj: Any) -> None:
+        """Raises Unfit."""
         if not isinstance(obj, Mapping):
             raise Unfit(f"{name} is not an object")
         ways = self._ways(name)
         for key, value in obj.items():
             way = ways.get(key)
-            if way is None or value is None:
+            if value is None:
+                continue
+            if way is None:
+                if self._whole:
+                    raise Unfit(f"{name.rpartition('/')[2]}.{key} is not known")
                 continue
             (*around, attribute), kind = way
             inside = message
@@ -108,6 +159,9 @@ class ApiMessages:
                 raise Unfit(f"{type(value).__name__} instead of {kind}")
             setattr(message, attribute, value)
             return
+        if kind == "bytes":
+            setattr(message, attribute, _bytes(value))
+            return
         inside = getattr(message, attribute)
         inside.SetInParent()
         self._fill_one(kind, inside, value)
@@ -115,22 +169,9 @@ class ApiMessages:
     def _fill_one(self, kind: str, message: Any, value: Any) -> None:
         special = _SPECIAL.get(kind)
         if special is None:
-            self._fill(kind, message, value)
+            self.fill(kind, message, value)
         else:
             special(message, value)
-
-    def _ways(self, name: str) -> dict[str, tuple[tuple[str, ...], str]]:
-        """Of a message, by name in JSON: the attributes that lead to the field, and its kind."""
-        known = self._writing.get(name)
-        if known is None:
-            known = self._writing[name] = {}
-            for number, (key, kind) in self.fields[name].items():
-                if kind.startswith("^"):
-                    for inner, (path, what) in self._ways(kind[1:]).items():
-                        known[inner] = ((f"f{number}", *path), what)
-                else:
-                    known[key] = ((f"f{number}",), kind)
-        return known
 
 
 def _classes(
@@ -141,7 +182,7 @@ def _classes(
         made = []
         for number, (_, kind) in fields.items():
             name = f"f{number}"
-            bare = kind.lstrip("*^").removeprefix("[]").removeprefix("map ")
+            bare = _bare(kind)
             inner = "int64" if bare == "int" else _class_name(bare)
             if kind.startswith("map "):
                 entry = f"{_class_name(message)}_{number}"
@@ -153,6 +194,11 @@ def _classes(
     return message_classes("kubernetes", messages)
 
 
+def _bare(kind: str) -> str:
+    """The message or scalar of a kind."""
+    return kind.lstrip("*^!").removeprefix("[]").removeprefix("map ")
+
+
 def _class_name(message: str) -> str:
     return re.sub(r"\W", "_", message)
 
@@ -161,8 +207,20 @@ def _quantity(message: Any, value: Any) -> None:
     message.text = str(value)
 
 
+def _bytes(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise Unfit("no base64") from None
+
+
 def _time(message: Any, value: Any) -> None:
     message.seconds = int(parse_time(value))
+
+
+def _micro_time(message: Any, value: Any) -> None:
+    message.seconds, micros = divmod(parse_microseconds(value), 1_000_000)
+    message.nanos = micros * 1000
 
 
 def _int_or_string(message: Any, value: Any) -> None:
@@ -173,13 +231,20 @@ def _int_or_string(message: Any, value: Any) -> None:
         message.number = value
 
 
-def _fields(message: Any, value: Any) -> None:
+def _raw(message: Any, value: Any) -> None:
     message.raw = json.dumps(value, separators=(",", ":")).encode()
+
+
+def _extra(message: Any, value: Any) -> None:
+    message.items.extend(value)
 
 
 _SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "Quantity": _quantity,
     "Time": _time,
+    "MicroTime": _micro_time,
     "IntOrString": _int_or_string,
-    "FieldsV1": _fields,
+    "FieldsV1": _raw,
+    "RawExtension": _raw,
+    "ExtraValue": _extra,
 }

@@ -249,7 +249,7 @@ def _struct(
 ) -> Decoder:
     short = _short(name)
     fields: dict[str, Decoder] = {}
-    zeros = zero_values.of_fields(name, required)
+    zeros = zero_values.of_fields(name)
     structs: dict[str, Decoder] = {}
     # An empty list or plain map that isn't required equals an absent one: the API omits it.
     emptied = frozenset(

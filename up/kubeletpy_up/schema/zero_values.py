@@ -1,9 +1,9 @@
 """Zeros and nulls: which fields the API always writes, and which it leaves out when they are empty.
 
-An empty plain string, number or boolean is left out, unless the field is required: then it is
-always written. A pointer is written as given, even if it points to a zero value. A nested object
+An empty plain string, number or boolean is left out, unless the table says that it is always
+written. A pointer is written as given, even if it points to a zero value. A nested object
 that is no pointer is always written, if need be as ``{}``; an unset time is ``null``. Pure.
-Source: docs/reference/api-wire.json (``*`` is a pointer), docs/reference/api-schema.json.
+Source: docs/reference/api-wire.json (``*`` is a pointer, ``!`` what is always written).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from kubeletpy_up.data import load_json
 
 _PLAIN: dict[str, Any] = {"string": "", "int": 0, "bool": False}
 _TIMES = ("Time", "MicroTime")
-_ALWAYS = {"core/NodeRuntimeHandler": {"name"}}
-"""Fields that are written when empty, though they are not required."""
 _NEVER_NULL = frozenset({"creationTimestamp"})
 
 
@@ -53,15 +51,14 @@ def _message(definition: str) -> str:
     return f"{group if group in ('core', 'policy') else f'{group}.k8s.io'}/{parts[-1]}"
 
 
-def of_fields(definition: str, required: frozenset[str]) -> ZeroValues:
+def of_fields(definition: str) -> ZeroValues:
     """The rules for a definition's fields; empty for one that the table doesn't have."""
-    required |= _ALWAYS.get(_message(definition), set())
     kinds = {key: kind for key, kind in _table().get(_message(definition), {}).values() if key}
-    plain = {key: _PLAIN[kind] for key, kind in kinds.items() if kind in _PLAIN}
+    always = {key: _PLAIN[kind[1:]] for key, kind in kinds.items() if kind.startswith("!")}
     nulls = {key: None for key, kind in kinds.items() if kind in _TIMES and key not in _NEVER_NULL}
     return ZeroValues(
-        frozenset(key for key in plain if key not in required),
-        {**{key: zero for key, zero in plain.items() if key in required}, **nulls},
+        frozenset(key for key, kind in kinds.items() if kind in _PLAIN),
+        {**always, **nulls},
         tuple(
             key
             for key, kind in kinds.items()

@@ -1,0 +1,274 @@
+"""Whole Kubernetes objects in protobuf: the envelope, and messages read into JSON. Pure.
+
+A body is ``k8s\\0`` and a ``runtime.Unknown``: apiVersion and kind, and the object's own message.
+Fields that the table does not know are skipped, as protobuf intends. Hostile input: the library
+bounds lengths and nesting, and a known field of another wire type is refused.
+
+Go's JSON has more than was set (docs/reference/api-wire.json says which): plain values marked ``!``
+are written even if they are empty, as is a nested object that is no pointer. A null is left out, as
+:mod:`kubeletpy.api.nulls` does.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from kubeletpy.api import nulls
+from kubeletpy.api.times import format_microseconds, format_time
+from kubeletpy.api.types import JSON
+from kubeletpy.wire.api_messages import ApiMessages, Table
+from kubeletpy.wire.messages import Field
+
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+MAGIC = b"k8s\x00"
+AROUND: Mapping[str, tuple[Field, ...]] = {
+    "Unknown": (
+        Field(1, "about", "TypeMeta"),
+        Field(2, "raw", "bytes"),
+        Field(3, "encoding", "string"),
+        Field(4, "media_type", "string"),
+    ),
+    "TypeMeta": (Field(1, "api_version", "string"), Field(2, "kind", "string")),
+    "List": (Field(1, "metadata", "bytes"), Field(2, "items", "bytes", repeated=True)),
+    "WatchEvent": (Field(1, "type", "string"), Field(2, "object", "RawExtension")),
+}
+"""Messages around those of the table; a list is the same for all kinds."""
+_ZEROS: Mapping[str, Any] = {"string": "", "int": 0, "bool": False}
+_IN_EVERY_GROUP = ("DeleteOptions", "Status")
+
+
+class Malformed(ValueError):
+    """The bytes are not a message of that type. The text has nothing of them."""
+
+
+class Enclosed(NamedTuple):
+    """What an envelope holds; ``raw`` is the object's own message."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+
+
+def message_name(api_version: str, kind: str) -> str:
+    """The table's name for a kind: ``core/Pod``, ``certificates.k8s.io/v1beta1/…``."""
+    if kind in _IN_EVERY_GROUP:
+        return f"meta/{kind}"
+    group, _, version = api_version.rpartition("/")
+    group = group or "core"
+    return f"{group}/{kind}" if version == "v1" else f"{group}/{version}/{kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How one field is read.
+
+    Attributes:
+        read: makes JSON of a value; None: it is JSON already.
+        empty: whether an empty value is kept.
+        inline: its fields are those of the object around it.
+    """
+
+    key: str
+    read: Callable[[Any], Any] | None
+    empty: bool = False
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How one message is read: ``zeros`` and ``structs`` are there in any case."""
+
+    ways: dict[int, _Way]
+    zeros: JSON
+    structs: tuple[tuple[str, Callable[[], Any]], ...]
+
+
+class ApiObjects:
+    """Reads and writes objects of the messages of a table."""
+
+    def __init__(self, table: Table, *, zeros: bool = True) -> None:
+        """``zeros``: with all that Go's JSON has; else what is empty is left out."""
+        self.messages = ApiMessages(table, AROUND)
+        self._zeros = zeros
+        self._plans: dict[str, _Plan] = {}
+
+    def knows(self, name: str) -> bool:
+        """Whether the table has a message."""
+        return name in self.messages.fields
+
+    def open(self, body: bytes) -> Enclosed:
+        """Take an object out of its envelope. Raises Malformed."""
+        if not body.startswith(MAGIC):
+            raise Malformed("no Kubernetes protobuf")
+        found = self._parsed("Unknown", body[len(MAGIC) :])
+        if found.encoding or found.media_type not in ("", MEDIA_TYPE):
+            raise Malformed("an object in another encoding")
+        return Enclosed(found.about.api_version, found.about.kind, found.raw)
+
+    def enclose(self, api_version: str, kind: str, obj: Mapping[str, Any]) -> bytes:
+        """An object with its envelope, whole.
+
+        Raises:
+            KeyError: the table doesn't have its kind.
+            Unfit: it has a field that the table does not know, or of another type.
+        """
+        raw = self.messages.encode(message_name(api_version, kind), obj, whole=True)
+        envelope = self.messages.message("Unknown")(raw=raw)
+        envelope.about.api_version, envelope.about.kind = api_version, kind
+        return MAGIC + bytes(envelope.SerializeToString())
+
+    def read(self, name: str, raw: bytes) -> JSON:
+        """A message as JSON. Raises Malformed, and KeyError if the table doesn't have it."""
+        self.messages.message(name)
+        return self._guarded(lambda: self._object(name, self._parsed(name, raw)))
+
+    def decode(self, body: bytes) -> JSON:
+        """An object or a list in its envelope, as JSON has it. Raises Malformed."""
+        api_version, kind, raw = self.open(body)
+        name, item = (message_name(api_version, each) for each in (kind, kind.removesuffix("List")))
+        if self.knows(name):
+            found = self.read(name, raw)
+        elif self.knows(item):
+            parts = self._parsed("List", raw)
+            found = {
+                "metadata": self.read("meta/ListMeta", parts.metadata),
+                "items": [self.read(item, each) for each in parts.items],
+            }
+        else:
+            raise Malformed("a kind that is not in the table")
+        return {"kind": kind, "apiVersion": api_version, **found}
+
+    def event(self, frame: bytes) -> tuple[str, JSON]:
+        """Type and object of a frame of a watch. Raises Malformed."""
+        found = self._parsed("WatchEvent", frame)
+        return found.type, self.decode(_checked(found.object).raw)
+
+    def _parsed(self, name: str, raw: bytes) -> Any:
+        try:
+            return _checked(self.messages.message(name).FromString(raw))
+        except DecodeError:
+            raise Malformed("not a message of its kind") from None
+
+    def _guarded(self, read: Callable[[], JSON]) -> JSON:
+        try:
+            return read()
+        except Malformed:
+            raise
+        except (ValueError, OverflowError, OSError, RecursionError):
+            raise Malformed("a value that no such message has") from None
+
+    def _object(self, name: str, message: Any) -> JSON:
+        plan = self._plans.get(name) or self._planned(name)
+        found: JSON = dict(plan.zeros)
+        if UnknownFieldSet(message):
+            _checked(message)
+        ways = plan.ways
+        for field, given in message.ListFields():
+            way = ways[field.number]
+            value = given if way.read is None else way.read(given)
+            if way.inline:
+                found.update(value)
+            elif value or (way.empty and value is not None):
+                found[way.key] = value
+        for key, made in plan.structs:
+            if key not in found:
+                found[key] = made()
+        return found
+
+    def _planned(self, name: str) -> _Plan:
+        ways: dict[int, _Way] = {}
+        zeros: JSON = {}
+        structs: list[tuple[str, Callable[[], Any]]] = []
+        for number, (key, kind) in self.messages.fields[name].items():
+            always, bare = kind.startswith("!"), kind.lstrip("!")
+            if always and self._zeros:
+                zeros[key] = _ZEROS[bare]
+            ways[number] = self._way(key, bare)
+            if self._zeros and bare in ("Quantity", "IntOrString"):
+                zeros[key] = {"Quantity": "0", "IntOrString": 0}[bare]
+            elif self._zeros and "/" in bare and bare[0].isalpha() and not bare.startswith("map "):
+                structs.append((key, self._maker(bare)))
+            elif self._zeros and bare.startswith("^"):
+                inner = self._plans.get(bare[1:]) or self._planned(bare[1:])
+                zeros.update(inner.zeros)
+                structs.extend(inner.structs)
+        plan = self._plans[name] = _Plan(ways, zeros, tuple(structs))
+        return plan
+
+    def _maker(self, name: str) -> Callable[[], JSON]:
+        return lambda: self._object(name, self.messages.message(name)())
+
+    def _way(self, key: str, kind: str) -> _Way:
+        if kind.startswith("^"):
+            return _Way(key, self._reader(kind[1:]), inline=True)
+        if kind.startswith("*"):
+            return _Way(key, self._reader(kind[1:]), empty=True)
+        if kind.startswith("[]"):
+            return _Way(key, _of_list(self._reader(kind[2:])))
+        if kind.startswith("map "):
+            return _Way(key, _of_map(self._reader(kind[4:])))
+        # what is no pointer is written by Go even if it is unset: for it, empty means absent
+        special = self._zeros and kind not in (*_ZEROS, "bytes")
+        return _Way(key, self._reader(kind), empty=special)
+
+    def _reader(self, kind: str) -> Callable[[Any], Any] | None:
+        if kind in _ZEROS:
+            return None
+        special = _SPECIAL.get(kind)
+        return special or (lambda message: self._object(kind, message))
+
+
+def _of_list(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    return list if read is None else lambda items: [read(each) for each in items]
+
+
+def _of_map(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if read is None:
+        return lambda entries: {_checked(each).key: each.value for each in entries}
+    return lambda entries: {_checked(each).key: read(each.value) for each in entries}
+
+
+def _checked(message: Any) -> Any:
+    """A message none of whose known fields came with another wire type.
+
+    The library treats such fields as unknown.
+    """
+    unknown = UnknownFieldSet(message)
+    if unknown:
+        known = message.DESCRIPTOR.fields_by_number
+        if any(unknown[at].field_number in known for at in range(len(unknown))):
+            raise Malformed("a field of another type")
+    return message
+
+
+def _time(message: Any) -> str | None:
+    return format_time(message.seconds) if _checked(message).ListFields() else None
+
+
+def _micro_time(message: Any) -> str | None:
+    if not _checked(message).ListFields():
+        return None
+    return format_microseconds(message.seconds * 1_000_000 + message.nanos // 1000)
+
+
+def _json(message: Any) -> Any:
+    raw = _checked(message).raw
+    return nulls.loads(raw) if raw else None
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "Quantity": lambda message: _checked(message).text or "0",
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "IntOrString": lambda each: each.text if _checked(each).type == 1 else each.number,
+    "FieldsV1": _json,
+    "RawExtension": _json,
+    "ExtraValue": lambda message: list(_checked(message).items),
+    "bytes": lambda value: base64.b64encode(value).decode(),
+}
