@@ -5,6 +5,7 @@ Pure but for :mod:`kubeletpy.config.files`. Knows nothing about the rest of the 
 
 from kubeletpy.config.document import document
 from kubeletpy.config.effects import Notice, in_effect
+from kubeletpy.config.fields import PROTOBUF
 from kubeletpy.config.files import load_files
 from kubeletpy.config.flag_rules import check_node_name
 from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
@@ -14,6 +15,7 @@ from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.config.settings import KubeletSettings
 
 __all__ = [
+    "PROTOBUF",
     "ConfigError",
     "FlagValues",
     "KubeletSettings",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
@@ -55,7 +56,6 @@ FIELDS: Mapping[str, Fixed] = MappingProxyType(
         "iptablesMasqueradeBit": Fixed(14, f"{_NETWORK}; the kubelet does nothing either"),
         "iptablesDropBit": Fixed(15, f"{_NETWORK}; the kubelet does nothing either"),
         "tlsCurvePreferences": Fixed((), "OpenSSL chooses the curve by its own order"),
-        "contentType": Fixed("application/json", "requests to the API are in JSON"),
         "enableContentionProfiling": Fixed(False, "there are no locks to profile"),
         "logging.options.text.infoBufferSize": Fixed(0, _AT_ONCE),
         "logging.options.json.infoBufferSize": Fixed(0, _AT_ONCE),
@@ -122,9 +122,17 @@ def notices(
     if cloud_provider not in ("", "external"):
         text = "only external is known: the node is run as without a cloud"
         found.append(Notice("--cloud-provider", show("", cloud_provider), text))
+    if settings.content_type != _content_type(settings):
+        text = "requests to the API are in JSON"
+        found.append(Notice("contentType", show("contentType", settings.content_type), text))
     found += _of_tracing(settings.tracing)
     found += _of_reserved_memory(settings)
     return (*found, *gate_notices(settings.feature_gates))
+
+
+def _content_type(settings: KubeletSettings) -> str:
+    """What requests to the API are in."""
+    return PROTOBUF if settings.content_type == PROTOBUF else JSON_TYPE
 
 
 def _of_tracing(asked: Tracing) -> list[Notice]:
@@ -185,6 +193,7 @@ def in_effect(settings: KubeletSettings) -> KubeletSettings:
     """The settings with what applies in place of what was asked for."""
     for path, fixed in FIELDS.items():
         settings = _with(settings, path.split("."), fixed.value)
+    settings = replace(settings, content_type=_content_type(settings))
     gates = settings.feature_gates
     true = {name: gates.effective[name] for name in gates.explicit}
     return replace(settings, feature_gates=replace(gates, explicit=MappingProxyType(true)))

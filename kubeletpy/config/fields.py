@@ -20,6 +20,9 @@ from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
+JSON_TYPE = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+"""What requests to the API may be in; JSON unless protobuf is asked for, as JSON is read in C."""
 
 DEFAULT_EVICTION_HARD: Mapping[str, str] = MappingProxyType(
     {
@@ -256,7 +259,7 @@ _NODE = (
     Field("eventBurst", d.int32, 100, _NOT_NEGATIVE),
     _pointer("kubeAPIQPS", d.int32, 50, _NOT_NEGATIVE),
     Field("kubeAPIBurst", d.int32, 100, _NOT_NEGATIVE),
-    Field("contentType", d.string, "application/vnd.kubernetes.protobuf"),
+    Field("contentType", d.string, JSON_TYPE),
     Field("nodeStatusUpdateFrequency", d.duration, 10.0, r.seconds_at_least(0.001)),
     Field("nodeStatusReportFrequency", d.duration, 300.0, _PERIOD),
     Field("nodeLeaseDurationSeconds", d.int32, 40, r.above(0)),

@@ -1,4 +1,4 @@
-"""The real Kubernetes API over HTTP: plain JSON in and out, errors as types.
+"""The real Kubernetes API over HTTP: objects in and out, errors as types.
 
 The official client loads the credentials (:mod:`kubeletpy.kubeapi.credentials`); requests go
 over our own transports (:mod:`kubeletpy.kubeapi.sessions`) because building the client's models
@@ -18,17 +18,11 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
-from kubeletpy.kubeapi.http_calls import (
-    UNREADABLE,
-    HttpCall,
-    error_of,
-    http_call,
-    watch_events,
-)
+from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
+from kubeletpy.kubeapi.http_calls import HttpCall, error_of, http_call
 from kubeletpy.kubeapi.limits import RateLimiter, spread
 from kubeletpy.kubeapi.observer import RequestObserver
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
@@ -63,6 +57,7 @@ class KubeClient(KubeApi):
         observer: RequestObserver | None = None,
         tracer: Tracer = NO_TRACER,
         open_transport: OpenTransport | None = None,
+        form: WireFormat = JSON_FORMAT,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -73,8 +68,10 @@ class KubeClient(KubeApi):
         observer: counts requests and responses.
         tracer: where requests are sent as spans.
         open_transport: what carries the requests; None: HTTP/2 or HTTP/1.1 over TCP.
+        form: how objects are written and read.
         rng: for jitter.
         """
+        self._form = form
         self._sessions = Sessions(
             connection, reconnect, observer, tracer, open_transport=open_transport
         )
@@ -126,6 +123,7 @@ class KubeClient(KubeApi):
         client = KubeClient.__new__(KubeClient)
         client._sessions = sessions
         client._others = []
+        client._form = self._form
         client._rng = self._rng
         client._limiter = RateLimiter(qps, burst)
         client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
@@ -164,12 +162,12 @@ class KubeClient(KubeApi):
             await sessions.close()
 
     async def answer(self, call: Call) -> JSON:
-        request = http_call(call)
+        request = http_call(call, self._form)
         async with self._under_way, self._send(request, self._timeout) as response:
             try:
                 body = await response.read()
                 self._answered(request, len(body))
-                answer = nulls.loads(body)
+                answer = await self._form.decode(response.header("content-type"), body)
             except (TransportError, *UNREADABLE) as error:
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"
@@ -184,10 +182,11 @@ class KubeClient(KubeApi):
 
     async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         seconds, version = call.timeout_seconds + WATCH_SLACK, call.resource_version
-        async with self._send(http_call(call), seconds, lasting=True) as response:
+        async with self._send(http_call(call, self._form), seconds, lasting=True) as response:
             try:
                 yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": version}})
-                async for event in watch_events(response.chunks()):
+                kind = response.header("content-type")
+                async for event in self._form.events(kind, response.chunks()):
                     yield event
             except TransportError as error:
                 what = f"watch of {call.resource.plural}"
@@ -216,7 +215,7 @@ class KubeClient(KubeApi):
                 if response.status < 300:
                     yield response
                     return
-                error = await error_of(response)
+                error = await error_of(response, self._form)
             if response.content_length is not None:
                 self._answered(request, response.content_length)
             if isinstance(error, errors.Unauthorized) and not reloaded:

@@ -1,4 +1,4 @@
-"""Turns calls into HTTP requests, and responses into JSON, events and errors.
+"""Turns calls into HTTP requests, and refusals into errors.
 
 Source: the Kubernetes API conventions and ``k8s.io/apimachinery`` (ListOptions, DeleteOptions).
 Must never send anything, and never put a header or a body into an error.
@@ -6,25 +6,17 @@ Must never send anything, and never put a header or a body into an error.
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
 from kubeletpy.kubeapi.paths import resource_path
-from kubeletpy.kubeapi.protocol import Call, PatchType, WatchEvent
+from kubeletpy.kubeapi.protocol import Call, PatchType
 from kubeletpy.kubeapi.transport import Response, TransportError
 
-logger = logging.getLogger(__name__)
-
-UNREADABLE = (ValueError, RecursionError)
-"""What parsing foreign JSON may raise."""
-MAX_EVENT_BYTES = 32 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
 METHODS = {
     "get": "GET",
@@ -36,8 +28,6 @@ METHODS = {
     "delete": "DELETE",
     "deletecollection": "DELETE",
 }
-_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +40,28 @@ class HttpCall:
     headers: dict[str, str]
 
 
-def http_call(call: Call) -> HttpCall:
+def http_call(call: Call, form: WireFormat) -> HttpCall:
     """The request for a call. Raises BadRequest for anything that cannot be in a path."""
     collection = call.verb in ("list", "watch", "deletecollection")
     name = None if collection or (call.verb == "create" and not call.name) else call.name
     path = resource_path(call.resource, call.namespace, name, call.subresource)
     query = urlencode({key: value for key, value in _query(call).items() if value})
-    body = _delete_options(call) if call.verb == "delete" else call.body
-    kind = call.patch_type.value if call.verb == "patch" else "application/json"
-    return HttpCall(
-        METHODS[call.verb],
-        f"{path}?{query}" if query else path,
-        None if body is None else _encode(body).encode(),
-        {} if body is None else {"Content-Type": kind},
-    )
+    data, headers = _body(call, form)
+    url = f"{path}?{query}" if query else path
+    return HttpCall(METHODS[call.verb], url, data, {**form.headers(call.resource), **headers})
+
+
+def _body(call: Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
+    """The body and its header."""
+    obj = _delete_options(call) if call.verb == "delete" else call.body
+    if obj is None:
+        return None, {}
+    if call.verb == "patch":
+        data, kind = JSON_FORMAT.encode(obj)[0], call.patch_type.value
+    else:
+        assert isinstance(obj, dict), "only a patch may be a list"
+        data, kind = form.encode(obj)
+    return data, {"Content-Type": kind}
 
 
 def _query(call: Call) -> dict[str, str]:
@@ -97,11 +95,12 @@ def _delete_options(call: Call) -> JSON:
     return options
 
 
-async def error_of(response: Response) -> errors.ApiError:
+async def error_of(response: Response, form: WireFormat) -> errors.ApiError:
     """The error that a non-2xx response reports; closes the response."""
     body: Any = None
     try:
-        body = json.loads(await response.read(MAX_ERROR_BYTES))
+        text = await response.read(MAX_ERROR_BYTES)
+        body = await form.decode(response.header("content-type"), text)
     except (TransportError, *UNREADABLE):
         body = None
     finally:
@@ -109,44 +108,3 @@ async def error_of(response: Response) -> errors.ApiError:
     header = response.header("retry-after")
     seconds = float(header) if header.isdecimal() and header.isascii() else None
     return errors.from_status(response.status, body, retry_after=seconds)
-
-
-async def watch_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
-    """The events of a watch as they arrive. Raises ApiError for an ERROR event and for garbage."""
-    async for line in _lines(chunks):
-        if (event := _read_event(line)) is not None:
-            yield event
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    rest = bytearray()
-    async for chunk in chunks:
-        first, newline, after = chunk.partition(b"\n")
-        rest += first
-        if len(rest) > MAX_EVENT_BYTES:
-            raise errors.Unavailable(f"a watch event is larger than {MAX_EVENT_BYTES} bytes")
-        if not newline:
-            continue
-        yield bytes(rest)
-        *whole, last = after.split(b"\n")
-        for line in whole:
-            yield line
-        rest = bytearray(last)
-    if rest.strip():
-        raise errors.Unavailable("the watch ended inside an event")
-
-
-def _read_event(line: bytes) -> WatchEvent | None:
-    if not line.strip():
-        return None
-    try:
-        event = nulls.loads(line)
-        kind, obj = event["type"], event["object"]
-    except (*UNREADABLE, TypeError, KeyError):
-        raise errors.Unavailable("the watch gave something that is no event") from None
-    if kind == "ERROR":
-        raise errors.from_status(0, obj)
-    if kind not in _EVENT_TYPES or not isinstance(obj, dict):
-        logger.warning("watch event ignored", extra={"type": str(kind)[:40]})
-        return None
-    return WatchEvent(kind, obj)

@@ -20,7 +20,7 @@ from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock
-from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import (
@@ -29,6 +29,7 @@ from kubeletpy.kubeapi.credentials import (
     connect_kubeconfig,
     stop_loading,
 )
+from kubeletpy.kubeapi.formats import JSON_FORMAT, WireFormat
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
@@ -70,6 +71,19 @@ async def join(
     return identity
 
 
+async def wire_format(content_type: str) -> WireFormat:
+    """What requests are in. The code for protobuf is loaded in a thread if it is wanted."""
+    if content_type != PROTOBUF:
+        return JSON_FORMAT
+
+    def load() -> WireFormat:
+        from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
+
+        return ProtobufFormat()
+
+    return await asyncio.to_thread(load)
+
+
 class _Joining:
     """One agent's way into its cluster."""
 
@@ -103,7 +117,7 @@ class _Joining:
                 kubeconfig.why_not_valid, self._kubeconfig, self._clock.now()
             )
         if not why and not self._settings.rotate_certificates:
-            self._client = self._make_client(await self._connect_as_it_is())
+            self._client = await self._make_client(await self._connect_as_it_is())
             return Identity(self._client, [self._follow_kubeconfig()])
         if why:
             assert self._bootstrap is not None, "asked only with another way in"
@@ -147,7 +161,7 @@ class _Joining:
         certificates.client_ttl.set_function(lambda: self._manager.ttl)
         borrowed = context is not None and await asyncio.to_thread(self._borrow, context)
         await self._manager.load(renew_now=borrowed)
-        self._client = self._make_client(await self._first_connection())
+        self._client = await self._make_client(await self._first_connection())
         keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
         pair = FileFollower(lambda: [self._store.current_path], self._manager.look_again)
         tasks: list[Task] = [
@@ -179,7 +193,7 @@ class _Joining:
             await self._write()
         return await self._connect()
 
-    def _make_client(self, connection: Connection | None) -> KubeClient:
+    async def _make_client(self, connection: Connection | None) -> KubeClient:
         client = KubeClient(
             connection,
             reconnect=self._connect,
@@ -187,6 +201,7 @@ class _Joining:
             burst=self._settings.kube_api_burst,
             observer=self._metrics.rest_client,
             tracer=self._tracer,
+            form=await wire_format(self._settings.content_type),
         )
         self._metrics.rest_client.show(lambda: client.usage)
         return client

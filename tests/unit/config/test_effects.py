@@ -80,7 +80,6 @@ OTHER_VALUES: dict[str, Any] = {
     "iptablesMasqueradeBit": 3,
     "iptablesDropBit": 3,
     "tlsCurvePreferences": [23],
-    "contentType": "application/vnd.kubernetes.protobuf",
     "enableContentionProfiling": True,
     "logging.options.text.infoBufferSize": "1Ki",
     "logging.options.json.infoBufferSize": "1Ki",
@@ -108,11 +107,11 @@ def test_a_field_without_effect_is_named(path: str) -> None:
     assert shown == effects.FIELDS[path].value
 
 
-IN_PLACE_OF_THE_DEFAULT = {"kernelMemcgNotification": True, "contentType": "application/json"}
+IN_PLACE_OF_THE_DEFAULT = {"kernelMemcgNotification": True}
 
 
 @pytest.mark.parametrize("path", effects.FIELDS)
-def test_what_applies_is_the_kubelets_default_but_for_two(path: str) -> None:
+def test_what_applies_is_the_kubelets_default_but_for_one(path: str) -> None:
     value = IN_PLACE_OF_THE_DEFAULT.get(path, FIELDS[path].default)
     assert effects.FIELDS[path].value == value
 
@@ -131,6 +130,28 @@ def test_what_an_endpoint_for_spans_does_not_do(endpoint: str, rate: int, text: 
     asked = {"endpoint": endpoint, "samplingRatePerMillion": rate}
     loaded = config.load_document(document_with("tracing", asked))
     assert [each.consequence for each in loaded.notices] == ([text] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "named"),
+    [
+        (None, "application/json", []),
+        ("", "application/json", []),
+        ("application/json", "application/json", []),
+        ("application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf", []),
+        ("application/cbor", "application/json", ["contentType"]),
+        ("application/vnd.kubernetes.protobuf;x=1", "application/json", ["contentType"]),
+    ],
+)
+def test_what_requests_are_in(asked: str | None, used: str, named: list[str]) -> None:
+    loaded = config.load_document(document_with("contentType", asked))
+    assert [each.name for each in loaded.notices] == named
+    assert config.in_effect(loaded.settings).content_type == used
+
+
+def test_an_empty_flag_asks_for_json_as_in_the_kubelet() -> None:
+    loaded = config.load(None, (), config.parse_flags(["--kube-api-content-type="]))
+    assert config.in_effect(loaded.settings).content_type == "application/json"
 
 
 def test_reserved_memory_is_named_where_no_memory_manager_reads_it() -> None:

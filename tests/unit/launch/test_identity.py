@@ -9,7 +9,10 @@ import pytest
 
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.credentials import KubeconfigError
-from kubeletpy.launch.identity import join
+from kubeletpy.kubeapi.formats import JSON_FORMAT
+from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
+from kubeletpy.kubeapi.protocol import PODS
+from kubeletpy.launch.identity import join, wire_format
 from kubeletpy.metrics.registry import Metrics
 
 
@@ -27,3 +30,13 @@ async def test_no_way_in_names_both_kubeconfigs(tmp_path: Path) -> None:
     said = str(caught.value)
     assert f"{tmp_path}/kubelet.conf can't be used (kubeconfig " in said
     assert f"the bootstrap kubeconfig: kubeconfig {tmp_path}/bootstrap-kubelet.conf: " in said
+
+
+async def test_requests_are_in_what_is_asked_for() -> None:
+    assert await wire_format(default_settings().content_type) is JSON_FORMAT
+    other = default_settings(contentType="application/cbor")
+    assert await wire_format(other.content_type) is JSON_FORMAT
+    asked = default_settings(contentType="application/vnd.kubernetes.protobuf")
+    form = await wire_format(asked.content_type)
+    assert isinstance(form, ProtobufFormat)
+    assert form.headers(PODS)

@@ -1,0 +1,126 @@
+"""What objects look like in requests and answers: JSON, unless a client is given another format.
+
+Must never put anything of a body into an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from kubeletpy.api import nulls
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi.protocol import JSONPatch, Resource, WatchEvent
+
+logger = logging.getLogger(__name__)
+
+JSON_TYPE = "application/json"
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding foreign bytes may raise."""
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class WireFormat(Protocol):
+    """How objects are written and read. What an answer is in, its Content-Type says."""
+
+    def headers(self, resource: Resource) -> Mapping[str, str]:
+        """Of a request for a resource, where they differ from those of JSON."""
+        ...
+
+    def encode(self, obj: JSON) -> tuple[bytes, str]:
+        """A body, and its Content-Type."""
+        ...
+
+    async def decode(self, content_type: str, body: bytes) -> Any:
+        """An answer. Raises one of UNREADABLE."""
+        ...
+
+    def events(self, content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+        """The events of a watch as they arrive.
+
+        Raises:
+            ApiError: for an ERROR event, and for garbage.
+        """
+        ...
+
+
+class JsonFormat:
+    """JSON, whatever the Content-Type says; a watch has one event a line."""
+
+    def headers(self, resource: Resource) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def encode(self, obj: JSON | JSONPatch) -> tuple[bytes, str]:
+        """As the protocol says; a patch is encoded, too."""
+        return _encode(obj).encode(), JSON_TYPE
+
+    async def decode(self, content_type: str, body: bytes) -> Any:
+        """As the protocol says, without nulls."""
+        return nulls.loads(body)
+
+    async def events(
+        self, content_type: str, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[WatchEvent]:
+        """As the protocol says."""
+        async for line in _lines(chunks):
+            if not line.strip():
+                continue
+            try:
+                found = nulls.loads(line)
+                kind, obj = found["type"], found["object"]
+            except (*UNREADABLE, TypeError, KeyError):
+                raise no_event() from None
+            if (event := event_of(kind, obj)) is not None:
+                yield event
+
+
+JSON_FORMAT = JsonFormat()
+
+
+def event_of(kind: object, obj: object) -> WatchEvent | None:
+    """A decoded event; None for one of a type that nobody knows. Raises ApiError for an ERROR."""
+    if kind == "ERROR":
+        raise errors.from_status(0, obj)
+    if kind not in _EVENT_TYPES or not isinstance(obj, dict):
+        logger.warning("watch event ignored", extra={"type": str(kind)[:40]})
+        return None
+    return WatchEvent(str(kind), obj)
+
+
+def no_event() -> errors.Unavailable:
+    """The error for something that can't be read."""
+    return errors.Unavailable("the watch gave something that is no event")
+
+
+def too_large() -> errors.Unavailable:
+    """The error for an event that is not read."""
+    return errors.Unavailable(f"a watch event is larger than {MAX_EVENT_BYTES} bytes")
+
+
+def ended_inside() -> errors.Unavailable:
+    """The error for half an event."""
+    return errors.Unavailable("the watch ended inside an event")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = bytearray()
+    async for chunk in chunks:
+        first, newline, after = chunk.partition(b"\n")
+        rest += first
+        if len(rest) > MAX_EVENT_BYTES:
+            raise too_large()
+        if not newline:
+            continue
+        yield bytes(rest)
+        *whole, last = after.split(b"\n")
+        for line in whole:
+            yield line
+        rest = bytearray(last)
+    if rest.strip():
+        raise ended_inside()
