@@ -53,16 +53,28 @@ class RecordingFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
         self.size = 0
-        self.write([head])
+        try:
+            self.write([head])
+        except OSError:
+            path.unlink(missing_ok=True)  # each try would leave one, and drop one that is good
+            raise
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines. Raises OSError."""
+        """Append lines.
+
+        Raises:
+            OSError: they are not in the file, or in part: what follows belongs in a new one.
+        """
         if self._descriptor is None:
             return
         data = "".join(f"{line}\n" for line in lines).encode()
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            self.close()
+            raise
         self.size += len(data)
 
     def close(self) -> None:

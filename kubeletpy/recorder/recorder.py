@@ -18,7 +18,7 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.records import DesiredPods, Effect, Event
+from kubeletpy.podworkers.records import DesiredPods, Effect, Event, Finished, Forgotten
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder.codec import encode, encode_fields
 from kubeletpy.recorder.files import RecordingFiles
@@ -31,6 +31,7 @@ from kubeletpy.recorder.model import (
     machine_state,
     plan_output,
 )
+from kubeletpy.recorder.news import News
 from kubeletpy.recorder.redact import redacted
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
@@ -68,6 +69,7 @@ class FlightRecorder:
         self._writer = _Writer(self._hash)
         self._problem = ""
         self._desired: frozenset[str] | None = None
+        self._news = News()
 
     # -- what the rooms report -------------------------------------------------------------------
 
@@ -77,6 +79,9 @@ class FlightRecorder:
             if event.uids == self._desired and not effects:
                 return
             self._desired = event.uids
+        for effect in effects:
+            if isinstance(effect, Finished | Forgotten):
+                self._news.gone(effect.uid)
         now, out = self._clock.now(), effects_output(effects)
         self._add(
             lambda writer: {
@@ -89,18 +94,22 @@ class FlightRecorder:
 
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
         """A sync has been planned."""
-        now = self._clock.now()
+        now, out = self._clock.now(), plan_output(actions)
+        if not self._news.has(Kind.PLAN, inputs.pod, inputs.status, out):
+            return
         self._add(
             lambda writer: {
                 **_line(Kind.PLAN, now, inputs.pod.uid),
                 "in": encode_fields(inputs, writer.refer),
-                "out": plan_output(actions),
+                "out": out,
             }
         )
 
     def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
         """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
         out = json.dumps(status, separators=_SEPARATORS)
+        if not self._news.has(Kind.STATUS, inputs.pod, inputs.runtime, out):
+            return
         self._add(
             lambda writer: {
                 **_line(Kind.STATUS, inputs.now, inputs.pod.uid),
@@ -117,6 +126,8 @@ class FlightRecorder:
         self._add(lambda _: {**_line(Kind.SPAN, now, trace.uid), **found, **error})
 
     def _add(self, line: Line) -> None:
+        if len(self._waiting) == MAX_WAITING:
+            self._news.begin()  # what is dropped was not told
         self._waiting.append(line)
         self._any.set()
 
@@ -136,7 +147,10 @@ class FlightRecorder:
         lines = list(self._waiting)
         self._waiting.clear()
         # what is waiting has happened already: it belongs before the head of a new file
-        state = machine_state(self._machine) if self._files.full else None
+        state = None
+        if self._files.full:
+            state = machine_state(self._machine)
+            self._news.begin()
         try:
             await asyncio.to_thread(self._write, lines, state, self._clock.now())
             self._problem = ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from kubeletpy.cli import record as record_command
 from kubeletpy.cli import replay as replay_command
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
-from kubeletpy.podworkers.records import DesiredPods, Forgotten, UpdateArrived
+from kubeletpy.podworkers.records import DesiredPods, Forgotten, TimerFired, UpdateArrived
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder import render
 from kubeletpy.recorder.files import DIRECTORY, RecordingFiles, read_lines, recordings
@@ -222,10 +224,10 @@ async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()
     pods = [make_pod(labels={"a": "x" * (MOST_HELD // 4)}) for _ in range(10)]
-    for pod in (*pods, pods[-1], pods[0]):
-        recorder.plan(PlanInputs(pod, EMPTY), PodActions(False, False, "", 0))
-    await recorder.flush()
-    recorder.plan(PlanInputs(pods[1], EMPTY), PodActions(False, False, "", 0))
+    for attempt, pod in enumerate((*pods, pods[-1], pods[0], pods[1])):
+        if pod is pods[1] and attempt > 1:
+            await recorder.flush()
+        recorder.plan(PlanInputs(pod, EMPTY), PodActions(False, True, "", attempt))
     await recorder.close()
     lines = [json.loads(line) for line in read_lines(recordings(tmp_path))]
     numbers = [line["in"]["pod"]["#"] for line in lines if line["k"] == "plan"]
@@ -247,3 +249,59 @@ async def test_a_full_disk_is_said_once(tmp_path: Path, caplog: pytest.LogCaptur
     assert [record.message for record in caplog.records] == ["not recorded"]
     assert not task.done()
     task.cancel()
+
+
+@on_virtual_time
+async def test_a_decision_is_recorded_again_once_it_is_news(tmp_path: Path) -> None:
+    files = RecordingFiles(tmp_path, 1 << 20)
+    machine = WorkerMachine()
+    recorder = FlightRecorder(files, LoopClock(), machine, "node")
+    await recorder.flush()
+
+    def sync() -> None:
+        inputs = PlanInputs(POD, EMPTY)
+        recorder.plan(inputs, compute_pod_actions(POD, EMPTY, inputs.probes))
+
+    sync()
+    sync()
+    recorder.event(TimerFired(POD.uid, 1.0), [Forgotten(POD.uid)])
+    sync()
+    await recorder.flush()
+    sync()
+    await recorder.close()
+    kinds = [json.loads(line)["k"] for line in read_lines(recordings(tmp_path))]
+    assert kinds == ["head", "shared", "shared", "plan", "event", "plan"]
+
+
+@on_virtual_time
+async def test_after_a_failed_write_a_new_file_tells_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = FlightRecorder(
+        RecordingFiles(tmp_path, 1 << 20), LoopClock(), WorkerMachine(), "node"
+    )
+    inputs = PlanInputs(POD, EMPTY)
+
+    async def record() -> None:
+        recorder.plan(inputs, compute_pod_actions(POD, EMPTY, inputs.probes))
+        await recorder.flush()
+
+    def half(descriptor: int, data: memoryview) -> int:
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return write(descriptor, data[: len(data) - 50])
+
+    write = os.write
+    await recorder.flush()
+    monkeypatch.setattr(os, "write", half)
+    for _ in range(3):
+        await record()
+    assert len(recordings(tmp_path)) == 1, "tries that fail leave nothing"
+    monkeypatch.undo()
+    await record()  # begins a file, as the state is by now
+    await record()
+    await recorder.close()
+    *_, newest = recordings(tmp_path)
+    kinds = [json.loads(line)["k"] for line in read_lines([newest])]
+    assert kinds == ["head", "shared", "shared", "plan"]
+    assert not replay(read_lines([newest])).problems
