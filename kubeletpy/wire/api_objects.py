@@ -111,14 +111,27 @@ class ApiObjects:
             raise Malformed("an object in another encoding")
         return Enclosed(found.about.api_version, found.about.kind, found.raw)
 
-    def enclose(self, api_version: str, kind: str, obj: Mapping[str, Any]) -> bytes:
-        """An object with its envelope, whole.
+    def enclose(
+        self, api_version: str, kind: str, obj: Mapping[str, Any], *, whole: bool = True
+    ) -> bytes:
+        """An object or a list with its envelope.
+
+        Args:
+            whole: no field may be left out.
 
         Raises:
             KeyError: the table doesn't have its kind.
-            Unfit: it has a field that the table does not know, or of another type.
+            Unfit: it has a field of another type, or that would be left out.
         """
-        raw = self.messages.encode(message_name(api_version, kind), obj, whole=True)
+        name, item = (message_name(api_version, each) for each in (kind, kind.removesuffix("List")))
+        if item != name and self.knows(item):
+            parts = self.messages.message("List")(
+                metadata=self.messages.encode("meta/ListMeta", obj["metadata"], whole=whole),
+                items=[self.messages.encode(item, each, whole=whole) for each in obj["items"]],
+            )
+            raw = parts.SerializeToString()
+        else:
+            raw = self.messages.encode(name, obj, whole=whole)
         envelope = self.messages.message("Unknown")(raw=raw)
         envelope.about.api_version, envelope.about.kind = api_version, kind
         return MAGIC + bytes(envelope.SerializeToString())

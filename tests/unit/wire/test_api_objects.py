@@ -158,6 +158,11 @@ def test_what_would_not_arrive_whole_is_refused(thing: dict[str, Any], named: st
     assert str(raised.value) == named
 
 
+def test_what_may_be_lost_is_left_out() -> None:
+    sent = THING.enclose("v1", "Thing", {"novel": 1, "image": "i"}, whole=False)
+    assert sent == THING.enclose("v1", "Thing", {"image": "i"})
+
+
 def test_a_null_is_no_field() -> None:
     assert THING.enclose("v1", "Thing", {"novel": None}) == THING.enclose("v1", "Thing", {})
 
@@ -170,6 +175,13 @@ def test_a_list_has_no_kinds_in_it() -> None:
         "metadata": {"resourceVersion": "7"},
         "items": [{**ZEROS, "image": "i"}, ZEROS],
     }
+    listed = {
+        "kind": "ThingList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7"},
+        "items": [{**ZEROS, "image": "i"}],
+    }
+    assert THING.decode(THING.enclose("v1", "ThingList", listed)) == listed
     empty = THING.decode(body("v1", "ThingList", b""))
     assert (empty["metadata"], empty["items"]) == ({}, [])
 

@@ -20,7 +20,7 @@ from kubeletpy_up import errors
 from kubeletpy_up.auth import client_certificates
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http import bodies, documents, negotiation, paths, query_options
-from kubeletpy_up.http.responses import error_response, header_text, json_response
+from kubeletpy_up.http.responses import error_response, header_text, object_response
 from kubeletpy_up.http.streaming import stream
 from kubeletpy_up.node.metrics import NodeMetrics
 from kubeletpy_up.node.proxy import NodeProxy
@@ -30,6 +30,7 @@ from kubeletpy_up.registry.list_options import read_revision
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy_up.resources import METRICS_GROUP
+from kubeletpy_up.schema import protobuf
 from kubeletpy_up.schema.bounds import BODY_LIMIT
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,11 @@ class Handler:
             if self._nodes is None:
                 raise errors.unavailable("this API has no way to its nodes")
             return await self._nodes.handle(request, caller, route)
-        form = negotiation.negotiate(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        known = protobuf.MEDIA_TYPE in accept and protobuf.writes(
+            route.info.group_version, route.info.kind
+        )
+        form = negotiation.negotiate(accept, protobuf=known)
         query, method = request.query, request.method
         if method == "GET":
             # on the path of a single object only the old form, /watch/…, is a watch
@@ -235,7 +240,7 @@ class Handler:
                 form, request.query.get("includeObject", "")
             ),
         )
-        response = json_response(request, shaped, status)
+        response = object_response(request, form, shaped, status)
         for warning in warnings:
             response.headers.add("Warning", f'299 - "{header_text(warning)}"')
         return response

@@ -1,6 +1,6 @@
 """What the client can read: the Accept header, and answers in the form it asks for.
 
-Pure. We write only JSON: as objects, Tables, or only their metadata.
+Pure. Objects are written as JSON or protobuf; Tables, or only their metadata, as JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kubeletpy.api.types import JSON
+from kubeletpy.wire.api_objects import MEDIA_TYPE
 from kubeletpy_up.errors import bad_request, not_acceptable, wrong_form
 from kubeletpy_up.printers import tables
 from kubeletpy_up.printers.tables import IncludeObject
@@ -28,11 +29,13 @@ class Form:
         kind: ``object``, ``table``, ``partial`` or ``discovery`` (aggregated).
         version: of the meta.k8s.io or apidiscovery.k8s.io group.
         many: for ``partial``: a list is requested.
+        protobuf: for ``object``: not in JSON.
     """
 
     kind: Literal["object", "table", "partial", "discovery"] = "object"
     version: str = "v1"
     many: bool = False
+    protobuf: bool = False
 
 
 def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -45,8 +48,8 @@ def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-def negotiate(accept: str) -> Form:
-    """The first acceptable form that we support.
+def negotiate(accept: str, *, protobuf: bool = False) -> Form:
+    """The first acceptable form that we support; ``protobuf``: whether it can be that, too.
 
     Raises:
         ApiError: 406.
@@ -54,6 +57,8 @@ def negotiate(accept: str) -> Form:
     if not accept.strip():
         return Form()
     for media, parameters in alternatives(accept):
+        if media == MEDIA_TYPE and protobuf and "as" not in parameters:
+            return Form(protobuf=True)
         if media not in _PLAIN:
             continue
         wanted, group = parameters.get("as"), parameters.get("g")

@@ -1,4 +1,4 @@
-"""Answers as HTTP responses: JSON, compressed where it pays, errors as Status."""
+"""Answers as HTTP responses: JSON or protobuf, compressed where it pays, errors as Status."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from aiohttp import web
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError
+from kubeletpy_up.http.negotiation import Form, alternatives
+from kubeletpy_up.schema import protobuf
 
 _GZIP_BYTES = 128 << 10
 
@@ -30,9 +32,21 @@ def json_response(
     return web.Response(body=body, status=status, headers=headers)
 
 
+def object_response(
+    request: web.Request, form: Form, answer: JSON, status: int = 200
+) -> web.Response:
+    """An object or a list; as JSON if protobuf was asked for and would lose a field."""
+    data = protobuf.encode(answer) if form.protobuf else None
+    if data is None:
+        return json_response(request, answer, status)
+    return json_response(request, data, status, protobuf.MEDIA_TYPE)
+
+
 def error_response(request: web.Request, error: ApiError) -> web.Response:
-    """A refusal as its Status object."""
-    response = json_response(request, error.status(), error.code)
+    """A refusal as its Status object, in what the client likes best."""
+    (best, parameters), *_ = alternatives(request.headers.get("Accept", ""))
+    form = Form(protobuf=best == protobuf.MEDIA_TYPE and "as" not in parameters)
+    response = object_response(request, form, error.status(), error.code)
     retry = error.details.get("retryAfterSeconds")
     if retry:
         response.headers["Retry-After"] = str(retry)

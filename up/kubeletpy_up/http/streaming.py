@@ -1,4 +1,4 @@
-"""Watches over HTTP: a line of JSON per event, until the client or the watch ends."""
+"""Watches over HTTP until the client or the watch ends: events are lines of JSON, or protobuf."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aiohttp import web
 from kubeletpy.clock import Clock
 from kubeletpy_up.http import negotiation
 from kubeletpy_up.printers.tables import IncludeObject
+from kubeletpy_up.schema import protobuf
 from kubeletpy_up.storage.watch import Subscription, WatchEvent
 
 _WRITE_SECONDS = 30.0
@@ -21,16 +22,17 @@ async def stream(
 ) -> web.StreamResponse:
     """Send a watch's events as they come; the caller closes it."""
     include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
-    response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
-    response.content_type = "application/json"
+    content_type = protobuf.WATCH if form.protobuf else "application/json"
+    headers = {"Cache-Control": "no-cache, private", "Content-Type": content_type}
+    response = web.StreamResponse(headers=headers)
     response.enable_chunked_encoding()
     await response.prepare(request)
-    writer = _LineWriter(form, subscription, include, clock)
+    writer = _Writer(form, subscription, include, clock)
     while (event := await subscription.next()) is not None:
-        lines = [writer.line(each) for each in (event, *subscription.take())]
+        events = [writer.event(each) for each in (event, *subscription.take())]
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                await response.write("".join(lines).encode())
+                await response.write(b"".join(events))
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -38,7 +40,7 @@ async def stream(
     return response
 
 
-class _LineWriter:
+class _Writer:
     def __init__(
         self,
         form: negotiation.Form,
@@ -52,8 +54,10 @@ class _LineWriter:
         self._clock = clock
         self._first = True
 
-    def line(self, event: WatchEvent) -> str:
-        """One event. Only the first Table carries the columns."""
+    def event(self, event: WatchEvent) -> bytes:
+        """One event as it is sent. Only the first Table carries the columns."""
+        if self._form.protobuf:
+            return protobuf.event(event.type, event.object)
         text = event.text
         if self._form.kind != "object" and event.type not in ("ERROR", "BOOKMARK"):
             shaped = negotiation.shape(
@@ -68,4 +72,4 @@ class _LineWriter:
             text = json.dumps(shaped, separators=(",", ":"))
         elif text is None:
             text = json.dumps(event.object, separators=(",", ":"))
-        return f'{{"type":"{event.type}","object":{text}}}\n'
+        return f'{{"type":"{event.type}","object":{text}}}\n'.encode()

@@ -1,8 +1,8 @@
-"""Objects that clients send as Kubernetes protobuf, read into JSON.
+"""Kubernetes' protobuf: what clients send is read into JSON, and answers are written in it.
 
-kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing else.
-Field numbers come from ``data/api-wire.json``. What is empty is left out, as a client that writes
-JSON would: :mod:`.zero_values` fills in what the API always writes.
+kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing else;
+nodes' agents ask for it. Field numbers come from ``data/api-wire.json``. What is empty is left out,
+as a client that writes JSON would: :mod:`.zero_values` fills in what the API always writes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 from functools import cache
 
 from kubeletpy.api.types import JSON
+from kubeletpy.wire.api_messages import Unfit
 from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, Malformed, message_name
 from kubeletpy_up.data import load_json
 from kubeletpy_up.errors import bad_request
 
-__all__ = ["MEDIA_TYPE", "decode"]
+__all__ = ["MEDIA_TYPE", "WATCH", "decode", "encode", "event", "writes"]
+
+WATCH = f"{MEDIA_TYPE};stream=watch"
+"""The content type of a watch; before each event stands its length, in four bytes."""
 
 
 @cache
@@ -36,3 +40,28 @@ def decode(body: bytes) -> JSON:
         return {"kind": kind, "apiVersion": api_version, **_objects().read(message, raw)}
     except Malformed:
         raise bad_request("couldn't read the request as Kubernetes protobuf") from None
+
+
+def writes(api_version: str, kind: str) -> bool:
+    """Whether objects of a kind can be written."""
+    return _objects().knows(message_name(api_version, kind))
+
+
+def encode(obj: JSON) -> bytes | None:
+    """An object or a list; None if a field would be lost."""
+    try:
+        return _objects().enclose(obj["apiVersion"], obj["kind"], obj)
+    except (KeyError, Unfit):
+        return None
+
+
+def event(kind: str, obj: JSON) -> bytes:
+    """An event of a watch. A watch has one form: fields without a number are left out.
+
+    Raises:
+        Unfit: a value of another type than its field.
+    """
+    whole = _objects().messages.message("WatchEvent")(type=kind)
+    whole.object.raw = _objects().enclose(obj["apiVersion"], obj["kind"], obj, whole=False)
+    data: bytes = whole.SerializeToString()
+    return len(data).to_bytes(4, "big") + data

@@ -70,7 +70,7 @@ async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
             "GET",
             PODS,
             None,
-            {"Accept": "application/vnd.kubernetes.protobuf"},
+            {"Accept": "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"},
             406,
             "NotAcceptable",
         ),
@@ -145,7 +145,7 @@ async def test_tables_and_metadata_only(api: Any) -> None:
     assert "spec" not in partial["items"][0]
     refused = (await admin.ask("GET", PODS + "/b", Accept=TABLE))[1]
     assert refused["kind"] == "Status"
-    accept = "application/vnd.kubernetes.protobuf,application/json"
+    accept = "application/cbor,application/json"
     assert (await admin.ask("GET", PODS, Accept=accept))[1]["kind"] == "PodList"
 
 
