@@ -22,6 +22,7 @@ from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, WatchEvent
 from kubeletpy.kubeapi.sessions import _Session
 from kubeletpy.kubeapi.usage import HTTP2, Usage
 from kubeletpy.metrics.registry import Metrics
+from tests.garbage import leaves_when_cancelled
 from tests.http2.certificates import Certificates
 from tests.http2.server import Exchange, Server, serving_http2
 from tests.unit.kubeapi.api_server import answer, serving
@@ -71,6 +72,19 @@ async def test_a_burst_shares_one_handshake(tls: Certificates) -> None:
         await asyncio.gather(*(heartbeats.get(LEASES, "n", "x") for _ in range(3)))
         assert server.accepted == 2, "heartbeats have their own"
         assert len(watches) == 60
+        await api.close()
+
+
+async def test_an_ended_watch_goes_with_its_last_reference(tls: Certificates) -> None:
+    async with serving_http2(watched, tls.server()) as server:
+        api, seen = client_of(server, tls), asyncio.Event()
+
+        async def follow() -> None:
+            async for event in watch(api):
+                if event.type == "ADDED":
+                    seen.set()
+
+        assert await leaves_when_cancelled(follow(), seen.wait())
         await api.close()
 
 
