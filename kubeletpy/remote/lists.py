@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -39,7 +40,19 @@ PodSelectors = Callable[[], Awaitable[Collection[Selector]]]
 """Labels of sandboxes, one set for each pod that this node may have anything of."""
 Item = TypeVar("Item", bound=cri.PodSandbox | cri.Container)
 Filter = TypeVar("Filter", bound=Message)
-Split = Callable[[Filter], Awaitable[Sequence[Filter]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Generic[Filter]):
+    """A way to have a list in parts.
+
+    Attributes:
+        parts: the filters of the parts; empty when it does not divide this list.
+        refusable: a runtime may not know such filters.
+    """
+
+    parts: Callable[[Filter], Awaitable[Sequence[Filter]]]
+    refusable: bool = False
 
 
 async def _no_pods() -> Collection[Selector]:
@@ -64,14 +77,15 @@ class RemoteLists:
         self, filter: cri.PodSandboxFilter | None = None
     ) -> Sequence[cri.PodSandbox]:
         """See protocol. Entries that do not say which sandbox they are, are left out."""
-        splits = (_by_sandbox_state, self._by_pod)
+        splits = (Split(_by_sandbox_state), Split(self._by_pod))
         return await self._sandbox_list.get(filter or cri.PodSandboxFilter(), splits)
 
     async def list_containers(
         self, filter: cri.ContainerFilter | None = None
     ) -> Sequence[cri.Container]:
         """See protocol. Entries that do not say which container they are, are left out."""
-        splits = (_by_container_state, self._by_sandbox)
+        # cri-dockerd does not select by the unknown state
+        splits = (Split(_by_container_state, refusable=True), Split(self._by_sandbox))
         return await self._container_list.get(filter or cri.ContainerFilter(), splits)
 
     async def stream_pod_sandboxes(
@@ -194,7 +208,7 @@ class _List(Generic[Item, Filter]):
         """The parts of a list that is too large; if two parts have an item, the later wins."""
         found: dict[str, Item] = {}
         for number, split in enumerate(splits, 1):
-            parts = await split(filter)
+            parts = await split.parts(filter)
             if not parts:
                 continue
             try:
@@ -205,9 +219,9 @@ class _List(Generic[Item, Filter]):
                         items = await self._parts(part, splits[number:])
                     found.update((item.id, item) for item in items)
             except CRIError as error:
-                if split is not _by_container_state or error.code not in _REFUSED:
+                if not split.refusable or error.code not in _REFUSED:
                     raise
-                found.clear()  # cri-dockerd does not select by the unknown state
+                found.clear()
                 continue
             return list(found.values())
         raise ResourceExhausted("List", f"the list of {self._what} cannot be had in smaller parts")
