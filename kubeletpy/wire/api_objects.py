@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -40,6 +40,7 @@ AROUND: Mapping[str, tuple[Field, ...]] = {
 }
 """Messages around those of the table; a list is the same for all kinds."""
 _ZEROS: Mapping[str, Any] = {"string": "", "int": 0, "bool": False}
+_OWN_ZEROS: Mapping[str, Any] = {"Quantity": "0", "IntOrString": 0}
 _IN_EVERY_GROUP = ("DeleteOptions", "Status")
 
 
@@ -64,29 +65,45 @@ def message_name(api_version: str, kind: str) -> str:
     return f"{group}/{kind}" if version == "v1" else f"{group}/{version}/{kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How one field is read.
+_Read = Callable[[Any], Any] | None
+"""Makes JSON of a value; None: it is JSON already."""
 
-    Attributes:
-        read: makes JSON of a value; None: it is JSON already.
-        empty: whether an empty value is kept.
-        inline: its fields are those of the object around it.
-    """
+
+class _Way(NamedTuple):
+    """How one field is read: ``empty``: whether an empty value is kept; ``inline``: its fields are
+    those of the object around it."""
 
     key: str
-    read: Callable[[Any], Any] | None
+    read: _Read
     empty: bool = False
     inline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How one message is read: ``zeros`` and ``structs`` are there in any case."""
+class _Message:
+    """Reads one message: ``zeros`` and ``structs`` are there in any case."""
 
-    ways: dict[int, _Way]
-    zeros: JSON
-    structs: tuple[tuple[str, Callable[[], Any]], ...]
+    def __init__(self) -> None:
+        self.ways: dict[int, _Way] = {}
+        self.zeros: JSON = {}
+        self.structs: list[tuple[str, Callable[[], Any]]] = []
+
+    def read(self, message: Any) -> JSON:
+        """The message as JSON. Raises Malformed, ValueError, OverflowError, RecursionError."""
+        found = self.zeros.copy()
+        if UnknownFieldSet(message):
+            _checked(message)
+        ways = self.ways
+        for field, given in message.ListFields():
+            key, read, empty, inline = ways[field.number]
+            value = given if read is None else read(given)
+            if inline:
+                found.update(value)
+            elif value or (empty and value is not None):
+                found[key] = value
+        for key, made in self.structs:
+            if key not in found:
+                found[key] = made()
+        return found
 
 
 class ApiObjects:
@@ -96,7 +113,7 @@ class ApiObjects:
         """``zeros``: with all that Go's JSON has; else what is empty is left out."""
         self.messages = ApiMessages(table, AROUND)
         self._zeros = zeros
-        self._plans: dict[str, _Plan] = {}
+        self._known: dict[str, _Message] = {}
 
     def knows(self, name: str) -> bool:
         """Whether the table has a message."""
@@ -139,7 +156,12 @@ class ApiObjects:
     def read(self, name: str, raw: bytes) -> JSON:
         """A message as JSON. Raises Malformed, and KeyError if the table doesn't have it."""
         self.messages.message(name)
-        return self._guarded(lambda: self._object(name, self._parsed(name, raw)))
+        try:
+            return self._message(name).read(self._parsed(name, raw))
+        except Malformed:
+            raise
+        except (ValueError, OverflowError, OSError, RecursionError):
+            raise Malformed("a value that no such message has") from None
 
     def decode(self, body: bytes) -> JSON:
         """An object or a list in its envelope, as JSON has it. Raises Malformed."""
@@ -168,54 +190,35 @@ class ApiObjects:
         except DecodeError:
             raise Malformed("not a message of its kind") from None
 
-    def _guarded(self, read: Callable[[], JSON]) -> JSON:
-        try:
-            return read()
-        except Malformed:
-            raise
-        except (ValueError, OverflowError, OSError, RecursionError):
-            raise Malformed("a value that no such message has") from None
+    def _message(self, name: str) -> _Message:
+        """How a message is read; worked out when it is first needed."""
+        known = self._known.get(name)
+        if known is None:
+            made = _Message()
+            for number, (key, kind) in self.messages.fields[name].items():
+                self._add(made, number, key, kind)
+            # whole when others see it: threads read, too
+            known = self._known.setdefault(name, made)
+        return known
 
-    def _object(self, name: str, message: Any) -> JSON:
-        plan = self._plans.get(name) or self._planned(name)
-        found: JSON = dict(plan.zeros)
-        if UnknownFieldSet(message):
-            _checked(message)
-        ways = plan.ways
-        for field, given in message.ListFields():
-            way = ways[field.number]
-            value = given if way.read is None else way.read(given)
-            if way.inline:
-                found.update(value)
-            elif value or (way.empty and value is not None):
-                found[way.key] = value
-        for key, made in plan.structs:
-            if key not in found:
-                found[key] = made()
-        return found
-
-    def _planned(self, name: str) -> _Plan:
-        ways: dict[int, _Way] = {}
-        zeros: JSON = {}
-        structs: list[tuple[str, Callable[[], Any]]] = []
-        for number, (key, kind) in self.messages.fields[name].items():
-            always, bare = kind.startswith("!"), kind.lstrip("!")
-            if always and self._zeros:
-                zeros[key] = _ZEROS[bare]
-            ways[number] = self._way(key, bare)
-            if self._zeros and bare in ("Quantity", "IntOrString"):
-                zeros[key] = {"Quantity": "0", "IntOrString": 0}[bare]
-            elif self._zeros and "/" in bare and bare[0].isalpha() and not bare.startswith("map "):
-                structs.append((key, self._maker(bare)))
-            elif self._zeros and bare.startswith("^"):
-                inner = self._plans.get(bare[1:]) or self._planned(bare[1:])
-                zeros.update(inner.zeros)
-                structs.extend(inner.structs)
-        plan = self._plans[name] = _Plan(ways, zeros, tuple(structs))
-        return plan
+    def _add(self, made: _Message, number: int, key: str, kind: str) -> None:
+        bare = kind.lstrip("!")
+        made.ways[number] = self._way(key, bare)
+        if not self._zeros:
+            return
+        if kind.startswith("!"):
+            made.zeros[key] = _ZEROS[bare]
+        elif bare in _OWN_ZEROS:
+            made.zeros[key] = _OWN_ZEROS[bare]
+        elif bare.startswith("^"):
+            inner = self._message(bare[1:])
+            made.zeros.update(inner.zeros)
+            made.structs.extend(inner.structs)
+        elif bare in self.messages.fields:
+            made.structs.append((key, self._maker(bare)))
 
     def _maker(self, name: str) -> Callable[[], JSON]:
-        return lambda: self._object(name, self.messages.message(name)())
+        return lambda: self._message(name).read(self.messages.message(name)())
 
     def _way(self, key: str, kind: str) -> _Way:
         if kind.startswith("^"):
@@ -230,18 +233,17 @@ class ApiObjects:
         special = self._zeros and kind not in (*_ZEROS, "bytes")
         return _Way(key, self._reader(kind), empty=special)
 
-    def _reader(self, kind: str) -> Callable[[Any], Any] | None:
+    def _reader(self, kind: str) -> _Read:
         if kind in _ZEROS:
             return None
-        special = _SPECIAL.get(kind)
-        return special or (lambda message: self._object(kind, message))
+        return _SPECIAL.get(kind) or self._message(kind).read
 
 
-def _of_list(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def _of_list(read: _Read) -> Callable[[Any], Any]:
     return list if read is None else lambda items: [read(each) for each in items]
 
 
-def _of_map(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def _of_map(read: _Read) -> Callable[[Any], Any]:
     if read is None:
         return lambda entries: {_checked(each).key: each.value for each in entries}
     return lambda entries: {_checked(each).key: read(each.value) for each in entries}
@@ -260,8 +262,12 @@ def _checked(message: Any) -> Any:
     return message
 
 
+_second = lru_cache(maxsize=1024)(format_time)
+"""A pod has few different times, and each is written in several places."""
+
+
 def _time(message: Any) -> str | None:
-    return format_time(message.seconds) if _checked(message).ListFields() else None
+    return _second(message.seconds) if _checked(message).ListFields() else None
 
 
 def _micro_time(message: Any) -> str | None:
