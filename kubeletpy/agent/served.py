@@ -162,7 +162,7 @@ def served(
         elsewhere=partial(_in_api, outside.api.pods) if outside.api is not None else None,
         log_end=partial(_log_end, settings.pod_logs_dir),
         node_name=options.name,
-        connections=partial(_connections, outside),
+        connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
         events=events,
     )
@@ -241,14 +241,15 @@ def _log_end(pod_logs: str, run: ContainerStatus) -> str:
     return last_log_text(read_tail(pod_logs, run.log_path, LOG_END, container_id=run.id))
 
 
-def _connections(outside: Outside) -> dict[str, Any] | None:
-    """Those to the API server, with times in Unix seconds."""
+def _connections(outside: Outside, content_type: str) -> dict[str, Any] | None:
+    """Those to the API server, with times in Unix seconds, and what requests are in."""
     usage = None if outside.api is None else outside.api.pods.usage
     if usage is None:
         return None
     offset = outside.clock.now() - asyncio.get_running_loop().time()
     times = {"since": usage.since, "lost_at": usage.lost_at}
-    return asdict(usage) | {n: None if at is None else at + offset for n, at in times.items()}
+    known = asdict(usage) | {n: None if at is None else at + offset for n, at in times.items()}
+    return {**known, "content_type": content_type}
 
 
 async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:

@@ -19,6 +19,7 @@ def connections(found: Mapping[str, Any] | None) -> str:
     kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
     since = f" since {format_time(found['since'])}" if found["since"] else ""
     text = f"connections: {', '.join(kinds)}{since}" if kinds else "no connection"
+    text += f", in {found['content_type']}" if found.get("content_type") else ""
     text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
     if found["lost"]:
         text += f"; {found['lost']} lost, the last at {format_time(found['lost_at'])}"

@@ -381,6 +381,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "lost": 3,
         "lost_at": 1.7e9 + 100,
         "lost_why": "no answer to a PING",
+        "content_type": "application/json",
     }
     order, broken = EvictionOrder((Signal.MEMORY,), False, (), (), 0, 2), False
 
@@ -413,8 +414,9 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert text.startswith("The node is under no pressure.")
         assert "\nDoes not work\n  x: y\n" in text
         assert (
-            "\nAPI server\n  connections: 2 over HTTP/2 since 2023-11-14T22:13:20Z; 12 watches, "
-            "1 requests; 3 lost, the last at 2023-11-14T22:15:00Z (no answer to a PING)\n"
+            "\nAPI server\n  connections: 2 over HTTP/2 since 2023-11-14T22:13:20Z, in "
+            "application/json; 12 watches, 1 requests; 3 lost, the last at 2023-11-14T22:15:00Z "
+            "(no answer to a PING)\n"
         ) in text
         assert "  pid.available: it is old" in text
         assert (
