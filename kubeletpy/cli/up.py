@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,9 +116,9 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
     ]
-    loaded = config.load_document(document, config.parse_flags(flags))
     # our own flags, not the user's: users need no deprecation warnings about them
-    return config.LoadedConfig(loaded.settings, loaded.node, ())
+    flag_values = replace(config.parse_flags(flags), warnings=())
+    return config.load_document(document, flag_values)
 
 
 def _line(error: Exception) -> str:

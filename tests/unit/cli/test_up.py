@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.cli.up import main
+from kubeletpy.cli.up import load, main, parser
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,33 @@ def test_bad_configuration(
     said = capsys.readouterr().err
     assert said.startswith("kubeletpy: ")
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        (None, []),
+        ("", []),
+        ("contentType: application/cbor\n", ["contentType"]),
+        (
+            "kernelMemcgNotification: false\nhairpinMode: none\n",
+            ["kernelMemcgNotification", "hairpinMode"],
+        ),
+    ],
+)
+def test_what_a_file_asks_for_and_does_not_get_is_named(
+    tmp_path: Path, more: str | None, names: list[str]
+) -> None:
+    arguments = ["--state-dir", str(tmp_path)]
+    if more is not None:
+        file = tmp_path / "config.yaml"
+        head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        file.write_text(head + more)
+        arguments += ["--config", str(file)]
+    loaded = load(parser().parse_args(arguments))
+    assert [notice.name.split()[0] for notice in loaded.notices] == names
+    assert len(loaded.warnings) == len(names)
+    assert all(name in said for name, said in zip(names, loaded.warnings, strict=True))
 
 
 @pytest.mark.parametrize("text", ["99999", "-1", "https"])
