@@ -6,7 +6,6 @@ All problems with flags, files or the machine are printed, without a traceback.
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import logging
 import signal
@@ -144,11 +143,6 @@ def _check(loaded: config.LoadedConfig) -> None:
 
 
 def _default_agent() -> Agent:
-    """Import the agent's modules; what they make is no garbage."""
-    gc.disable()  # scanning it took a tenth of the import time
-    try:
+    with pauses.importing():
         agent: Agent = importlib.import_module("kubeletpy.launch").run_agent
-    finally:
-        pauses.shorten()
-        gc.enable()
     return agent

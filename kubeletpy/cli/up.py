@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import importlib.util
 import socket
 import sys
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy import config
-from kubeletpy.cli import run
+from kubeletpy.cli import pauses, run
+from kubeletpy.cli.allocator import keep_little_freed_memory
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi
@@ -42,6 +44,10 @@ def main(arguments: Sequence[str]) -> int:
     except config.ConfigError as error:
         return run.fail(error)
     node_name = loaded.node.hostname_override
+    keep_little_freed_memory()
+    with pauses.importing():
+        for name in ("kubeletpy.launch", "kubeletpy_up.api"):
+            importlib.import_module(name)
     return run.run(loaded, lambda settings: up(settings, given, node_name, begun))
 
 

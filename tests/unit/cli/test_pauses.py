@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.cli.pauses import EVERYTHING_EVERY_S, Collections
+from kubeletpy.cli.pauses import EVERYTHING_EVERY_S, SWITCH_S, Collections, importing
 
 
 class Knot:
@@ -81,3 +82,19 @@ def test_younger_collections_exempt_nothing(clock: Time) -> None:
     gc.collect(1)
     assert gc.get_freeze_count() <= before
     del kept
+
+
+def test_nothing_is_collected_while_modules_are_imported() -> None:
+    before, callbacks = sys.getswitchinterval(), list(gc.callbacks)
+    try:
+        with pytest.raises(ImportError), importing():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        assert len(gc.callbacks) == len(callbacks) + 1
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.unfreeze()
+        sys.setswitchinterval(before)
