@@ -1,8 +1,9 @@
-"""Commands set up the logs and the allocator of the whole process: that of the tests stays as it
-is."""
+"""Commands set up the logs, the allocator and the collector of garbage of the whole process: that
+of the tests stays as it is."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 
@@ -10,8 +11,10 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _keep_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeletpy.cli.run.keep_little_freed_memory", lambda: None)
+def _keep_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in ("run", "up"):
+        monkeypatch.setattr(f"kubeletpy.cli.{command}.keep_little_freed_memory", lambda: None)
+    monkeypatch.setattr("kubeletpy.cli.pauses.importing", contextlib.nullcontext)
 
 
 @pytest.fixture(autouse=True)
