@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def format_time(seconds: float) -> str:
@@ -18,13 +19,12 @@ def format_time(seconds: float) -> str:
 
 def format_micro_time(seconds: float) -> str:
     """Write Unix seconds as metav1.MicroTime: six fraction digits."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, UTC).strftime(_MICRO_TIME)
 
 
 def format_microseconds(microseconds: int) -> str:
     """Write Unix microseconds as metav1.MicroTime, exactly. Raises OverflowError."""
-    moment = _EPOCH + microseconds * _MICROSECOND
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_EPOCH + microseconds * _MICROSECOND).strftime(_MICRO_TIME)
 
 
 def format_nanoseconds(nanoseconds: int) -> str:

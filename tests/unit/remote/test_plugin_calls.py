@@ -39,6 +39,18 @@ async def plugin(directory: Path, handler: Handler) -> AsyncIterator[PluginCalls
         await server.stop(None)
 
 
+def silent() -> tuple[Handler, asyncio.Event]:
+    """A handler that never answers, and what is set once it could."""
+    asked = asyncio.Event()
+
+    async def never(_: bytes, __: Context) -> bytes:
+        asked.set()
+        await asyncio.Event().wait()
+        return b""
+
+    return never, asked
+
+
 async def ask(calls: PluginCalls, within: float = 30.0, secret: str = "") -> pb.PluginInfo:
     return await calls.call("GetInfo", pb.InfoRequest(), pb.PluginInfo, within, secrets=[secret])
 
@@ -53,14 +65,8 @@ async def test_an_answer(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_call_goes_with_its_last_reference(tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    async def think(_: bytes, __: Context) -> bytes:
-        asked.set()
-        await asyncio.Event().wait()
-        return b""
-
-    async with plugin(tmp_path, think) as calls:
+    handler, asked = silent()
+    async with plugin(tmp_path, handler) as calls:
         assert await leaves_when_cancelled(ask(calls), asked.wait())
 
 
@@ -99,25 +105,16 @@ async def test_too_much(tmp_path: Path) -> None:
 
 
 async def test_no_answer_in_time(tmp_path: Path) -> None:
-    async def never(_: bytes, __: Context) -> bytes:
-        await asyncio.Event().wait()
-        return b""
-
-    async with plugin(tmp_path, never) as calls:
+    handler, _ = silent()
+    async with plugin(tmp_path, handler) as calls:
         with pytest.raises(PluginCallFailed) as raised:
             await ask(calls, within=0.2)
     assert raised.value.code is Code.DEADLINE_EXCEEDED
 
 
 async def test_closed_while_it_waits(tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    async def never(_: bytes, __: Context) -> bytes:
-        asked.set()
-        await asyncio.Event().wait()
-        return b""
-
-    async with plugin(tmp_path, never) as calls:
+    handler, asked = silent()
+    async with plugin(tmp_path, handler) as calls:
         waiting = asyncio.create_task(ask(calls))
         await asked.wait()
         await calls.close()

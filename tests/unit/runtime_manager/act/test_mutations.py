@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import weakref
 
 import pytest
 
 from kubeletpy.runtime_manager.act.mutations import Mutations
+from tests.garbage import no_collections
 from tests.virtual_time import on_virtual_time
 
 
@@ -42,9 +42,7 @@ async def test_a_failure_goes_with_its_last_reference() -> None:
     async def change() -> None:
         raise Refused
 
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collections():
         mutations = Mutations(lambda: 0)
         try:
             await mutations.finish("u", change())
@@ -53,5 +51,3 @@ async def test_a_failure_goes_with_its_last_reference() -> None:
         await mutations.settled("u")
         await asyncio.sleep(0)
         assert left() is None
-    finally:
-        gc.enable()
