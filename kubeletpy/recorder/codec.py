@@ -20,6 +20,8 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
 SHARED = (Pod, PodRuntimeStatus)
 """Types that are referred to by number."""
+Refer = Callable[[Pod | PodRuntimeStatus], int]
+"""Gives the number of a value of one of these types."""
 REFERENCE = "#"
 FUNCTION = {"function": True}
 
@@ -28,7 +30,7 @@ class BadRecording(ValueError):
     """What is read is no recording, or not one that this version understands."""
 
 
-def encode(value: object, refer: Callable[[object], int]) -> Any:
+def encode(value: object, refer: Refer) -> Any:
     """A value as JSON.
 
     Args:
@@ -54,7 +56,7 @@ def encode(value: object, refer: Callable[[object], int]) -> Any:
     raise TypeError(f"{type(value).__name__} is no input of a decision")
 
 
-def encode_fields(value: object, refer: Callable[[object], int]) -> dict[str, Any]:
+def encode_fields(value: object, refer: Refer) -> dict[str, Any]:
     """A dataclass as JSON, even one that would be referred to by number."""
     found = {}
     for name, default in _defaults(typing.cast(Any, type(value))):

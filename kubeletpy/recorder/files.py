@@ -16,6 +16,11 @@ DIRECTORY = "flight-recorder"
 SUFFIX = ".jsonl"
 FILES = 8
 """A file takes such a part of the limit; the oldest is dropped whole."""
+FEWEST_FILES = 3
+"""So many at the least, however large their heads are."""
+HEADS = 4
+"""A file is so many times as large as its head at the least: with 500 pods at rest nothing but heads
+would be written otherwise."""
 MOST_FILES = 256
 """Each life of an agent begins a file of its own."""
 MAX_LINE = 4 * 1024 * 1024
@@ -28,7 +33,7 @@ class RecordingFiles:
     def __init__(self, directory: Path, limit: int) -> None:
         """``limit``: bytes of all files together."""
         self._directory, self._limit = directory, limit
-        self._part = max(limit // FILES, 1)
+        self._part = self._part_for(0)
         self._descriptor: int | None = None
         self.size = 0
         """Bytes of the newest file."""
@@ -38,9 +43,11 @@ class RecordingFiles:
         """Whether the next lines belong in a new file: there is none yet, or it is large enough."""
         return self._descriptor is None or self.size >= self._part
 
-    def start(self, head: str) -> None:
-        """Begin a new file, and drop the oldest ones. Raises OSError."""
+    def start(self, head: Sequence[str]) -> None:
+        """Begin a new file with some lines, and drop the oldest ones. Raises OSError."""
         self.close()
+        data = _bytes(head)
+        self._part = self._part_for(len(data))
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = recordings(self._directory)
         sizes = [path.stat().st_size for path in files]
@@ -54,7 +61,7 @@ class RecordingFiles:
         self._descriptor = os.open(path, flags, 0o600)
         self.size = 0
         try:
-            self.write([head])
+            self._append(data)
         except OSError:
             path.unlink(missing_ok=True)  # each try would leave one, and drop one that is good
             raise
@@ -65,9 +72,11 @@ class RecordingFiles:
         Raises:
             OSError: they are not in the file, or in part: what follows belongs in a new one.
         """
-        if self._descriptor is None:
-            return
-        data = "".join(f"{line}\n" for line in lines).encode()
+        if self._descriptor is not None:
+            self._append(_bytes(lines))
+
+    def _append(self, data: bytes) -> None:
+        assert self._descriptor is not None
         view = memoryview(data)
         try:
             while view:
@@ -77,11 +86,20 @@ class RecordingFiles:
             raise
         self.size += len(data)
 
+    def _part_for(self, head: int) -> int:
+        """Bytes of a file with a head of so many."""
+        largest = self._limit // FEWEST_FILES
+        return max(self._limit // FILES, min(head * HEADS, largest), 1)
+
     def close(self) -> None:
         """The newest file is complete."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _bytes(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _from_each_on(sizes: list[int]) -> list[int]:

@@ -18,9 +18,17 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.records import DesiredPods, Effect, Event, Finished, Forgotten
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    Finished,
+    Forgotten,
+    PodRejected,
+)
 from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.recorder.codec import encode, encode_fields
+from kubeletpy.recorder.codec import SHARED, encode, encode_fields
 from kubeletpy.recorder.files import RecordingFiles
 from kubeletpy.recorder.model import (
     FORMAT,
@@ -45,9 +53,9 @@ EVERY_S = 1.0
 """Between two writes."""
 MAX_WAITING = 20_000
 """Lines that wait to be written; more are dropped."""
-MOST_HELD = 1 << 20
-"""Bytes of text of the pods and statuses that are still known by number; older ones are written
-again. A pod of a megabyte may change each second."""
+MOST_HELD = 8 << 20
+"""Bytes of text of the pods and statuses that are still known by number; those used longest ago are
+written again. Of each pod only the newest is known, which the agent holds anyway."""
 _HASH_LENGTH = 16
 _SEPARATORS = (",", ":")
 
@@ -79,18 +87,21 @@ class FlightRecorder:
             if event.uids == self._desired and not effects:
                 return
             self._desired = event.uids
-        for effect in effects:
-            if isinstance(effect, Finished | Forgotten):
-                self._news.gone(effect.uid)
+        over = [effect.uid for effect in effects if isinstance(effect, Finished | Forgotten)]
+        for uid in over:
+            self._news.gone(uid)
+        if isinstance(event, PodRejected):
+            over.append(event.pod.uid)  # it has no worker that would be done with it
         now, out = self._clock.now(), effects_output(effects)
-        self._add(
-            lambda writer: {
-                **_line(Kind.EVENT, now, event_uid(event)),
-                "event": type(event).__name__,
-                "in": encode_fields(event, writer.refer),
-                "out": out,
-            }
-        )
+
+        def line(writer: _Writer) -> dict[str, Any]:
+            content = encode_fields(event, writer.refer)
+            for uid in over:
+                writer.gone(uid)
+            head = _line(Kind.EVENT, now, event_uid(event))
+            return {**head, "event": type(event).__name__, "in": content, "out": out}
+
+        self._add(line)
 
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
         """A sync has been planned."""
@@ -177,8 +188,7 @@ class FlightRecorder:
             "node": self._node_name,
             "machine": encode(state, self._writer.refer),
         }
-        self._files.start(_text(head))
-        self._files.write(self._writer.lines([]))
+        self._files.start([_text(head), *self._writer.lines([])])
 
     def _hash(self, value: str) -> str:
         made = hmac.digest(self._key, value.encode("utf-8", "surrogatepass"), "sha256")
@@ -195,18 +205,19 @@ class _Writer:
     def __init__(self, hashed: Callable[[str], str]) -> None:
         self._hashed = hashed
         self._count = 0
-        self._numbers: OrderedDict[int, tuple[int, object, int]] = OrderedDict()
-        """id of a shared value -> its number, the value (held, so that its id stays its own), and
-        the length of its text."""
+        self._known: OrderedDict[tuple[type, str], tuple[object, int, int]] = OrderedDict()
+        """Type and uid -> the newest value (held, so that no other has its identity), its number,
+        and the length of its text."""
         self._held = 0
         self._shared: list[str] = []
 
-    def refer(self, value: object) -> int:
+    def refer(self, value: Pod | PodRuntimeStatus) -> int:
         """The number of a pod or a runtime status; it gets a line if it is new."""
-        known = self._numbers.get(id(value))
-        if known is not None:
-            self._numbers.move_to_end(id(value))
-            return known[0]
+        key = type(value), value.uid
+        known = self._known.get(key)
+        if known is not None and known[0] is value:
+            self._known.move_to_end(key)
+            return known[1]
         number = self._count
         self._count += 1
         content: Any
@@ -217,11 +228,21 @@ class _Writer:
         name = type(value).__name__
         text = _text({"k": Kind.SHARED, "n": number, "type": name, "value": content})
         self._shared.append(text)
-        self._numbers[id(value)] = (number, value, len(text))
+        self._forget(key)
+        self._known[key] = value, number, len(text)
         self._held += len(text)
         while self._held > MOST_HELD:
-            self._held -= self._numbers.popitem(last=False)[1][2]
+            self._forget(next(iter(self._known)))
         return number
+
+    def gone(self, uid: str) -> None:
+        """Nothing more is decided about a pod."""
+        for kind in SHARED:
+            self._forget((kind, uid))
+
+    def _forget(self, key: tuple[type, str]) -> None:
+        if (known := self._known.pop(key, None)) is not None:
+            self._held -= known[2]
 
     def lines(self, lines: Sequence[Line]) -> list[str]:
         """The text of lines, each after what it refers to."""

@@ -93,9 +93,9 @@ def finished() -> WorkerMachine:
 
 
 def test_syncs_are_as_far_apart_as_configured() -> None:
-    machine = WorkerMachine(RequeueSettings(sync_frequency=8.0))
+    machine = WorkerMachine(RequeueSettings(sync_frequency=7.0))
     update(machine, UpdateType.CREATE, make_pod())
-    assert ended(machine) == [WakeAfter(UID, 8.0)]
+    assert ended(machine) == [WakeAfter(UID, 7.0)]
 
 
 def test_a_message_about_nothing_changes_nothing() -> None:
@@ -387,11 +387,11 @@ def test_a_shorter_grace_counts_at_once_and_a_longer_one_never() -> None:
 @pytest.mark.parametrize(
     ("outcome", "delay"),
     [
-        (SyncOutcome(), 74.0),
+        (SyncOutcome(), 60.0 * 1.25),
         (SyncOutcome(error="no", network_not_ready=True), 1.25),
         (SyncOutcome(error="backoff", retry_at=1007.5), 7.5),
         (SyncOutcome(error="backoff over", retry_at=990.0), 0.1),
-        (SyncOutcome(error="far", retry_at=9999.0, waiting=True), 74.0),
+        (SyncOutcome(error="far", retry_at=9999.0, waiting=True), 75.0),
         (SyncOutcome(error="far, and something else", retry_at=9999.0), 12.5),
         (SyncOutcome(deadline=1003.5), 3.5),
         (SyncOutcome(deadline=990.0), 0.1),
@@ -423,7 +423,7 @@ def test_requeue(outcome: SyncOutcome | None, delay: float) -> None:
 def test_pods_with_nothing_due_are_synced_together(
     frequency: float, jitter: float, now: float, delay: float
 ) -> None:
-    settings = RequeueSettings(sync_frequency=frequency)
+    settings = RequeueSettings(sync_frequency=frequency, beat=2.0)
     assert requeue_delay(SyncOutcome(), now, jitter, settings) == pytest.approx(delay)
 
 

@@ -7,7 +7,9 @@ import stat
 from pathlib import Path
 
 from kubeletpy.recorder.files import (
+    FEWEST_FILES,
     FILES,
+    HEADS,
     MOST_FILES,
     RecordingFiles,
     read_lines,
@@ -18,7 +20,7 @@ from kubeletpy.recorder.files import (
 
 def write(files: RecordingFiles, number: int, size: int) -> None:
     if files.full:
-        files.start(f"head {number}")
+        files.start([f"head {number}"])
     files.write([f"{number:x<{size - 1}}"])
 
 
@@ -35,6 +37,21 @@ def test_the_oldest_file_gives_way(tmp_path: Path) -> None:
     lines = list(read_lines(recordings(directory)))
     assert lines[-1].startswith(b"59x")
     assert sum(line.startswith(b"head") for line in lines) == FILES - 1
+
+
+def test_a_large_head_makes_a_larger_file(tmp_path: Path) -> None:
+    limit = FILES * FEWEST_FILES * 100
+    for head, largest in ((70, FEWEST_FILES * 100), (100, HEADS * 100), (500, FILES * 100)):
+        files = RecordingFiles(tmp_path, limit)
+        for number in range(2 * limit // 50):
+            if files.full:
+                files.start(["x" * (head - 1)])
+            files.write([f"{number:x<49}"])
+            found = [path.stat().st_size for path in recordings(tmp_path)]
+            assert sum(found) <= limit + 50
+        files.close()
+        assert max(found) - largest in range(50), head
+        assert found.count(max(found)) >= FEWEST_FILES - 1
 
 
 def test_an_agent_that_ends_again_and_again_keeps_what_was_before(tmp_path: Path) -> None:
@@ -55,7 +72,7 @@ def test_an_agent_that_ends_again_and_again_keeps_what_was_before(tmp_path: Path
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     os.umask(0)
     files = RecordingFiles(tmp_path / "r", 1000)
-    files.start("head")
+    files.start(["head"])
     files.close()
     (path,) = recordings(tmp_path / "r")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -66,7 +83,7 @@ def test_another_life_goes_on_in_a_file_of_its_own(tmp_path: Path) -> None:
     for life in ("a", "b"):
         files = RecordingFiles(tmp_path, 1000)
         assert files.full
-        files.start(life)
+        files.start([life])
         assert not files.full
         files.close()
         assert files.full
