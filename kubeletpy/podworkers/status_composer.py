@@ -8,6 +8,7 @@ come in one order. Gathers inputs only; what a status says is decided by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
@@ -48,6 +49,15 @@ class ResizeConditions(Protocol):
     def ended(self, uid: str) -> None:
         """The pod has run to its end."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What a pod's status was composed from when that changed nothing: it need not be composed
+    again from the same, as it is each minute for a pod at rest."""
+
+    inputs: StatusInputs
+    containers_may_run: bool
 
 
 DeviceHealth = Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
@@ -92,6 +102,8 @@ class StatusComposer:
         status_log: is given what each status is computed from, and the status, for replays.
         """
         self._status_log = status_log
+        self._settled: dict[str, _Settled] = {}
+        """By uid."""
         self._statuses = statuses
         self._cache = cache
         self._probes = probes
@@ -152,17 +164,31 @@ class StatusComposer:
             actuated_pod=self._actuated.get_pod_level(pod.uid),
             device_health=self._device_health(pod),
         )
+        may_run = not terminated and (
+            starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
+        )
+        may_run = may_run or self._holds_claims(pod.uid)
+        settled = self._settled.pop(pod.uid, None)
+        plain = override is None and not terminated
+        if (
+            plain
+            and settled is not None
+            and settled.containers_may_run is may_run
+            and inputs.is_like(settled.inputs)
+            and self._statuses.is_reported(pod.uid)
+        ):
+            self._settled[pod.uid] = settled
+            self._probes.status_stored(pod, old)
+            return old.get("phase") in TERMINAL
         new = generate_api_pod_status(inputs)
         if self._status_log is not None:
             self._status_log(inputs, new)
         if override is not None:
             new = override(new)
         self._notice(pod, old, new)
-        may_run = not terminated and (
-            starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
-        )
-        may_run = may_run or self._holds_claims(pod.uid)
         self._statuses.set_status(pod, new, containers_may_run=may_run)
+        if plain and self._statuses.get_status(pod.uid) is old:
+            self._settled[pod.uid] = _Settled(inputs, may_run)
         self._probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL
 

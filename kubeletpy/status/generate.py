@@ -6,7 +6,7 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
@@ -60,6 +60,23 @@ class StatusInputs:
     """The pod-level resources that the pod was last given."""
     device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
     """For its containers' resources, by container name."""
+
+    def is_like(self, before: StatusInputs) -> bool:
+        """Whether the status is bound to be the same as with earlier inputs: nothing but the time
+        differs, and no deadline can have passed."""
+        if "activeDeadlineSeconds" in self.pod.spec:
+            return False
+        # Large objects are replaced when they change, and need not be compared.
+        if not (
+            self.pod is before.pod and self.runtime is before.runtime and self.old is before.old
+        ):
+            return False
+        return all(getattr(self, name) == getattr(before, name) for name in _COMPARED)
+
+
+_COMPARED = tuple(
+    each.name for each in fields(StatusInputs) if each.name not in ("pod", "runtime", "old", "now")
+)
 
 
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:

@@ -130,6 +130,8 @@ def judge_container(
     known = in_effect.containers.get(name)
     try:
         desired = effective_resources(pod, container)
+        if desired == known:
+            return None
         want, have = resizable(desired), resizable(known)
         if want == have:
             return None

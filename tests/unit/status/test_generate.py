@@ -11,7 +11,7 @@ from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import RuntimeResources, SandboxStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.finish import finished_status
-from kubeletpy.status.generate import deadline, generate_api_pod_status
+from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
 
 from .samples import NOW, inputs, pod, record, runtime, shown
 
@@ -432,3 +432,33 @@ def test_requests_that_are_not_made_are_not_allocated() -> None:
 def test_lists_of_containers_that_there_are_none_of_are_left_out() -> None:
     status = generate_api_pod_status(inputs(pod(), runtime(record("a"))))
     assert [name for name in status if name.endswith("ontainerStatuses")] == ["containerStatuses"]
+
+
+def test_the_same_inputs_later_are_like_those_before() -> None:
+    before = inputs(pod(), runtime(record("a")))
+    assert dataclasses.replace(before, now=NOW + 90).is_like(before)
+    limited = inputs(pod(activeDeadlineSeconds=30), runtime(record("a")))
+    assert not dataclasses.replace(limited, now=NOW + 90).is_like(limited)
+
+
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(StatusInputs)])
+def test_any_other_input_makes_a_difference(name: str) -> None:
+    before = inputs(pod(), runtime(record("a")))
+    other: dict[str, Any] = {
+        "pod": pod(),
+        "runtime": runtime(record("a")),
+        "old": {"phase": "Running"},
+        "probes": ProbeResults(readiness={"c": ProbeOutcome.FAILURE}),
+        "host_ips": ("10.0.0.1",),
+        "start_errors": {"a": StartError("ErrImagePull", "no")},
+        "resize_conditions": ({"type": "PodResizePending", "status": "True"},),
+        "actuated": {"a": {"requests": {"cpu": "1"}}},
+        "actuated_pod": {"requests": {"cpu": "1"}},
+        "device_health": {"a": [{"name": "d"}]},
+        "runtime_name": "docker",
+        "agent_started_at": 5.0,
+        "now": NOW + 90,
+    }
+    changed: Any = other.get(name, not getattr(before, name))
+    after = dataclasses.replace(before, **{name: changed})
+    assert after.is_like(before) is (name == "now")

@@ -1,0 +1,155 @@
+"""When a status is composed again, and when what is kept is known to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
+from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.unit.podworkers.test_workers import Recorder
+from tests.virtual_time import LoopClock, on_virtual_time
+
+
+class Rooms:
+    """Keeps statuses as the status manager does: one that says the same stays the object it was."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+        self.reported = True
+        self.may_run: list[bool] = []
+        self.told = 0
+        self.probed = ProbeResults()
+        self.claims = False
+        self.resizes: tuple[Any, ...] = ()
+
+    def get_status(self, uid: str) -> Any:
+        return self.kept
+
+    def is_reported(self, uid: str) -> bool:
+        return self.reported
+
+    def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool) -> None:
+        self.may_run.append(containers_may_run)
+        if self.kept != status:
+            self.kept = status
+
+    def results(self, pod: Pod) -> ProbeResults:
+        return self.probed
+
+    def status_stored(self, pod: Pod, status: Any) -> None:
+        assert status == self.kept
+        self.told += 1
+
+    def conditions(self, uid: str) -> Any:
+        return self.resizes
+
+    def ended(self, uid: str) -> None:
+        pass
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.rooms, self.composed = Rooms(), 0
+        rooms: Any = self.rooms
+        self.composer = StatusComposer(
+            rooms,
+            PodStatusCache(),
+            Recorder(),
+            LoopClock(),
+            probes=rooms,
+            reasons=ReasonCache(),
+            resizes=rooms,
+            actuated=ActuatedInMemory(),
+            runtime_name="fake",
+            holds_claims=lambda uid: self.rooms.claims,
+            status_log=lambda inputs, status: self.count(),
+        )
+        self.pod, self.status = make_pod(), runtime_status()
+
+    def count(self) -> None:
+        self.composed += 1
+
+    def store(self, **kwargs: Any) -> bool:
+        return self.composer.store(self.pod, None, self.status, **kwargs)
+
+    def rest(self) -> None:
+        """Store until nothing changes, and forget how often."""
+        for _ in range(3):
+            self.store()
+        self.composed, self.rooms.may_run, self.rooms.told = 0, [], 0
+
+
+@on_virtual_time
+async def test_what_has_changed_nothing_is_not_composed_again() -> None:
+    s = Setup()
+    assert [s.store() for _ in range(5)] == [False] * 5
+    assert s.composed == 2, "once to compose it, once to find it unchanged"
+    assert (len(s.rooms.may_run), s.rooms.told) == (2, 5)
+
+
+def _pod(s: Setup) -> None:
+    s.pod = make_pod()
+
+
+def _runtime(s: Setup) -> None:
+    s.status = replace(s.status)
+
+
+def _probes(s: Setup) -> None:
+    s.rooms.probed = ProbeResults(readiness={"c": ProbeOutcome.FAILURE})
+
+
+def _kept(s: Setup) -> None:
+    s.rooms.kept = {**s.rooms.kept}
+
+
+def _unreported(s: Setup) -> None:
+    s.rooms.reported = False
+
+
+def _resize(s: Setup) -> None:
+    s.rooms.resizes = ({"type": "PodResizePending", "status": "True"},)
+
+
+CHANGES = (_pod, _runtime, _probes, _kept, _unreported, _resize)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@on_virtual_time
+async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> None:
+    s = Setup()
+    s.rest()
+    change(s)
+    s.store()
+    assert s.composed == 1
+
+
+@on_virtual_time
+async def test_that_a_pod_holds_claims_is_told() -> None:
+    s = Setup()
+    s.status = runtime_status(state=None)
+    s.rest()
+    s.rooms.claims = True
+    s.store()
+    assert s.rooms.may_run == [True]
+
+
+@pytest.mark.parametrize("how", [{"terminated": True}, {"override": lambda status: status}])
+@on_virtual_time
+async def test_an_end_is_always_composed(how: Any) -> None:
+    s = Setup()
+    s.rest()
+    for _ in range(3):
+        s.store(**how)
+    assert s.composed == 3
+    s.store()
+    assert s.composed == 4, "what was known of its rest is no longer"
