@@ -43,3 +43,34 @@ def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:
     assert pod["status"]["conditions"] == [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T06:53:03Z"}
     ]
+
+
+def test_what_is_said_again_is_one_string() -> None:
+    one, other = (nulls.loads(SCHEDULED)["status"]["conditions"][0] for _ in range(2))
+    assert all(a is b for a, b in zip(one, other, strict=True))
+    assert all(a is b for a, b in zip(one.values(), other.values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"data":{"password":"c2VjcmV0"}}', b'{"image":"%s"}' % (b"x" * 65)]
+)
+def test_what_is_secret_or_long_is_not_known_for_longer(text: bytes) -> None:
+    (one,), (other,) = (_leaves(nulls.loads(text)) for _ in range(2))
+    assert one == other
+    assert one is not other
+
+
+def _leaves(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [leaf for each in value.values() for leaf in _leaves(each)]
+
+
+def test_what_is_known_is_bounded() -> None:
+    before = nulls.loads(SCHEDULED)
+    many = {str(number): 0 for number in range(nulls.MOST_SHARED + 1)}
+    assert nulls.loads(json.dumps(many).encode()) == many
+    after = nulls.loads(SCHEDULED)
+    assert next(iter(after)) is not next(iter(before))
+    assert nulls.loads(SCHEDULED).keys() == after.keys()
+    assert next(iter(nulls.loads(SCHEDULED))) is next(iter(after))

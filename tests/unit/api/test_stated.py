@@ -7,6 +7,8 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "api/nulls MOST_SHARED": 2048,
+    "api/nulls LONGEST_SHARED": 64,
     "api/quantity _MAX_TEXT": 64,
     "api/scrub MAX_DETAILS": 4096,
 }
