@@ -72,7 +72,7 @@ from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.requeue import BEAT_S, RequeueSettings
+from kubeletpy.podworkers.requeue import RequeueSettings, beat_of
 from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -161,7 +161,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     rooms += build_guards(settings, flags, outside, recorder, node_name=node_name)
     pods = PodManager()
     cache = PodStatusCache()
-    requeue = RequeueSettings(sync_frequency=settings.sync_frequency, beat=BEAT_S)
+    requeue = RequeueSettings(settings.sync_frequency, beat=beat_of(node_name))
     machine_of_workers = WorkerMachine(requeue)
     queries = WorkerQueries(machine_of_workers)
     flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)

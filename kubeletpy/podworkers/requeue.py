@@ -5,6 +5,7 @@ Pure. Sources: docs/reference/behaviour.md, b4, b6.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 from kubeletpy.pods.pod import Pod
@@ -19,8 +20,8 @@ AFTER_DUE = 0.1
 keeps asking for a time in the past must not spin."""
 
 BEAT_S = 2.0
-"""Seconds between the beats of an agent. A core that wakes up for each pod alone finds its caches
-cold (500 pods at rest: 1.7 % of a core alone, 1.3 % together)."""
+"""Seconds between the beats of an agent, nearly. A core that wakes up for each pod alone finds its
+caches cold (500 pods at rest: 1.7 % of a core alone, 1.3 % together)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class RequeueSettings:
     network_backoff: float = 1.0
     beat: float = 0.0
     """Pods with nothing due are synced together, at multiples of this; 0: each by itself."""
+
+
+def beat_of(node_name: str) -> float:
+    """Seconds between the beats of a node: a tenth more or less than BEAT_S, by its name.
+
+    Nodes whose clocks agree would otherwise ask the API for what their syncs read all at once.
+    """
+    return BEAT_S * (0.9 + 0.2 * zlib.crc32(node_name.encode()) / 0xFFFFFFFF)
 
 
 def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:

@@ -33,7 +33,12 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerView,
 )
-from kubeletpy.podworkers.requeue import RequeueSettings, effective_grace, requeue_delay
+from kubeletpy.podworkers.requeue import (
+    RequeueSettings,
+    beat_of,
+    effective_grace,
+    requeue_delay,
+)
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.static_names import NamesInUse
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
@@ -425,6 +430,14 @@ def test_pods_with_nothing_due_are_synced_together(
 ) -> None:
     settings = RequeueSettings(sync_frequency=frequency, beat=2.0)
     assert requeue_delay(SyncOutcome(), now, jitter, settings) == pytest.approx(delay)
+
+
+def test_nodes_have_beats_of_their_own() -> None:
+    beats = [beat_of(f"node-{number}") for number in range(200)]
+    assert len(set(beats)) == 200
+    assert 1.8 <= min(beats) < 1.85
+    assert 2.15 < max(beats) <= 2.2
+    assert beat_of("node-7") == beats[7]
 
 
 def test_the_timer_runs_the_pod_again() -> None:
