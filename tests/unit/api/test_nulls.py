@@ -33,7 +33,9 @@ SCHEDULED = (
     ],
 )  # fmt: skip
 def test_null_keys_go(value: Any, wanted: Any) -> None:
-    assert nulls.loads(json.dumps(value).encode()) == wanted
+    text = json.dumps(value).encode()
+    assert nulls.loads(text) == wanted
+    assert nulls.loads(text + b" " * nulls.MOST_TEXT) == wanted
 
 
 def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:
@@ -64,6 +66,12 @@ def _leaves(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [leaf for each in value.values() for leaf in _leaves(each)]
+
+
+@pytest.mark.parametrize(("more", "shared"), [(0, True), (1, False)])
+def test_long_text_is_not_held_up(more: int, shared: bool) -> None:
+    text = SCHEDULED + b" " * (nulls.MOST_TEXT - len(SCHEDULED) + more)
+    assert (next(iter(nulls.loads(text))) is next(iter(nulls.loads(SCHEDULED)))) is shared
 
 
 def test_what_is_known_is_bounded() -> None:

@@ -8,6 +8,7 @@ from tests.stated import stated
 
 STATED = {
     "api/nulls MOST_SHARED": 2048,
+    "api/nulls MOST_TEXT": 128 << 10,
     "api/nulls LONGEST_SHARED": 64,
     "api/quantity _MAX_TEXT": 64,
     "api/scrub MAX_DETAILS": 4096,
