@@ -94,6 +94,7 @@ class StatusComposer:
         runtime_name: as container ids carry it.
         recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
             the default one.
+        host_ips: the node's addresses; may change in place.
         agent_started_at: Unix seconds.
         looked_at: called with the runtime's status of a pod whenever its API status is composed.
         holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
@@ -153,7 +154,7 @@ class StatusComposer:
             sandbox_usable=not decide_sandbox(pod, status).create,
             restarting_all=restart_all_active(pod, status),
             recursive_read_only=_handler(status) in self._recursive_read_only(),
-            host_ips=self._host_ips,
+            host_ips=tuple(self._host_ips),
             # an ended pod waits for no start: its last exit is the truth about it
             start_errors={} if terminated else self._reasons.get(pod.uid),
             probes=self._probes.results(pod),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.podworkers.reason_cache import ReasonCache
@@ -59,6 +60,7 @@ class Rooms:
 class Setup:
     def __init__(self) -> None:
         self.rooms, self.composed = Rooms(), 0
+        self.addresses = NodeAddresses(["192.0.2.1"])
         rooms: Any = self.rooms
         self.composer = StatusComposer(
             rooms,
@@ -70,6 +72,7 @@ class Setup:
             resizes=rooms,
             actuated=ActuatedInMemory(),
             runtime_name="fake",
+            host_ips=self.addresses,
             holds_claims=lambda uid: self.rooms.claims,
             status_log=lambda inputs, status: self.count(),
         )
@@ -120,7 +123,11 @@ def _resize(s: Setup) -> None:
     s.rooms.resizes = ({"type": "PodResizePending", "status": "True"},)
 
 
-CHANGES = (_pod, _runtime, _probes, _kept, _unreported, _resize)
+def _address(s: Setup) -> None:
+    s.addresses.replace(["192.0.2.2"])
+
+
+CHANGES = (_address, _pod, _runtime, _probes, _kept, _unreported, _resize)
 
 
 @pytest.mark.parametrize("change", CHANGES)
