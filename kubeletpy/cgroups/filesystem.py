@@ -121,8 +121,11 @@ class CgroupFilesystem:
     def children(self, path: str) -> set[str]:
         """Names of the direct children of a cgroup, in any hierarchy."""
         path = safe_path(path)
-        every = [found for mount in self._every for found in _directories(mount + path)]
-        return {found.rpartition("/")[2] for found in every}
+        return {
+            found.rpartition("/")[2]
+            for mount in self._every
+            for found in _directories(mount + path)
+        }
 
     def remove(self, path: str) -> bool:
         """Remove a cgroup without processes; whether it is gone from every hierarchy.

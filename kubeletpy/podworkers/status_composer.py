@@ -169,16 +169,8 @@ class StatusComposer:
             starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
         )
         may_run = may_run or self._holds_claims(pod.uid)
-        settled = self._settled.pop(pod.uid, None)
-        plain = override is None and not terminated
-        if (
-            plain
-            and settled is not None
-            and settled.containers_may_run is may_run
-            and inputs.is_like(settled.inputs)
-            and self._statuses.is_reported(pod.uid)
-        ):
-            self._settled[pod.uid] = settled
+        at_rest = override is None and not terminated
+        if at_rest and self._is_settled(inputs, may_run):
             self._probes.status_stored(pod, old)
             return old.get("phase") in TERMINAL
         new = generate_api_pod_status(inputs)
@@ -188,10 +180,22 @@ class StatusComposer:
             new = override(new)
         self._notice(pod, old, new)
         self._statuses.set_status(pod, new, containers_may_run=may_run)
-        if plain and self._statuses.get_status(pod.uid) is old:
+        if at_rest and self._statuses.get_status(pod.uid) is old:
             self._settled[pod.uid] = _Settled(inputs, may_run)
+        else:
+            self._settled.pop(pod.uid, None)
         self._probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL
+
+    def _is_settled(self, inputs: StatusInputs, may_run: bool) -> bool:
+        """Whether composing from these would change nothing, and the API has what is kept."""
+        settled = self._settled.get(inputs.pod.uid)
+        return (
+            settled is not None
+            and settled.containers_may_run is may_run
+            and inputs.is_like(settled.inputs)
+            and self._statuses.is_reported(inputs.pod.uid)
+        )
 
     def shown(self, pod: Pod, mirror: Pod | None) -> api.PodStatus:
         """The newest status of a pod that the API has, or is about to get."""

@@ -130,7 +130,7 @@ def judge_container(
     known = in_effect.containers.get(name)
     try:
         desired = effective_resources(pod, container)
-        if desired == known:
+        if desired == known:  # nearly always, and no quantity need be parsed
             return None
         want, have = resizable(desired), resizable(known)
         if want == have:

@@ -9,9 +9,8 @@ import pytest
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import DecisionHistory, why_terminating
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.podworkers.protocol import UpdateType
 from kubeletpy.podworkers.records import Work, WorkerRecord
-from kubeletpy.podworkers.requeue import RequeueSettings, requeue_delay
 from tests.unit.podworkers.builders import make_pod
 
 DECISIONS = [Decision(str(number), "why") for number in range(600)]
@@ -79,36 +78,3 @@ def test_why_a_pod_ends(of: WorkerRecord, why: str) -> None:
     found = why_terminating(of, 7)
     assert found == Decision("terminate the pod within 7 s", found.why, ends_pod=True)
     assert found.why.startswith(why)
-
-
-SETTINGS = RequeueSettings(sync_frequency=60.0, error_backoff=10.0, network_backoff=2.0)
-QUICK = RequeueSettings(sync_frequency=4.0, error_backoff=10.0, network_backoff=2.0)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "settings", "delay"),
-    [
-        (None, QUICK, 6.0),
-        (SyncOutcome(error="no"), QUICK, 6.0),
-        (SyncOutcome(error="no", retry_at=109.0), QUICK, 6.0),
-        (SyncOutcome(error="no", retry_at=103.0), QUICK, 3.0),
-        (SyncOutcome(error="no", retry_at=109.0, waiting=True), QUICK, 6.0),
-        (SyncOutcome(network_not_ready=True), SETTINGS, 3.0),
-        # at once, but not without end
-        (SyncOutcome(retry_at=100.0), SETTINGS, 0.1),
-        (SyncOutcome(retry_at=100.0001), SETTINGS, 0.001),
-        (SyncOutcome(retry_at=100.01), SETTINGS, 0.01),
-        (SyncOutcome(deadline=100.0), SETTINGS, 0.1),
-        (SyncOutcome(deadline=100.0001), SETTINGS, 0.001),
-        (SyncOutcome(deadline=100.01), SETTINGS, 0.01),
-        (SyncOutcome(deadline=500.0), SETTINGS, 90.0),
-        (SyncOutcome(retry_at=140.0), SETTINGS, 40.0),
-        (SyncOutcome(retry_at=500.0), SETTINGS, 90.0),
-        (SyncOutcome(error="no", retry_at=140.0), SETTINGS, 15.0),
-        (SyncOutcome(error="no", retry_at=140.0, waiting=True), SETTINGS, 40.0),
-    ],
-)
-def test_when_to_sync_again(
-    outcome: SyncOutcome | None, settings: RequeueSettings, delay: float
-) -> None:
-    assert requeue_delay(outcome, 100.0, 0.5, settings) == pytest.approx(delay)

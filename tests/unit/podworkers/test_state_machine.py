@@ -35,9 +35,6 @@ from kubeletpy.podworkers.records import (
 )
 from kubeletpy.podworkers.requeue import (
     RequeueSettings,
-    beat_of,
-    effective_grace,
-    requeue_delay,
 )
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.static_names import NamesInUse
@@ -360,26 +357,6 @@ def test_a_runtime_only_kill_of_a_known_pod_uses_the_pod() -> None:
     assert step.work.runtime_pod is None
 
 
-@pytest.mark.parametrize(
-    ("current", "deletion", "override", "expected"),
-    [
-        (None, None, None, 30),
-        (None, 10, None, 10),
-        (None, 10, 5, 5),
-        (None, 10, 20, 10),
-        (5, 10, 20, 5),
-        (5, None, 3, 3),
-        (None, 0, None, 1),
-        (None, None, 0, 1),
-        (20, None, None, 20),
-    ],
-)
-def test_grace(
-    current: int | None, deletion: int | None, override: int | None, expected: int
-) -> None:
-    assert effective_grace(current, make_pod(deleting=deletion), override) == expected
-
-
 def test_a_shorter_grace_counts_at_once_and_a_longer_one_never() -> None:
     machine = terminating()
     assert machine.records[UID].grace == 30
@@ -387,57 +364,6 @@ def test_a_shorter_grace_counts_at_once_and_a_longer_one_never() -> None:
     assert update(machine, UpdateType.UPDATE, make_pod(deleting=20)) == []
     step = only_step(ended(machine, outcome=None))
     assert (step.stage, step.grace) == (Stage.TERMINATING, 3)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "delay"),
-    [
-        (SyncOutcome(), 60.0 * 1.25),
-        (SyncOutcome(error="no", network_not_ready=True), 1.25),
-        (SyncOutcome(error="backoff", retry_at=1007.5), 7.5),
-        (SyncOutcome(error="backoff over", retry_at=990.0), 0.1),
-        (SyncOutcome(error="far", retry_at=9999.0, waiting=True), 75.0),
-        (SyncOutcome(error="far, and something else", retry_at=9999.0), 12.5),
-        (SyncOutcome(deadline=1003.5), 3.5),
-        (SyncOutcome(deadline=990.0), 0.1),
-        (SyncOutcome(error="other", deadline=9999.0), 12.5),
-        (SyncOutcome(error="backoff", retry_at=1007.5, deadline=1002.0), 2.0),
-        (SyncOutcome(retry_at=1030.0), 30.0),
-        (SyncOutcome(error="other"), 12.5),
-        (None, 12.5),
-    ],
-)
-def test_requeue(outcome: SyncOutcome | None, delay: float) -> None:
-    assert requeue_delay(outcome, 1000.0, 0.25, RequeueSettings()) == pytest.approx(delay)
-
-
-@pytest.mark.parametrize(
-    ("frequency", "jitter", "now", "delay"),
-    [
-        (60.0, 0.0, 1000.0, 60.0),
-        (60.0, 0.0, 1000.5, 61.5),
-        (60.0, 0.02, 1000.5, 61.5),
-        (60.0, 0.5, 1000.0, 90.0),
-        (60.0, 0.49, 1001.9, 88.1),
-        (60.0, 0.5, 1001.9, 88.1),
-        (1.0, 0.0, 1000.3, 1.2),
-        (1.0, 0.49, 1000.3, 1.2),
-        (1.0, 0.5, 1000.0, 1.5),
-    ],
-)
-def test_pods_with_nothing_due_are_synced_together(
-    frequency: float, jitter: float, now: float, delay: float
-) -> None:
-    settings = RequeueSettings(sync_frequency=frequency, beat=2.0)
-    assert requeue_delay(SyncOutcome(), now, jitter, settings) == pytest.approx(delay)
-
-
-def test_nodes_have_beats_of_their_own() -> None:
-    beats = [beat_of(f"node-{number}") for number in range(200)]
-    assert len(set(beats)) == 200
-    assert 1.8 <= min(beats) < 1.85
-    assert 2.15 < max(beats) <= 2.2
-    assert beat_of("node-7") == beats[7]
 
 
 def test_the_timer_runs_the_pod_again() -> None:

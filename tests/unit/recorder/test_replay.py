@@ -224,7 +224,8 @@ async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
     files = RecordingFiles(tmp_path, 1 << 30)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()
-    pods = [make_pod(labels={"a": "x" * (MOST_HELD // 4)}) for _ in range(10)]
+    labels = {"a": "x" * (MOST_HELD // 4)}
+    pods = [make_pod(f"p{number}", labels=labels) for number in range(10)]
     for attempt, pod in enumerate((*pods, pods[-1], pods[0], pods[1])):
         if pod is pods[1] and attempt > 1:
             await recorder.flush()
@@ -235,6 +236,21 @@ async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
     assert len(set(numbers[:11])) == 10, "what was just written is referred to"
     assert numbers[11] not in numbers[:11], "what was written long ago is written again"
     assert not replay(read_lines(recordings(tmp_path))).problems
+
+
+@on_virtual_time
+async def test_of_a_pod_only_the_newest_object_is_held(tmp_path: Path) -> None:
+    files = RecordingFiles(tmp_path, 1 << 20)
+    recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
+    await recorder.flush()
+    old, new = make_pod(), make_pod()
+    for attempt, pod in enumerate((old, new, new, old)):
+        recorder.plan(PlanInputs(pod, EMPTY), PodActions(False, True, "", attempt))
+    await recorder.close()
+    lines = [json.loads(line) for line in read_lines(recordings(tmp_path))]
+    first, second, third, fourth = [line["in"]["pod"]["#"] for line in lines if line["k"] == "plan"]
+    assert second == third
+    assert len({first, second, fourth}) == 3
 
 
 @on_virtual_time
