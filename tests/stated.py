@@ -9,6 +9,8 @@ import dataclasses
 import importlib
 from typing import Any
 
+from msgspec import Struct, structs
+
 
 def stated(place: str) -> Any:
     """What a module states.
@@ -16,7 +18,15 @@ def stated(place: str) -> Any:
     Args:
         place: ``room/module NAME``, or ``room/module Class.field`` for a field's default.
     """
-    return _field(place).default if "." in place else getattr(*_of(place))
+    module, name = _of(place)
+    if "." not in place:
+        return getattr(module, name)
+    kind, _, field = name.partition(".")
+    known = getattr(module, kind)
+    if not issubclass(known, Struct):
+        return _field(place).default
+    (found,) = [each.default for each in structs.fields(known) if each.name == field]
+    return found
 
 
 def is_shown(place: str) -> bool:

@@ -82,7 +82,10 @@ def _signature(name: str, value: object) -> Iterator[str]:
     if isinstance(value, ModuleType):
         yield f"module {value.__name__}"
     elif inspect.isclass(value) and value.__module__.startswith(OURS):
-        yield f"class({', '.join(each.__name__ for each in value.__bases__)})"
+        options = _definition(value.__module__, value.__name__)
+        assert isinstance(options, ast.ClassDef)
+        bases = [each.__name__ for each in value.__bases__]
+        yield f"class({', '.join([*bases, *map(ast.unparse, options.keywords)])})"
         yield from _members(value)
     elif inspect.isfunction(value):
         yield from _lines(_definition(value.__module__, value.__name__), value.__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +19,7 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection as Credentials
 from kubeletpy.launch.start import api_clients
 from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.structs import replace
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage.store import Store

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """The node as the agent knows it."""
 
     allowed_unsafe_sysctls: Sequence[str] = ()

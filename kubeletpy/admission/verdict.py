@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Why a pod is rejected: the reason for its status and event, and a human-readable message."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """A resource that the node has too little of. cpu in millicores, others in units."""
 
     resource: str
@@ -36,20 +34,17 @@ class Shortage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """The pod may run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The pod may not run here."""
 
     rejection: Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class AskForNode:
+class AskForNode(Struct, frozen=True):
     """The cached node does not match the pod's affinity: fetch the newest one first.
 
     ``rejection`` applies if it can't be fetched.
@@ -58,8 +53,7 @@ class AskForNode:
     rejection: Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(Struct, frozen=True):
     """A critical pod fits once others are preempted."""
 
     shortages: tuple[Shortage, ...]

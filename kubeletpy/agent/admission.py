@@ -6,7 +6,6 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.admission.facts import NodeState
@@ -22,12 +21,12 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.shutdown.logind import SystemLogind
 from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import periods_of
+from kubeletpy.structs import Struct, replace
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """What the rest of the composition root uses."""
 
     gate: AdmissionGate

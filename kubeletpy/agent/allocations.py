@@ -6,7 +6,6 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
@@ -21,10 +20,10 @@ from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.resources import has_swap
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Allocations:
+class Allocations(Struct, frozen=True):
     """What the composition root uses. ``actuated`` is what containers were last given."""
 
     manager: AllocationManager

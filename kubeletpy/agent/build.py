@@ -16,9 +16,10 @@ order of ``rooms``; they are closed in reverse order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from kubeletpy.admission.declared_features import declared
 from kubeletpy.agent.admission import build_admission
@@ -628,7 +629,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         probes=probes.results,
         intends=runtime.intends,
         traces=traces,
-        levels=lambda: asdict(pressure.report())["levels"] if pressure is not None else (),
+        levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
     )
     gone_pods = GonePods(snapshots.facts)
@@ -675,7 +676,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         certificate=certificate,
         started_at=started_at,
         new_collector=new_collector,
-        pressure=lambda: asdict(pressure.report()) if pressure is not None else None,
+        pressure=lambda: to_builtins(pressure.report()) if pressure is not None else None,
         by_limit=eviction.by_limit,
         reported=node.manager.reported if node.manager is not None else None,
         evictions=eviction.order,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
@@ -13,10 +12,10 @@ from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroups:
+class Cgroups(Struct, frozen=True):
     """What the rest of the composition root uses.
 
     Attributes:

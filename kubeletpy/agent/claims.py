@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +20,13 @@ from kubeletpy.dra.model import BadCheckpoint, by_driver
 from kubeletpy.dra.model import Claims as KnownClaims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.dra.health_state import HealthState
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """What the rest of the composition root uses; ``drivers`` handles DRA plugins."""
 
     rooms: list[Room]

@@ -6,8 +6,9 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
@@ -29,6 +30,7 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_storage import StorageMeter
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
@@ -37,8 +39,7 @@ FRESH_S = 1.0
 """Between two measurements of a pod's volumes and logs: eviction must not rely on stale numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """What the rest of the composition root uses.
 
     Attributes:
@@ -66,7 +67,7 @@ class Eviction:
         """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""
         done = self.keeper.done_for_limits if self.keeper is not None else ()
         deeds = [deed for deed in done if deed.pod.uid == uid]
-        return asdict(deeds[-1]) if deeds else None
+        return to_builtins(deeds[-1]) if deeds else None
 
 
 def build_eviction(

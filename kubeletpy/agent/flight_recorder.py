@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.agent.room import Room, Task
@@ -15,13 +14,13 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.status.generate import StatusInputs
+from kubeletpy.structs import Struct
 from kubeletpy.trace.spans import SpanLog
 
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(Struct, frozen=True):
     """What reports to the recorder; all None without one."""
 
     rooms: tuple[Room, ...] = ()

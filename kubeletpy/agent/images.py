@@ -5,7 +5,6 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +21,14 @@ from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.start_latency import StartLatency
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.tokens import PodTokens
 
 if TYPE_CHECKING:
     from kubeletpy.images.providers.plugins import Plugins
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
+class Images(Struct, frozen=True):
     """What the rest of the composition root uses."""
 
     manager: ImageManager

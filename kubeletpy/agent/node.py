@@ -6,7 +6,6 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Run, Task, after
@@ -22,11 +21,11 @@ from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.server.health import HealthCheck
+from kubeletpy.structs import Struct
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 
 
-@dataclass(frozen=True, slots=True)
-class ApiNode:
+class ApiNode(Struct, frozen=True):
     """What the rest of the composition root uses.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.room import Task
@@ -29,6 +28,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.volumes.csi.drivers import OpenCalls
 
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from kubeletpy.syncloop.sources.given import PodSource
 
 
-@dataclass(frozen=True, slots=True)
-class ApiClients:
+class ApiClients(Struct, frozen=True):
     """The cluster's API, one client for each use that has its own rate limit."""
 
     pods: KubeApi
@@ -58,8 +57,7 @@ class PodGroups(PodCgroupLimits, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The node's machine, as it was found."""
 
     facts: MachineFacts
@@ -85,8 +83,7 @@ class Machine:
     """When this process started, in Unix seconds; None: when the agent is built."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """Everything that a simulation replaces."""
 
     machine: Machine

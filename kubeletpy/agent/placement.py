@@ -6,7 +6,6 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -43,11 +42,11 @@ from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.runtime_manager.additions import ContainerProvider
+from kubeletpy.structs import Struct
 from kubeletpy.syncloop.admission_gate import Place, Settle
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """What the rest of the composition root uses.
 
     Attributes:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.pods.node_pods import NodePods
+from kubeletpy.structs import Struct
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """Something that runs as long as the agent does; if it fails, the agent ends."""
 
     name: str
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What the agent needs to know about a room (:func:`kubeletpy.agent.build.build`).
 
     Whatever a room does not need stays None.

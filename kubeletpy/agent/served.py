@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
@@ -248,7 +249,7 @@ def _connections(outside: Outside, content_type: str) -> dict[str, Any] | None:
         return None
     offset = outside.clock.now() - asyncio.get_running_loop().time()
     times = {"since": usage.since, "lost_at": usage.lost_at}
-    known = asdict(usage) | {n: None if at is None else at + offset for n, at in times.items()}
+    known = to_builtins(usage) | {n: None if at is None else at + offset for n, at in times.items()}
     return {**known, "content_type": content_type}
 
 

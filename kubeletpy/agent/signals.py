@@ -8,7 +8,6 @@ argument, not a signal. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, ParamSpec, TypeVar
 
 from kubeletpy.admission.verdict import Rejection
@@ -18,6 +17,7 @@ from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.lifecycle import LifecycleEvent
 
 P = ParamSpec("P")
@@ -56,8 +56,7 @@ class Question(Generic[P, R]):
         return self._answer(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
+class Signals(Struct, frozen=True):
     """All signals of one agent."""
 
     pod_changed: Signal[[str]] = field(default_factory=Signal)

@@ -6,7 +6,6 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
 from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.reading import kept
 from kubeletpy.volumes.claims.volumes import ClaimVolumes
 from kubeletpy.volumes.csi.build import Csi
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from kubeletpy.volumes.trust_bundles import TrustBundles
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """What the composition root uses.
 
     Attributes:

@@ -6,17 +6,16 @@ Pure. Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.allocation.resources import KINDS, amounts, of_pod, same
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One amount in one container that an update changes."""
 
     resource: str

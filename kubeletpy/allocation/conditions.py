@@ -8,10 +8,10 @@ PodResizePending, PodResizeInProgress; docs/reference/behaviour.md, e3; KEP-1287
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
+from kubeletpy.structs import Struct
 
 PENDING = "PodResizePending"
 IN_PROGRESS = "PodResizeInProgress"
@@ -20,8 +20,7 @@ INFEASIBLE = "Infeasible"
 ERROR = "Error"
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeConditions:
+class ResizeConditions(Struct, frozen=True):
     """The resize conditions of one pod; None for one that does not hold."""
 
     pending: api.PodCondition | None = None

@@ -7,7 +7,6 @@ resize.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kubeletpy.allocation.resources import same
 from kubeletpy.api import types as api
@@ -15,14 +14,14 @@ from kubeletpy.api.quantity import parse
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.structs import Struct
 
 STATIC = "static"
 """The cpuManagerPolicy that gives exclusive cpus to Guaranteed pods."""
 STATIC_MEMORY = "Static"
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeRules:
+class ResizeRules(Struct, frozen=True):
     """What this node's settings allow."""
 
     in_place: bool = True
@@ -49,8 +48,7 @@ class ResizeRules:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(Struct, frozen=True):
     """Why a resize is infeasible."""
 
     detail: str

@@ -6,15 +6,14 @@ Pure. Source: docs/reference/behaviour.md, c10.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import COMPUTE, pod_requests
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A resize that is not allocated."""
 
     desired: Pod

@@ -8,7 +8,6 @@ docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -16,14 +15,14 @@ from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.structs import Struct, field
 
 KINDS = ("requests", "limits")
 
 Requirements = api.ResourceRequirements
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(Struct, frozen=True):
     """What is allocated to a pod's containers (init and regular) and at pod level."""
 
     containers: Mapping[str, Requirements] = field(default_factory=dict)

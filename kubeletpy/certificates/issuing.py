@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
@@ -19,6 +18,7 @@ from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import AlreadyExists
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ class NotIssued(Exception):
         self.final = final
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(Struct, frozen=True):
     """A certificate (PEM, leaf first) and its key (PEM)."""
 
     certificate: bytes

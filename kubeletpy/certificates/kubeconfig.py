@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,14 @@ from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.structs import Struct
 
 _CLUSTER_FILES = ("certificate-authority",)
 _FILES = ("client-certificate", "client-key", "tokenFile")
 _MAX_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentContext:
+class CurrentContext(Struct, frozen=True):
     """A kubeconfig's current context, with relative paths made absolute.
 
     ``cluster`` and ``user`` are as in the file.

@@ -12,7 +12,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 
 from kubeletpy.certificates.issuing import Issued, NotIssued, issue
 from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, unsatisfied
@@ -22,6 +21,7 @@ from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,7 @@ class _NamesChanged(Exception):
     """The requested names are no longer wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
+class Purpose(Struct, frozen=True):
     """What a certificate is for.
 
     Attributes:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from enum import Enum
 
 from kubeletpy.api.types import JSON
 from kubeletpy.host.pki import Certificate, Names
+from kubeletpy.structs import Struct
 
 EARLIEST, SPREAD = 0.7, 0.2
 """Renewed at 70 to 90 % of a certificate's life: nodes created together don't renew together."""
@@ -50,8 +50,7 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """An outcome, with the certificate (PEM) if issued, or why not."""
 
     outcome: Outcome

@@ -12,13 +12,13 @@ import os
 import re
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.config import NodeFlags
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
+from kubeletpy.structs import Struct
 
 KEPT = 3
 """Dated files to keep, including the current one."""
@@ -26,8 +26,7 @@ _DATED = r"-\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d\.pem"
 _KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----\n.*?-----END \1-----\n?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPair:
+class StoredPair(Struct, frozen=True):
     """A certificate with its key: where the files are, and what the certificate says.
 
     ``stamp`` differs once the files have changed.

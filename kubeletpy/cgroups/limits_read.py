@@ -6,10 +6,12 @@ Pure: the read function is passed in. Source: docs/reference/behaviour.md, c10.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+
+from msgspec import structs
 
 from kubeletpy.cgroups.values import NO_LIMIT, CgroupResources, shares_to_weight, weight_to_shares
 from kubeletpy.host.kernel_text import number
+from kubeletpy.structs import replace
 
 PAGE = 4096
 _V1_UNLIMITED = 1 << 62
@@ -50,8 +52,7 @@ def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupRes
     """Limits overlaid with others."""
     if known is None:
         return more
-    names = (field.name for field in fields(more))
-    given = {name: getattr(more, name) for name in names if getattr(more, name) not in (None, {})}
+    given = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
     return replace(known, **given)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import MOUNT_POINT
 from kubeletpy.host import selinux
 from kubeletpy.host.kernel_text import number
+from kubeletpy.structs import Struct
 
 _UNITS = ((1 << 20, "GB"), (1 << 10, "MB"), (1, "KB"))
 """Kibibytes -> unit, as cgroups name page sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelFacts:
+class KernelFacts(Struct, frozen=True):
     """Facts that sandbox and container configs and pods' cgroups depend on."""
 
     cgroup_v2: bool = False

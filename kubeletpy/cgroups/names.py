@@ -8,10 +8,10 @@ docs/reference/names.csv: cgroup.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.pods.qos import QoSClass
+from kubeletpy.structs import Struct
 
 CgroupName = tuple[str, ...]
 
@@ -74,8 +74,7 @@ def to_systemd(name: CgroupName) -> str:
     return "/" + "/".join(slices)
 
 
-@dataclass(frozen=True, slots=True)
-class PodCgroupNames:
+class PodCgroupNames(Struct, frozen=True):
     """The tree of pods' cgroups on a node: the place of each group and pod, in a driver's form."""
 
     driver: Driver = Driver.CGROUPFS

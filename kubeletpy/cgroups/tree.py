@@ -7,7 +7,6 @@ for the limits of those that the configuration names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
@@ -31,10 +30,10 @@ from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.structs import Struct, field, replace
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedCgroup:
+class ReservedCgroup(Struct, frozen=True):
     """A cgroup of the machine's owner that enforceNodeAllocatable limits."""
 
     what: str
@@ -43,8 +42,7 @@ class ReservedCgroup:
     resources: CgroupResources
 
 
-@dataclass(frozen=True, slots=True)
-class TreeOptions:
+class TreeOptions(Struct, frozen=True):
     """What the configuration says about the tree."""
 
     names: PodCgroupNames = field(default_factory=PodCgroupNames)

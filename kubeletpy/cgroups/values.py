@@ -6,7 +6,6 @@ Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.api.quantity import milli_value, parse, value, whole
 from kubeletpy.pods.cgroup_units import (
@@ -25,6 +24,7 @@ from kubeletpy.pods.resources import (
     pod_limits,
     pod_requests,
 )
+from kubeletpy.structs import Struct, field
 
 NO_LIMIT = -1
 HUGEPAGES_UNBOUNDED = 1 << 62
@@ -32,8 +32,7 @@ _MAX_WEIGHT = 10_000
 _SPAN_SHARES, _SPAN_WEIGHT = MAX_SHARES - MIN_SHARES, _MAX_WEIGHT - 1
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupResources:
+class CgroupResources(Struct, frozen=True):
     """Limits of one cgroup. None: leave unchanged; -1: no limit."""
 
     shares: int | None = None
@@ -51,8 +50,7 @@ class CgroupResources:
     """Bytes by page size as cgroups name it: ``2MB``."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodCgroupSettings:
+class PodCgroupSettings(Struct, frozen=True):
     """The configuration of pods' cgroups."""
 
     cpu_cfs_quota: bool = True
@@ -253,8 +251,7 @@ def taken_last_group(burstable: int) -> CgroupResources:
     return CgroupResources(memory_low=burstable)
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedMemory:
+class ReservedMemory(Struct, frozen=True):
     """qosReserved: withhold a share of higher classes' requests from the groups below them."""
 
     percent: int

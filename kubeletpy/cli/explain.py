@@ -12,9 +12,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import to_builtins
 
 from kubeletpy.cli import agent_socket
 from kubeletpy.explain.words import one_line
@@ -93,7 +94,7 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound
     if told is not None and given.output == "text":
         sys.stdout.write(from_api.explain(*told, "" if found is not None else str(error)))
     elif found is not None:
-        print(json.dumps({"error": str(error), "api": asdict(found)}, indent=2))
+        print(json.dumps({"error": str(error), "api": to_builtins(found)}, indent=2))
     else:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
     about = agent_socket.ask(path, "node")

@@ -11,7 +11,6 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from kubeletpy.cli import logs, machine, pauses, version
 from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
+from kubeletpy.structs import replace
 from kubeletpy.trace.watched_loop import WatchedLoop
 from kubeletpy.version import KUBELET
 from kubeletpy.wire.accepting import LoopProblems

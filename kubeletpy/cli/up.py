@@ -15,13 +15,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy import config
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
+from kubeletpy.structs import replace
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.config import decode
 from kubeletpy.config import decoders as d
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.rules import qualified_name
+from kubeletpy.structs import Struct
 
 KIND = "CredentialProviderConfig"
 VERSIONS = tuple(f"kubelet.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
@@ -26,8 +26,7 @@ TOKENS_GATE = "KubeletServiceAccountTokenForCredentialProviders"
 _MATCH_IMAGE = re.compile(r"[^\s/:@]+(:\d{1,5})?(/[^\s]*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenAttributes:
+class TokenAttributes(Struct, frozen=True):
     """What a provider is told about the pod's service account."""
 
     service_account_token_audience: str
@@ -37,16 +36,14 @@ class TokenAttributes:
     optional_service_account_annotation_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentVariable:
+class EnvironmentVariable(Struct, frozen=True):
     """One variable of a provider's environment."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialProvider:
+class CredentialProvider(Struct, frozen=True):
     """One program."""
 
     name: str
@@ -61,8 +58,7 @@ class CredentialProvider:
     token_attributes: TokenAttributes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialProviders:
+class CredentialProviders(Struct, frozen=True):
     """All of them, in the order in which their credentials are tried."""
 
     providers: tuple[CredentialProvider, ...]

@@ -7,15 +7,14 @@ depend on the machine are in :mod:`kubeletpy.config.host`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kubeletpy.api import quantity
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """The settings and which fields the user set."""
 
     settings: KubeletSettings

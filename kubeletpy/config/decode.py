@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +22,7 @@ from kubeletpy.config.problems import Report
 from kubeletpy.config.rules import is_ip
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
+from kubeletpy.structs import replace
 
 Document = dict[str, Any]
 

@@ -6,8 +6,9 @@ Must never show what is masked in messages (request headers may hold credentials
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from kubeletpy.api.durations import format_duration
 from kubeletpy.api.quantity import spelled
@@ -57,8 +58,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    if is_dataclass(value):
-        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, Struct):
+        pairs = structs.asdict(value).items()
         return {_camel(name): _plain(each) for name, each in pairs if each != ""}
     return value
 

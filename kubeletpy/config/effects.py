@@ -8,7 +8,6 @@ can't be honoured at all. Must never hold secrets: values are masked as in messa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,10 +15,10 @@ from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
+from kubeletpy.structs import Struct, replace
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """One thing that was asked for and has no effect, or less than in the kubelet.
 
     Attributes:
@@ -33,8 +32,7 @@ class Notice:
     consequence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """A field with a fixed value: ``value`` is in effect, whatever the field is set to."""
 
     value: Any

@@ -9,7 +9,6 @@ Source: docs/reference/config.csv. Must stay data: rules about several fields ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +16,7 @@ from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
+from kubeletpy.structs import Struct
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -120,8 +120,7 @@ _MEMORY = d.list_of(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of the document.
 
     Attributes:

@@ -6,8 +6,9 @@ Source: docs/reference/flags.csv.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from kubeletpy.structs import Struct
 
 # Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
 _FIELD_FLAGS = """
@@ -172,8 +173,7 @@ SHORT: Mapping[str, str] = MappingProxyType({"h": "help", "v": "v"})
 """One-letter forms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One flag.
 
     Attributes:

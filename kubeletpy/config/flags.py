@@ -7,7 +7,6 @@ for dashes, one-letter forms. Must never look at the machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +16,7 @@ from kubeletpy.config import effects
 from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
+from kubeletpy.structs import Struct, field
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
@@ -26,8 +26,7 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFlags:
+class NodeFlags(Struct, frozen=True):
     """What only flags can set. Paths and names as given; durations in seconds."""
 
     bootstrap_kubeconfig: str = ""
@@ -58,16 +57,14 @@ class NodeFlags:
     """``true``: for people; ``raw``: in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFlag:
+class FieldFlag(Struct, frozen=True):
     """A document's field set by a flag: which flag, and the value as a document would have it."""
 
     flag: str
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class FlagValues:
+class FlagValues(Struct, frozen=True):
     """A whole command line, parsed."""
 
     fields: Mapping[str, FieldFlag] = field(default_factory=_nothing)
@@ -89,7 +86,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     field_values: dict[str, FieldFlag] = {}
     node: dict[str, Any] = {}
     warnings = []
-    node_names = {each.name for each in fields(NodeFlags)}
+    node_names = set(NodeFlags.__struct_fields__)
     for name, given in texts.items():
         flag = FLAGS[name]
         try:

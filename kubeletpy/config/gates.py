@@ -7,12 +7,12 @@ other components are known by name (:mod:`kubeletpy.config.gates_elsewhere`) and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from kubeletpy.config import gates_elsewhere
 from kubeletpy.config.problems import Report
+from kubeletpy.structs import Struct
 
 # Name and stage; "+" is on by default, "!" is locked to its default.
 _TABLE = """
@@ -106,8 +106,7 @@ WindowsGracefulNodeShutdown Beta+
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """One known gate; stage is Alpha, Beta, GA or Deprecated, a locked one keeps its default."""
 
     name: str
@@ -199,8 +198,7 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
 """Gates that no code checks: the value in effect whatever is set, and what that means."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureGates:
+class FeatureGates(Struct, frozen=True):
     """Which features are on.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.config import cross_rules, decode, effects
@@ -17,6 +16,7 @@ from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.structs import Struct
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
 """What the kubelet assumes without a configuration file, except what would open ports to everybody
@@ -30,8 +30,7 @@ _NO_FILE_NO_API: Mapping[str, Any] = {
 API to ask: clients with a certificate from authentication.x509.clientCAFile."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(Struct, frozen=True):
     """Settings ready to use.
 
     Attributes:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""
@@ -15,8 +16,7 @@ MASKED = ("staticPodURLHeader",)
 _SHOWN_LENGTH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong.
 
     Attributes:

@@ -12,71 +12,60 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.config.gates import FeatureGates
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class X509Authentication:
+class X509Authentication(Struct, frozen=True):
     client_ca_file: str
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookAuthentication:
+class WebhookAuthentication(Struct, frozen=True):
     enabled: bool
     cache_ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class AnonymousAuthentication:
+class AnonymousAuthentication(Struct, frozen=True):
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Authentication:
+class Authentication(Struct, frozen=True):
     x509: X509Authentication
     webhook: WebhookAuthentication
     anonymous: AnonymousAuthentication
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookAuthorization:
+class WebhookAuthorization(Struct, frozen=True):
     cache_authorized_ttl: float
     cache_unauthorized_ttl: float
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(Struct, frozen=True):
     mode: str
     webhook: WebhookAuthorization
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySwap:
+class MemorySwap(Struct, frozen=True):
     swap_behavior: str
 
 
-@dataclass(frozen=True, slots=True)
-class VModule:
+class VModule(Struct, frozen=True):
     file_pattern: str
     verbosity: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogStreamOptions:
+class LogStreamOptions(Struct, frozen=True):
     split_stream: bool
     info_buffer_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingOptions:
+class LoggingOptions(Struct, frozen=True):
     text: LogStreamOptions
     json: LogStreamOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Logging:
+class Logging(Struct, frozen=True):
     format: str
     flush_frequency: float
     verbosity: int
@@ -84,43 +73,36 @@ class Logging:
     options: LoggingOptions
 
 
-@dataclass(frozen=True, slots=True)
-class CrashLoopBackOff:
+class CrashLoopBackOff(Struct, frozen=True):
     max_container_restart_period: float
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownPriority:
+class ShutdownPriority(Struct, frozen=True):
     priority: int
     shutdown_grace_period_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReservation:
+class MemoryReservation(Struct, frozen=True):
     numa_node: int
     limits: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     key: str
     value: str
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tracing:
+class Tracing(Struct, frozen=True):
     endpoint: str | None
     sampling_rate_per_million: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UserNamespaces:
+class UserNamespaces(Struct, frozen=True):
     ids_per_pod: int
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
+class KubeletSettings(Struct, frozen=True):
     """All settings of a node agent. Optional ones are None when the user left them open."""
 
     enable_server: bool

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -16,13 +15,13 @@ from kubeletpy.devices.model import Booking
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.granted import Device
 from kubeletpy.pods.mount import Mount
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class FromPlugins:
+class FromPlugins(Struct, frozen=True):
     """What one container gets with all its devices."""
 
     envs: tuple[tuple[str, str], ...]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from kubeletpy.pods.granted import DeviceCounts, Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_limits
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 
 if TYPE_CHECKING:
     pass

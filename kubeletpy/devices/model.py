@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from kubeletpy.structs import Struct
+
 HEALTHY = "Healthy"
 NO_NODE = -1
 """Stands for the NUMA node of a device that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """One device, as its plugin lists it.
 
     Attributes:
@@ -39,8 +40,7 @@ class Holder(NamedTuple):
     resource: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """How much of one resource a container asks for.
 
     Attributes:
@@ -53,8 +53,7 @@ class Wish:
     mask: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Devices reserved for a container until their plugin has agreed."""
 
     wish: Wish

@@ -6,7 +6,6 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value
@@ -14,24 +13,22 @@ from kubeletpy.devices.model import Holder, Wish
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import mask_of
 from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Struct, frozen=True):
     """There is nothing to allocate; ``why`` is for people."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class No:
+class No(Struct, frozen=True):
     """The container can't have what it asks for."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The devices from which a container gets ``wanted``.
 
     Attributes:

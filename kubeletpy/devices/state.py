@@ -7,16 +7,15 @@ because the device, its plugin or its resource is gone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.devices.model import Booking, Device, Holder, Reservation
+from kubeletpy.structs import Struct, field
 
 FORGOTTEN_AFTER_S = 300.0
 """How long a plugin may be stopped before its resource is no longer the node's."""
 
 
-@dataclass(slots=True)
-class Resource:
+class Resource(Struct):
     """A resource whose devices a plugin has listed, now or before.
 
     Attributes:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.dra.model import ClaimInfo, Device
 from kubeletpy.remote.generated import dra_v1_pb2, dra_v1beta1_pb2
+from kubeletpy.structs import Struct
 
 SERVICES: dict[str, ModuleType] = {
     "v1.DRAPlugin": dra_v1_pb2,
@@ -35,8 +35,7 @@ class BadAnswer(ValueError):
     """A driver's answer that cannot be used for a claim; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimAnswers:
+class ClaimAnswers(Struct, frozen=True):
     """One answer to a call for several claims, by the claims' uids."""
 
     devices: dict[str, tuple[Device, ...]]

@@ -8,23 +8,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.model import ClaimInfo, ClaimWait, Device
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a driver gave, by the claims' uids, and what went wrong."""
 
     devices: Mapping[str, tuple[Device, ...]]
     problems: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
+class _UnderWay(Struct, frozen=True):
     driver: str
     claims: tuple[ClaimInfo, ...]
     since: float

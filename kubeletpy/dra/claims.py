@@ -6,19 +6,18 @@ Source: docs/reference/behaviour-resources.md, ru.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 
 class ClaimProblem(Exception):
     """A pod's claims cannot be prepared (now); the text is for its owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUse:
+class ClaimUse(Struct, frozen=True):
     """One claim of a pod.
 
     Attributes:
@@ -95,8 +94,7 @@ def extended_requests(pod: Pod, container: str) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(Struct, frozen=True):
     """A claim that may be prepared.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -17,6 +16,7 @@ from kubeletpy.api.times import format_micro_time, parse_time
 from kubeletpy.dra.claims import ClaimUse
 from kubeletpy.dra.model import Claims, Device
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 TIMEOUT_S = 30.0
@@ -30,8 +30,7 @@ _STATES = {1: HEALTHY, 2: UNHEALTHY}
 """By the number on the wire; 0 and unknown numbers are Unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHealth:
+class DeviceHealth(Struct, frozen=True):
     """A driver's report on a device. ``at`` is when, in Unix seconds; it counts ``timeout`` s."""
 
     health: str

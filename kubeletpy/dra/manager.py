@@ -19,7 +19,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -45,6 +44,7 @@ from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,13 @@ Source: docs/reference/behaviour-resources.md, ru.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
 from kubeletpy.dra.claims import Allocated, ClaimProblem, ClaimUse
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct, field, replace
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """One device that a driver has prepared.
 
     Attributes:
@@ -28,8 +27,7 @@ class Device:
     share: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimInfo:
+class ClaimInfo(Struct, frozen=True):
     """One claim that pods of this node use.
 
     Attributes:
@@ -64,8 +62,7 @@ class ClaimInfo:
         return self.prepared or self.restored
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerClaim:
+class ContainerClaim(Struct, frozen=True):
     """A claim that a container uses, with what the drivers have prepared for it.
 
     Attributes:
@@ -77,8 +74,7 @@ class ContainerClaim:
     devices: Mapping[str, tuple[Device, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimWait:
+class ClaimWait(Struct, frozen=True):
     """A call to a driver in progress.
 
     Attributes:

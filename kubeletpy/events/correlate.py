@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.structs import Struct, field
 
 WINDOW = 600.0
 """Seconds within which events count as the same or similar."""
@@ -29,8 +29,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """Something to report about an object."""
 
     involved: api.ObjectReference
@@ -41,23 +40,20 @@ class Observation:
     """For a new Event, not for one whose count is raised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Write a new Event. ``obj`` is complete."""
 
     obj: JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """The Event exists: ``patch`` raises its count. ``obj`` is all of it, should it be gone."""
 
     obj: JSON
     patch: JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Write nothing."""
 
     reason: str
@@ -80,22 +76,19 @@ class _Recent(Generic[K, V]):
         return value
 
 
-@dataclass(slots=True)
-class _Similar:
+class _Similar(Struct):
     last: float
     messages: set[str] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     last: float = float("-inf")
     first: float = 0.0
     count: int = 0
     name: str = ""
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(Struct):
     updated: float
     tokens: float = SPAM_BURST
 

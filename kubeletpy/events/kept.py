@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import EventReason
 from kubeletpy.events.recorder import AnnotatingRecorder, EventType
+from kubeletpy.structs import Struct, replace
 
 MAX_PODS = 200
 MAX_EVENTS = 20
@@ -22,8 +22,7 @@ MAX_MESSAGE = 1024
 """Characters: the API's own limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptEvent:
+class KeptEvent(Struct, frozen=True):
     """One event; the same again within the last ones only counts. Times are Unix seconds."""
 
     at: float

@@ -8,7 +8,6 @@ that exceed a limit of their own go first, and nobody goes for the disk before t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from kubeletpy.eviction.local_storage import Offender
 from kubeletpy.eviction.signals import (
@@ -20,10 +19,10 @@ from kubeletpy.eviction.signals import (
     condition_of,
 )
 from kubeletpy.eviction.thresholds import Rules, Threshold
+from kubeletpy.structs import Struct, field, replace
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """State carried from one look to the next. Times are event-loop seconds.
 
     Attributes:
@@ -47,8 +46,7 @@ class State:
         return tuple(each for each in Condition if each in self.since)
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Struct, frozen=True):
     """A threshold to act on, and what was seen."""
 
     threshold: Threshold
@@ -61,8 +59,7 @@ class Crossing:
         return self.threshold.amount.of(self.seen.capacity)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The outcome of one look.
 
     Attributes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.eviction.settling import Awaited
@@ -18,6 +17,7 @@ from kubeletpy.eviction.sight import Sight
 from kubeletpy.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,7 @@ class Clear(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """A pod that is being evicted.
 
     Attributes:
@@ -65,8 +64,7 @@ class Ending:
     awaited: Awaited | None = None
 
 
-@dataclass(slots=True)
-class _Going:
+class _Going(Struct):
     """An ending under way. ``stops_until``: event-loop seconds, until its containers have stopped
     or are no longer waited for.
     """

@@ -9,7 +9,6 @@ and writable layer, their sum everything that the pod has on disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +18,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import pod_limits
 from kubeletpy.stats.disk_plan import PodStorage
+from kubeletpy.structs import Struct, field
 
 RESOURCE = "ephemeral-storage"
 REASON = "Evicted"
@@ -34,16 +34,14 @@ AT_ONCE = 4
 """How many pods are ended at a time: each has to end in time, whatever the others do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """Bytes, and how they are written."""
 
     size: Decimal
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a pod may use; at least one limit is set.
 
     Attributes:
@@ -61,8 +59,7 @@ class Limits:
         return self.pod is not None or bool(self.containers)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """What is used of one limit, in bytes. ``of``: what it limits, such as ``container main``."""
 
     of: str
@@ -70,8 +67,7 @@ class Share:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Why a pod is evicted: the label of kubelet_evictions, and the words of event and status."""
 
     signal: str
@@ -79,16 +75,14 @@ class Verdict:
     share: Share
 
 
-@dataclass(frozen=True, slots=True)
-class Offender:
+class Offender(Struct, frozen=True):
     """A pod that exceeds a limit of its own, and which."""
 
     uid: str
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class LimitPlace:
+class LimitPlace(Struct, frozen=True):
     """A pod, and the limit that it is nearest to."""
 
     namespace: str
@@ -97,8 +91,7 @@ class LimitPlace:
     share: Share
 
 
-@dataclass(frozen=True, slots=True)
-class LimitDeed:
+class LimitDeed(Struct, frozen=True):
     """A pod that was evicted for a limit of its own, with the numbers of that moment.
 
     Attributes:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
@@ -44,6 +43,7 @@ from kubeletpy.eviction.signals import DISK, Condition, Layout, condition_of, re
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.structs import replace
 
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder

@@ -7,19 +7,18 @@ exceed a limit of their own go before all others, whatever this says.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
 from kubeletpy.eviction.ranking import Ranked, Reclaim, counts_layers, rank, reclaims
 from kubeletpy.eviction.report import Place, place_of
 from kubeletpy.eviction.signals import DISK, INODES, ORDER, Layout, Signal, resource_of
+from kubeletpy.structs import Struct, replace
 
 FIRST = 10
 """How many pods of an order are named; the one that is asked for always is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(Struct, frozen=True):
     """A pod in the order: ``number`` 1 goes first."""
 
     number: int
@@ -30,8 +29,7 @@ class Next:
     """It does not run yet: what it uses is what it requests, or as little as counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionOrder:
+class EvictionOrder(Struct, frozen=True):
     """Who would be evicted, one after the other.
 
     Attributes:

@@ -6,7 +6,6 @@ Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-reso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
@@ -15,12 +14,12 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import container_amounts, pod_requests
 from kubeletpy.stats.usage import PodDisk, PodReading, TreeUse
+from kubeletpy.structs import Struct
 
 MEMORY, STORAGE = "memory", "ephemeral-storage"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
+class DiskUse(Struct, frozen=True):
     """Bytes and inodes by where they are.
 
     ``layers_at``: when the runtime last counted the layers, the oldest of them, in Unix
@@ -35,8 +34,7 @@ class DiskUse:
     pending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUse:
+class ContainerUse(Struct, frozen=True):
     """A container that is named in messages; None: not known."""
 
     name: str
@@ -45,8 +43,7 @@ class ContainerUse:
     requests: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """What a running pod uses."""
 
     memory: int = 0
@@ -55,8 +52,7 @@ class Use:
     containers: tuple[ContainerUse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A pod that may have to be evicted.
 
     Attributes:

@@ -7,7 +7,6 @@ kubelet leaves the order open the uid decides, so that two looks give the same o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kubeletpy.eviction.pod_use import STORAGE, Candidate, Use
@@ -19,6 +18,7 @@ from kubeletpy.eviction.signals import (
     Signal,
     resource_of,
 )
+from kubeletpy.structs import Struct, replace
 
 LAYERS_S = 12.0
 """How long after a crossing the runtime may take to count writable layers again.
@@ -50,8 +50,7 @@ def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
     return (Reclaim.IMAGES,) if on_images else (Reclaim.CONTAINERS,)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A pod in the eviction order, and what put it there.
 
     Attributes:

@@ -7,20 +7,19 @@ are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.eviction.decide import Crossing, State
 from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go
 from kubeletpy.eviction.signals import Condition, Doubt, Observation, Signal, condition_of
 from kubeletpy.eviction.thresholds import Rules, Threshold
+from kubeletpy.structs import Struct
 
 SHOWN = 5
 """How many pods of a ranking are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Something that was done about a crossing.
 
     Attributes:
@@ -59,8 +58,7 @@ class Remedy(StrEnum):
 _REMEDIES = {Condition.MEMORY: Remedy.FREE_MEMORY, Condition.PID: Remedy.END_PROCESSES}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A pod's place in a ranking, and what put it there."""
 
     namespace: str
@@ -76,8 +74,7 @@ class Place:
     """It uses more than it requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(Struct, frozen=True):
     """What was done about a crossing, with the numbers of that moment."""
 
     at: float
@@ -98,8 +95,7 @@ class Deed:
     """What would have been evicted next, as things stood then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A condition that the node reports."""
 
     condition: Condition
@@ -108,8 +104,7 @@ class Held:
     """None: the node is still under that pressure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """A threshold, and what is left of its signal."""
 
     signal: Signal
@@ -121,8 +116,7 @@ class Level:
     crossed_since: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Help:
+class Help(Struct, frozen=True):
     """A remedy, and how much of it."""
 
     remedy: Remedy
@@ -131,8 +125,7 @@ class Help:
     """Bytes, files or processes; 0 where all that helps is to wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class PressureReport:
+class PressureReport(Struct, frozen=True):
     """Everything about the pressure on a node."""
 
     at: float

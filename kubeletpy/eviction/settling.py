@@ -8,11 +8,10 @@ the next pod would be evicted for what the last one left behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from kubeletpy.eviction.ranking import Ranked, counts_layers
 from kubeletpy.eviction.signals import INODES, Layout, Observation, Signal
 from kubeletpy.eviction.thresholds import Threshold
+from kubeletpy.structs import Struct, replace
 
 LAYER_S = 10.0
 """How long nothing may be freed on the disk while a layer waits to be removed."""
@@ -26,8 +25,7 @@ MOST = 0.9
 """Share of what was counted: others write meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """What is to be freed.
 
     Attributes:
@@ -47,8 +45,7 @@ class Awaited:
         return self.threshold.signal
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
+class Settling(Struct, frozen=True):
     """What was seen of it.
 
     One look may be wrong: a jump counts once the next look confirms it, as where pods are chosen.

@@ -6,8 +6,9 @@ Source: docs/reference/behaviour.md, p4; docs/reference/behaviour-resources.md, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from kubeletpy.structs import Struct, field
 
 STALE_S = 15.0
 """An older number no longer says anything: a file system may have kept us waiting."""
@@ -76,8 +77,7 @@ def layout_of(node: int, images: int, layers: int) -> Layout:
     return Layout.SPLIT if layers == node else Layout.APART
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One signal: bytes, inodes or tasks.
 
     Attributes:
@@ -102,8 +102,7 @@ class Doubt(StrEnum):
     AHEAD = "it is from the future"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """Which numbers of one look are plausible, and which are not."""
 
     observations: Observations = field(default_factory=dict)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kubeletpy.api.quantity import value
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Observation, Signal
+from kubeletpy.structs import Struct
 
 OFF = ("0%", "100%")
 """Texts that disable a threshold."""
 DEFAULT_TRANSITION_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """An amount of something, or a share of its capacity.
 
     Attributes:
@@ -36,8 +35,7 @@ class Amount:
         return self.units if self.units is not None else int(capacity * self.share)
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """Less than ``amount`` is too little.
 
     Attributes:
@@ -67,8 +65,7 @@ class Threshold:
         return seen.available < self.amount.of(seen.capacity) + more
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What the settings say about eviction.
 
     Attributes:

@@ -6,7 +6,6 @@ Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.dra.model import ClaimWait
@@ -20,12 +19,12 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.model import PodTrace
 from kubeletpy.volumes.claims.model import VolumeWait
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     """A taint of a node; ``value`` may be empty."""
 
     key: str
@@ -37,8 +36,7 @@ class Taint:
         return self.key + (f"={self.value}" if self.value else "") + f":{self.effect}"
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodFacts(Struct, frozen=True):
     """One pod. Times are Unix seconds, except those of the trace."""
 
     now: float

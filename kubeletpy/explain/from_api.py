@@ -7,12 +7,12 @@ returns; all external text is on one line and without control characters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.explain.codes import Code
 from kubeletpy.explain.words import one_line
+from kubeletpy.structs import Struct
 
 View = Mapping[str, Any]
 MAX_EVENTS = 6
@@ -72,8 +72,7 @@ def verdict(pod: View) -> str:
     return one_line(f"{phase}, not Ready" + (f": {why}" if why else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Unscheduled:
+class Unscheduled(Struct, frozen=True):
     """A pod that no node has: since when, what it waits for, and what to do about it.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from kubeletpy.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
@@ -21,8 +22,7 @@ NODE = 8
 """What each value of an object counts besides the length of a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Gone:
+class _Gone(Struct, frozen=True):
     facts: PodFacts
     size: int
     """Of the pod's object."""

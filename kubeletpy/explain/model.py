@@ -6,10 +6,10 @@ content, no credentials; only names, states, reasons and messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.pods.granted import Held
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Name
 
 
@@ -75,8 +75,7 @@ class WorkerState(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Something that must happen, or a time that must come, before the pod can continue."""
 
     kind: WaitKind
@@ -90,8 +89,7 @@ class Wait:
     """The step or call being waited for: one of ours, or ``NodeStageVolume of driver x``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """What is being done for the pod right now."""
 
     what: Name
@@ -100,8 +98,7 @@ class Action:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """A decision and its reason; made ``count`` times between ``at`` and ``last_at``."""
 
     at: float
@@ -111,8 +108,7 @@ class Decided:
     last_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How a run of a container ended."""
 
     container: str
@@ -124,8 +120,7 @@ class Exit:
     finished_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerView:
+class ContainerView(Struct, frozen=True):
     """One container of the pod."""
 
     name: str
@@ -142,8 +137,7 @@ class ContainerView:
     """For a terminated container."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeView:
+class ProbeView(Struct, frozen=True):
     """The latest findings of a probe."""
 
     container: str
@@ -162,8 +156,7 @@ class ProbeView:
     next_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerView:
+class WorkerView(Struct, frozen=True):
     """The pod's worker."""
 
     state: WorkerState
@@ -177,8 +170,7 @@ class WorkerView:
     last_error: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodExplanation:
+class PodExplanation(Struct, frozen=True):
     """Everything about one pod."""
 
     at: float
@@ -215,8 +207,7 @@ class PodExplanation:
     """Newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodLine:
+class PodLine(Struct, frozen=True):
     """One pod in a list."""
 
     namespace: str

@@ -5,7 +5,7 @@ External text is put on one line. :mod:`kubeletpy.view.drawing` draws them as SV
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from msgspec import to_builtins
 
 from kubeletpy.explain import render
 from kubeletpy.explain.causes import cause
@@ -22,7 +22,7 @@ def text(line: Timeline, width: int = 100) -> str:
     parts = [_chapter(head, each, width) for each in line.chapters]
     if line.verdict and (line.waits or line.start.total is None):
         parts.append(f"now: {one_line(line.verdict, render.MAX_VERDICT)}")
-    waits = render.waits([asdict(each) for each in line.waits], line.at)
+    waits = render.waits([to_builtins(each) for each in line.waits], line.at)
     return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
 
 

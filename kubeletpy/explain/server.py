@@ -13,14 +13,16 @@ import logging
 import socket
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import to_builtins
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.structs import replace
 from kubeletpy.trace.model import PodTrace
 from kubeletpy.trace.spans import Traces
 from kubeletpy.wire.accepting import ListeningSocket
@@ -181,7 +183,7 @@ class ExplainServer:
         """All pods of the node, a line each."""
         from kubeletpy.explain.gather import line
 
-        return [asdict(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
+        return [to_builtins(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Everything about a pod, but no line of its logs; None: this node has no such pod."""
@@ -191,7 +193,7 @@ class ExplainServer:
     def _explained(self, facts: PodFacts) -> dict[str, Any]:
         from kubeletpy.explain.gather import explain
 
-        uid, found = facts.uid, asdict(explain(facts))
+        uid, found = facts.uid, to_builtins(explain(facts))
         deeds = (self._pressure() or {}).get("deeds") or ()
         evicted = [deed for deed in deeds if deed["pod"] is not None and deed["pod"]["uid"] == uid]
         by_limit = None if evicted else self._by_limit(uid)
@@ -202,7 +204,7 @@ class ExplainServer:
         return {
             "name": self._node_name,
             "pressure": self._pressure(),
-            "without_effect": [asdict(n) for n in self._notices],
+            "without_effect": [to_builtins(n) for n in self._notices],
             "troubles": list(self._troubles()),
             "api": self._connections(),
         }
@@ -253,7 +255,7 @@ class ExplainServer:
         because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
         return {
             "error": f"{error} any more: it ended {duration(since)} ago{because}",
-            "last": {**asdict(told(facts)), "eviction": None, "by_limit": None},
+            "last": {**to_builtins(told(facts)), "eviction": None, "by_limit": None},
         }
 
     async def _node(self, _request: Any) -> Any:
@@ -261,7 +263,7 @@ class ExplainServer:
 
     async def _order(self, _request: Any) -> Any:
         found = () if self._evictions is None else await self._evictions()
-        return _answer([asdict(each) for each in found])
+        return _answer([to_builtins(each) for each in found])
 
     async def _used(self, _request: Any) -> Any:
         return _answer({"pods": []} if self._usage is None else await self._usage())
@@ -272,7 +274,7 @@ class ExplainServer:
         if uid is None:
             trace, last = self._traces.find(namespace, name), self._gone(namespace, name)
             uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
-        return _answer([asdict(event) for event in self._events(uid)])
+        return _answer([to_builtins(event) for event in self._events(uid)])
 
     async def _plan(self, request: Any) -> Any:
         from aiohttp import web
@@ -282,7 +284,7 @@ class ExplainServer:
             asked = json.loads(await request.read())
             if not isinstance(asked, dict):
                 raise ValueError("the request is no object")
-            return _answer(asdict(await self._foresee(asked)))
+            return _answer(to_builtins(await self._foresee(asked)))
         except web.HTTPRequestEntityTooLarge:
             return _answer({"error": f"it is larger than {MAX_PLAN_BYTES} bytes"}, 400)
         except (ValueError, RecursionError) as error:
@@ -318,7 +320,7 @@ class ExplainServer:
         )
         sentence, _ = verdict(facts) if uid is not None else ("", True)
         found = replace(found, verdict=sentence, waits=waits(facts), at=facts.now)
-        return _answer(asdict(found))
+        return _answer(to_builtins(found))
 
 
 class _Refusal(asyncio.Protocol):

@@ -7,10 +7,10 @@ length, in seconds; a span that contains others stands above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.explain.model import Exit, Wait
+from kubeletpy.structs import Struct
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Name, Step, named
@@ -19,8 +19,7 @@ _STEPS = (Step.RUNTIME, Step.STATUS)
 """Spans that only contain others, or are too short to be worth a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One span as drawn."""
 
     name: Name
@@ -34,8 +33,7 @@ class Bar:
     """It was still running when observed, at ``end``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter:
+class Chapter(Struct, frozen=True):
     """One waterfall."""
 
     title: Part
@@ -49,8 +47,7 @@ class Chapter:
     """It is, without the pod having been Ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """The waterfalls of one pod."""
 
     namespace: str

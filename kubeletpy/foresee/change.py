@@ -7,7 +7,6 @@ anyway is not the change's doing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.foresee.durations import Durations
 from kubeletpy.foresee.model import Act, ImageUse, Outcome
@@ -16,13 +15,13 @@ from kubeletpy.images.policy import ImageAction
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call
 
 _SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
+class Fate(Struct, frozen=True):
     """What becomes of a change."""
 
     outcome: Outcome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
 class Outcome(StrEnum):
@@ -52,8 +52,7 @@ NOT_TO_BE = frozenset(
 """The node would not do what is asked for, or not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """One thing that the node would do.
 
     Attributes:
@@ -68,8 +67,7 @@ class Act:
     samples: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ImageUse:
+class ImageUse(Struct, frozen=True):
     """Where the image of some containers comes from.
 
     ``action``: ``use``, ``pull`` or ``refuse``; a pod whose image is refused waits for ever.
@@ -81,8 +79,7 @@ class ImageUse:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeUse:
+class VolumeUse(Struct, frozen=True):
     """What a volume is made of; ``problem``: why containers could not start with it."""
 
     name: str
@@ -90,8 +87,7 @@ class VolumeUse:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Squeezed:
+class Squeezed(Struct, frozen=True):
     """An eviction threshold that the pod's requests would bring near, if it uses all of them.
 
     In bytes. ``left`` is what would be available then; it may be negative. ``crossed``: the node
@@ -106,8 +102,7 @@ class Squeezed:
     crossed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Foreseen:
+class Foreseen(Struct, frozen=True):
     """What the node would do.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.admission.verdict import Verdict
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from kubeletpy.trace.model import PodTrace
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRooms:
+class NodeRooms(Struct, frozen=True):
     """What the foreseer asks.
 
     Attributes:

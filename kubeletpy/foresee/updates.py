@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.structs import Struct
 
 _CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
 _EPHEMERAL = re.compile(r"ephemeralContainers\[[^\]]*\]")
@@ -40,8 +40,7 @@ _WAYS: tuple[tuple[re.Pattern[str], Way], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One field that changes: its path below ``spec``, containers by name."""
 
     path: str

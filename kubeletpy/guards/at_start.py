@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.own_process import CHECK_EVERY_S, set_oom_score, set_open_files
 from kubeletpy.guards.swap import NOTICE, knows_noswap, mounts_noswap
 from kubeletpy.guards.sysctls import settle
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ Warn = Callable[[Reason, str], None]
 """Records a warning about the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartSettings:
+class StartSettings(Struct, frozen=True):
     """What the configuration says about machine and process."""
 
     oom_score_adj: int = DEFAULT_OOM_SCORE_ADJ

@@ -9,8 +9,9 @@ Source: docs/reference/config.csv: makeIPTablesUtilChains.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from kubeletpy.structs import Struct
 
 HINT = "KUBE-IPTABLES-HINT"
 FIREWALL = "KUBE-FIREWALL"
@@ -42,8 +43,7 @@ def answer(code: int) -> Answer:
     return {0: Answer.YES, 1: Answer.NO}.get(code, Answer.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A chain or a rule; arguments of iptables without the table."""
 
     table: str

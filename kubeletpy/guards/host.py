@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import detect
@@ -12,10 +11,10 @@ from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.processes import ProcessGroups
 from kubeletpy.guards.iptables import Run, run_command
 from kubeletpy.guards.oom_watch import open_kernel_log
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedHost:
+class GuardedHost(Struct, frozen=True):
     """Where things are on a machine, and how its programs are run."""
 
     proc: Path = Path("/proc")

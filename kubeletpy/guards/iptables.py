@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.guards.chains import (
     CANARY_TABLES,
@@ -23,6 +22,7 @@ from kubeletpy.guards.chains import (
     wanted,
 )
 from kubeletpy.host.program import Program, ProgramFailed, run_program
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ COMMAND_S = 30.0
 ANSWER_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a command ended."""
 
     code: int

@@ -9,9 +9,9 @@ kernel's own.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kubeletpy.host.kernel_text import number
+from kubeletpy.structs import Struct
 
 MAX_NAME = 64
 """Characters of a process's name that are kept: the kernel has 15 bytes, each escaped as 4."""
@@ -22,8 +22,7 @@ _KILLED = re.compile(r"Killed process (?P<pid>\d{1,10}) \((?P<name>.*)\)", re.AS
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record of /dev/kmsg."""
 
     sequence: int
@@ -35,8 +34,7 @@ class Record:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """A process killed because the machine ran out of memory."""
 
     sequence: int

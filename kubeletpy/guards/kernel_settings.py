@@ -6,9 +6,9 @@ Source: docs/reference/behaviour-resources.md, rj: kernel tunables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.host.kernel_text import number
+from kubeletpy.structs import Struct
 
 WANTED: Mapping[str, int] = {
     "vm.overcommit_memory": 1,
@@ -23,8 +23,7 @@ not the machine; a kernel that panicked reboots after 10 s; root, and so every c
 enough keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(Struct, frozen=True):
     """A setting that differs from what a node needs."""
 
     name: str

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.api import types as api
 from kubeletpy.handlers.ports import host_port, resolve_port
+from kubeletpy.structs import Struct
 from kubeletpy.version import KUBERNETES_MINOR
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
@@ -27,8 +27,7 @@ class BadRequest(ValueError):
     """The action asks for a request that cannot be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A GET request, ready to be sent."""
 
     tls: bool

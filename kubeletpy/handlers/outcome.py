@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kubeletpy.structs import Struct
 
 KEPT_OUTPUT = 10 * 1024
 """Bytes of a body or of a command's output that are kept.
@@ -21,8 +22,7 @@ class Answer(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer and its text: at most KEPT_OUTPUT bytes from the container, untrusted."""
 
     answer: Answer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.host.private_files import write_private
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Struct, frozen=True):
     """A certificate and its key: PEM files."""
 
     certificate: Path

@@ -9,8 +9,9 @@ Source: proc_pid_mountinfo(5).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from os import fsdecode
+
+from kubeletpy.structs import Struct
 
 _LINE = re.compile(
     rb"[0-9]+ [0-9]+ (?P<device>[0-9]+:[0-9]+) (?P<root>[^ ]+) (?P<point>/[^ ]*) [^ ]+ "
@@ -20,8 +21,7 @@ _LINE = re.compile(
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class MountPoint:
+class MountPoint(Struct, frozen=True):
     """One mount.
 
     Attributes:

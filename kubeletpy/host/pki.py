@@ -6,15 +6,14 @@ Kept apart from the X.509 library, which is only loaded where a certificate is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
 class CertificateError(Exception):
     """A certificate, request or key can't be read or made; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """Whom a certificate is for; addresses in their canonical form.
 
     ``others``: alternative names of other kinds, and parts of the subject that are joined into
@@ -28,8 +27,7 @@ class Names:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A certificate (the first one of its PEM text); times in Unix seconds."""
 
     names: Names

@@ -11,10 +11,10 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api.scrub import scrub
+from kubeletpy.structs import Struct
 
 TIMEOUT_S = 60.0
 MAX_OUTPUT = 1 << 20
@@ -40,8 +40,7 @@ class ProgramFailed(Exception):
         self.complaint = complaint
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """The program to run."""
 
     path: str

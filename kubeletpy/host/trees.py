@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field
 from itertools import islice
+
+from kubeletpy.structs import Struct, field
 
 AT_ONCE = 1000
 """Directory entries that are read before they are processed."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     name: str
     device: int
     inode: int

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
+from kubeletpy.structs import Struct
 
 MAX_KEYS = 2_000
 """Maximum registries per keyring; no legitimate secret has more."""
@@ -27,8 +28,7 @@ _ESCAPES = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SecretSource:
+class SecretSource(Struct, frozen=True):
     """The Secret that credentials come from."""
 
     uid: str
@@ -36,8 +36,7 @@ class SecretSource:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AccountSource:
+class AccountSource(Struct, frozen=True):
     """The ServiceAccount that a credential provider gave credentials to."""
 
     uid: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.images.reference import (
@@ -19,13 +18,13 @@ from kubeletpy.images.reference import (
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import Struct, replace
 
 LONGEST_CONFIG = 1 << 20
 """Longest runtime configuration parsed, in characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageGCPolicy:
+class ImageGCPolicy(Struct, frozen=True):
     """KubeletConfiguration's fields about image garbage collection; ages in seconds."""
 
     high_threshold_percent: int = 85
@@ -50,8 +49,7 @@ class ImageGCPolicy:
         return self.high_threshold_percent >= 100 and self.max_age <= 0
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRecord:
+class ImageRecord(Struct, frozen=True):
     """What is remembered about an image on the node; times are Unix seconds."""
 
     id: str
@@ -62,8 +60,7 @@ class ImageRecord:
     """0: never seen in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """The filesystem that holds images, in bytes."""
 
     capacity: int

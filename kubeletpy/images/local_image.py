@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class LocalImage:
+class LocalImage(Struct, frozen=True):
     """An image on the node."""
 
     ref: str

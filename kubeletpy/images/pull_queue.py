@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.images.standing import PullStanding
@@ -19,8 +20,7 @@ class PullRateExceeded(Exception):
     """registryPullQPS and registryBurst are exhausted: no pull now."""
 
 
-@dataclass(eq=False, frozen=True, slots=True)
-class Ticket:
+class Ticket(Struct, eq=False, frozen=True):
     """One pull, by what its owner knows it; two of the same name are two pulls."""
 
     pod: str

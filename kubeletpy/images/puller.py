@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
@@ -36,6 +35,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
 
@@ -48,8 +48,7 @@ SHOW_BACK_OFF_S = 1.0
 """Seconds after a failed pull at which the container's reason becomes ImagePullBackOff."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullSettings:
+class PullSettings(Struct, frozen=True):
     """KubeletConfiguration's fields about pulls."""
 
     serialize: bool = True
@@ -73,8 +72,7 @@ class PullSettings:
         return 1 if self.serialize else self.max_parallel
 
 
-@dataclass(frozen=True, slots=True)
-class WantedImage:
+class WantedImage(Struct, frozen=True):
     """An image that a container needs."""
 
     pod: Pod

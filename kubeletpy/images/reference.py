@@ -8,7 +8,8 @@ never do I/O or decide whether to pull.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"
@@ -31,8 +32,7 @@ class InvalidReference(ValueError):
     """Not an image reference; the message uses the runtimes' words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A parsed and fully qualified image name."""
 
     domain: str

@@ -11,7 +11,8 @@ do I/O.
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 MAX_PATTERN = 2048
 """Longest pattern parsed, in characters."""
@@ -20,8 +21,7 @@ MAX_HOST = 255
 _GLOB = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """A full repository name (``docker.io/library/busybox``) parsed once, matched often."""
 
     host_port: str
@@ -37,8 +37,7 @@ class Repository:
         return cls(host_port, tuple(host.split(".")), port, f"/{path}")
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryPattern:
+class RegistryPattern(Struct, frozen=True):
     """A parsed pattern."""
 
     host: tuple[str, ...]

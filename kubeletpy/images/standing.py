@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PullStanding:
+class PullStanding(Struct, frozen=True):
     """One pull. The CRI tells nothing of a pull between its call and its answer, so that how much
     has arrived is not known.
 

@@ -6,7 +6,6 @@ Must never send anything, and never put a header or a body into an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +15,7 @@ from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
 from kubeletpy.kubeapi.paths import resource_path
 from kubeletpy.kubeapi.protocol import Call, PatchType
 from kubeletpy.kubeapi.transport import Response, TransportError
+from kubeletpy.structs import Struct
 
 MAX_ERROR_BYTES = 1024 * 1024
 METHODS = {
@@ -30,8 +30,7 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HttpCall:
+class HttpCall(Struct, frozen=True):
     """A request; ``url`` is path and query, ``data`` None when there is no body."""
 
     method: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
@@ -17,10 +16,10 @@ from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """One resource of the API: what its paths are built from.
 
     Attributes:
@@ -81,8 +80,7 @@ class PatchType(Enum):
     APPLY = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """One event of a watch.
 
     Attributes:
@@ -97,8 +95,7 @@ class WatchEvent:
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request; fields that its verb does not use keep their defaults.
 
     Attributes:

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.kubeapi.transport import NotHttp2, Response, Transport, TransportError
 from kubeletpy.kubeapi.usage import Losses, Usage, together
 from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
+from kubeletpy.structs import replace
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.version import VERSION
 

@@ -13,12 +13,12 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.structs import Struct
 
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
+class ObjectKey(Struct, frozen=True):
     """One object."""
 
     resource: Resource

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from kubeletpy.structs import Struct, replace
 
 HTTP1, HTTP2 = "HTTP/1.1", "HTTP/2"
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Connections to one server. Times are on the event loop's clock.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.server.errors import ServerError
+from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.given import PodSource
 
 GUEST: dict[str, Any] = {
@@ -89,8 +89,7 @@ def guest_config(
     return config.load_document(document, config.parse_flags([*own, *flags]))
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What the program brings itself.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from prometheus_client import Histogram
 
 from kubeletpy.metrics.families import Families
+from kubeletpy.structs import Struct
 
 CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES = (*(64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216),)
@@ -41,8 +41,7 @@ def _connections(usage: Callable[[], Usage], protocol: str) -> int:
     return usage().protocols.get(protocol, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
+class _Series(Struct, frozen=True):
     """The histograms of one method and host, looked up once: every request needs all four."""
 
     duration: Histogram

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
 from kubeletpy.metrics.families import SECONDS, Families
+from kubeletpy.structs import Struct
 
 _GAUGES = {
     "capacity_bytes": "Bytes that the volume has.",
@@ -20,8 +20,7 @@ _GAUGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimNumbers:
+class ClaimNumbers(Struct, frozen=True):
     """What is known about the volume of one claim; missing numbers are unknown."""
 
     namespace: str

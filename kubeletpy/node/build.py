@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
@@ -13,6 +12,7 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.structs import Struct
 
 MAX_NAMES_PER_IMAGE = 5
 CONTROLLER_ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -24,8 +24,7 @@ UNINITIALIZED_TAINT: api.Taint = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeInfo:
+class RuntimeInfo(Struct, frozen=True):
     """What the runtime reports about itself, for the Node object."""
 
     name: str = ""
@@ -42,8 +41,7 @@ class RuntimeInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSummary:
+class ImageSummary(Struct, frozen=True):
     """One image in the runtime."""
 
     names: Sequence[str]

@@ -6,17 +6,16 @@ Source: docs/reference/reasons.csv: node-condition.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
+from kubeletpy.structs import Struct
 
 RUNTIME_DOWN_AFTER_S = 30.0
 """Without a good answer for this long, the runtime is considered down."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHealth:
+class NodeHealth(Struct, frozen=True):
     """What decides whether the node is Ready."""
 
     runtime_error: str = ""

@@ -6,11 +6,11 @@ Pure. A fact that could not be read is empty or 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """One machine at one boot."""
 
     hostname: str

@@ -7,15 +7,13 @@ all the time, with an event, and a second later another status and event. The ku
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.api import types as api
 from kubeletpy.node.build import is_ready
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, NodeHealth
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStatus:
+class FirstStatus(Struct, frozen=True):
     """What to do with it.
 
     Attributes:

@@ -6,21 +6,20 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
+from kubeletpy.structs import Struct, field
 from kubeletpy.version import KUBELET, KUBERNETES
 
 KUBELET_VERSION = f"v{KUBERNETES}"
 """The kubelet whose behaviour this agent has; the API server's skew rules apply to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
+class NodeOptions(Struct, frozen=True):
     """How the Node object is created and maintained."""
 
     name: str

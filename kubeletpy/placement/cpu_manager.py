@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy.api import types as api
@@ -28,6 +27,7 @@ from kubeletpy.placement.static_cpus import (
 from kubeletpy.pods.granted import Held, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-resources.md, rq.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kubeletpy.placement.pick_cpus import PickOptions
 from kubeletpy.placement.topology import CpuTopology
+from kubeletpy.structs import Struct
 
 FIELD = "cpuManagerPolicyOptions"
 FULL_CORES = "full-pcpus-only"
@@ -45,8 +45,7 @@ class OptionError(Exception):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
-class CpuOptions:
+class CpuOptions(Struct, frozen=True):
     """Which are on."""
 
     full_cores: bool = False

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,7 @@ TOGETHER_S = 0.02
 """Changes within this time are handled together."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningContainer:
+class RunningContainer(Struct, frozen=True):
     """A running container of a pod that uses the node."""
 
     id: str

@@ -6,20 +6,19 @@ Source: docs/reference/behaviour-resources.md, rx.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kubeletpy.placement import go_dump
 from kubeletpy.placement.id_lists import format_ids, parse_ids
 from kubeletpy.placement.state_json import StateError, read_object, read_text_maps, write_object
+from kubeletpy.structs import Struct, field
 
 TYPE = "*state.CPUManagerCheckpoint"
 Entries = Mapping[str, Mapping[str, frozenset[int]]]
 """By uid of the pod and name of the container."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuState:
+class CpuState(Struct, frozen=True):
     """Which container has which CPUs.
 
     Attributes:

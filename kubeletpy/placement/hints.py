@@ -8,9 +8,10 @@ resources there are sixteen million of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
+
+from kubeletpy.structs import Struct
 
 MAX_NODES = 8
 """With more nodes the kubelet does not start, unless max-allowable-numa-nodes allows it."""
@@ -25,8 +26,7 @@ class Policy(StrEnum):
     SINGLE_NUMA_NODE = "single-numa-node"
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """NUMA nodes from which a resource can be allocated.
 
     Attributes:
@@ -45,8 +45,7 @@ ANY = Hint(None, True)
 NOT_TO_BE_HAD = Hint(None, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The result of merging all hints.
 
     Attributes:

@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-resources.md, rs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from kubeletpy.placement.memory_state import Block, MemoryState, NodeMemory, Table
 from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.structs import replace
 
 Amounts = Mapping[str, int]
 """Bytes by type."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy.api import types as api
@@ -29,6 +28,7 @@ from kubeletpy.placement.static_memory import MEMORY, StaticMemory, wanted
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ Pure. Source: docs/reference/behaviour-resources.md, rs, rx.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.placement import go_dump
 from kubeletpy.placement.state_json import StateError, read_maps, read_object, write_object
+from kubeletpy.structs import Struct, field
 
 TYPE = "*state.MemoryManagerCheckpoint"
 _TABLE = (
@@ -23,8 +23,7 @@ _TABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Bytes of one type of memory in one NUMA node."""
 
     total: int = 0
@@ -38,8 +37,7 @@ class Table:
         return self.total, self.system_reserved, self.allocatable, self.reserved, self.free
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True):
     """One NUMA node.
 
     Attributes:
@@ -53,8 +51,7 @@ class NodeMemory:
     cells: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Memory of one container: bytes of a type, somewhere in these nodes."""
 
     nodes: tuple[int, ...] | None
@@ -66,8 +63,7 @@ Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
 """By uid of the pod and name of the container."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(Struct, frozen=True):
     """Which container has which memory."""
 
     policy: str

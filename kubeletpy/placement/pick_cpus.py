@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import ceil
 from statistics import pstdev
@@ -21,6 +20,7 @@ from kubeletpy.placement.topology import (
     by_socket,
     by_uncore,
 )
+from kubeletpy.structs import Struct
 
 
 class NotEnoughCpus(Exception):
@@ -33,8 +33,7 @@ class NotEnoughCpus(Exception):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PickOptions:
+class PickOptions(Struct, frozen=True):
     """The cpuManagerPolicyOptions that affect which CPUs are picked.
 
     Attributes:

@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from kubeletpy.host.private_files import write_private
 from kubeletpy.placement.state_json import StateError
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-@dataclass(frozen=True, slots=True)
-class Form(Generic[S]):
+class Form(Struct, Generic[S], frozen=True):
     """How a state is kept.
 
     Attributes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from kubeletpy.structs import Struct
 
 
 class StateError(Exception):
     """A state file can't be used; the message says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateObject:
+class StateObject(Struct, frozen=True):
     """The object in a state file."""
 
     values: Mapping[str, Any]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.placement.cpu_options import OptionError, boolean
 from kubeletpy.placement.hints import MAX_NODES
+from kubeletpy.structs import Struct
 
 CLOSEST = "prefer-closest-numa-nodes"
 MAX_ALLOWED = "max-allowable-numa-nodes"
 FIELD = "topologyManagerPolicyOptions"
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyOptions:
+class TopologyOptions(Struct, frozen=True):
     """The options' values.
 
     Attributes:

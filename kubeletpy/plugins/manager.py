@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from kubeletpy.plugins.protocol import (
     Registrations,
 )
 from kubeletpy.plugins.sockets import PluginSockets
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 

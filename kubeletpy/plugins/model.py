@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 Stamp = tuple[int, int]
 """Distinguishes successive socket files at the same path: inode and creation time."""
@@ -10,8 +10,7 @@ Stamp = tuple[int, int]
 CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
+class PluginInfo(Struct, frozen=True):
     """What a plugin reports about itself.
 
     Attributes:

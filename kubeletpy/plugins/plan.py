@@ -6,9 +6,9 @@ Pure. Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from kubeletpy.plugins.model import PluginInfo, Stamp
+from kubeletpy.structs import Struct, replace
 
 FIRST_WAIT_MS = 500
 LONGEST_WAIT_MS = 122_000
@@ -17,8 +17,7 @@ docs/reference/constants.csv: "backoff: volume operation retry".
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """State of one socket path.
 
     Attributes:
@@ -46,8 +45,7 @@ class Known:
         return Known(None, False, tried, name, failures, now + wait, problem)
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Struct, frozen=True):
     """Register the plugin behind a socket."""
 
     socket: str
@@ -55,16 +53,14 @@ class Register:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deregister:
+class Deregister(Struct, frozen=True):
     """Deregister a plugin."""
 
     info: PluginInfo
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What to do now, and when to ask again if nothing changes (event-loop time)."""
 
     deregister: tuple[Deregister, ...]

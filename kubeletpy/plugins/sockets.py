@@ -12,11 +12,11 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.host.inotify import DirectoryWatches
 from kubeletpy.plugins.model import Stamp
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,7 @@ UNWATCHED_S = 1.0
 """The same where the kernel cannot watch; the kubelet's own period."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The contents of the directory."""
 
     sockets: dict[str, Stamp]

@@ -6,7 +6,6 @@ Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
@@ -15,6 +14,7 @@ from kubeletpy.placement.memory_state import Block
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.remote.generated import podresources_pb2 as v1
 from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1
+from kubeletpy.structs import Struct
 
 DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
 """Resource -> device id -> the NUMA nodes that it is near."""
@@ -64,8 +64,7 @@ class Claims(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """Everything that allocates the node's resources."""
 
     devices: Devices

@@ -8,11 +8,10 @@ Source: docs/reference/behaviour.md, d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffState:
+class BackoffState(Struct, frozen=True):
     """The current delay of one key."""
 
     delay: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kubeletpy.structs import Struct
 
 
 class KillReason(StrEnum):
@@ -16,8 +17,7 @@ class KillReason(StrEnum):
     RESIZE = "Resize"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One thing the agent decided about a pod, for `explain`: what and why.
 
     The words are for people; whoever has to know what was decided reads the other fields.

@@ -6,13 +6,13 @@ Source: docs/reference/behaviour.md, h2.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
+from kubeletpy.structs import Struct
 
 _NODE_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 
@@ -21,8 +21,7 @@ class DownwardError(ValueError):
     """A reference to a field or resource that cannot be followed; the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True):
     """What a pod may ask about its node."""
 
     pod_ips: tuple[str, ...] = ()

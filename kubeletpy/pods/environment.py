@@ -6,7 +6,6 @@ Errors name variables and objects, never values. Source: docs/reference/behaviou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api import types as api
@@ -15,6 +14,7 @@ from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resou
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.service_env import service_variables
+from kubeletpy.structs import Struct, field
 
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""
@@ -41,8 +41,7 @@ class EnvSources(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentInputs:
+class EnvironmentInputs(Struct, frozen=True):
     """Everything that goes into an environment besides the pod."""
 
     facts: NodeFacts = field(default_factory=NodeFacts)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device of the node that a container gets. Permissions: a subset of ``rwm``."""
 
     container_path: str
@@ -15,8 +15,7 @@ class Device:
     permissions: str
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where on the machine a container runs. Sets are lists of ids (``0-1,4``); empty: anywhere."""
 
     cpuset_cpus: str = ""
@@ -29,8 +28,7 @@ NOWHERE = Placement()
 """Nothing in particular."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Part of the machine that a container has, for people.
 
     Attributes:
@@ -45,8 +43,7 @@ class Held:
     nodes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCounts:
+class DeviceCounts(Struct, frozen=True):
     """Plugin devices of a node, by resource: all of them, and those that can be allocated."""
 
     capacity: Mapping[str, int] = field(default_factory=dict)

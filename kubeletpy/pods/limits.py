@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 UNLIMITED = -1
 
@@ -11,8 +11,7 @@ class PodLimitsError(Exception):
     """A pod's limits could not be read or written; the message says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodLimits:
+class PodLimits(Struct, frozen=True):
     """Pod-level cpu and memory limits. None: not set, or to be left unchanged."""
 
     shares: int | None = None

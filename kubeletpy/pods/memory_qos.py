@@ -7,15 +7,14 @@ MemoryQoS; docs/reference/constants.csv: resources: memory.high (MemoryQoS).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.pods.qos import QoSClass
+from kubeletpy.structs import Struct
 
 PAGE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryQoS:
+class MemoryQoS(Struct, frozen=True):
     """The configuration; absent if the gate is off or this is not cgroup v2."""
 
     tiered: bool = False
@@ -25,8 +24,7 @@ class MemoryQoS:
     """Bytes that pods may use on this node: the limit of a container without its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(Struct, frozen=True):
     """Bytes that are never reclaimed (min), and that are reclaimed last (low). None: not set."""
 
     minimum: int | None = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class NodePods:
+class NodePods(Struct, frozen=True):
     """Uids."""
 
     desired: frozenset[str]

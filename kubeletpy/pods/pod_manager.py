@@ -5,13 +5,11 @@ A plain data structure, fed by the sync loop only. Must never decide what happen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """A pod object from a source, resolved to the pod that runs and its mirror."""
 
     pod: Pod | None

@@ -6,8 +6,9 @@ Must never know how a container is probed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from kubeletpy.structs import Struct, field
 
 
 class ProbeOutcome(StrEnum):
@@ -18,8 +19,7 @@ class ProbeOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResults:
+class ProbeResults(Struct, frozen=True):
     """Settled probe results by container id, as compute-actions reads them. Absent: no result."""
 
     liveness: Mapping[str, ProbeOutcome] = field(default_factory=dict)

@@ -7,8 +7,9 @@ unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from kubeletpy.structs import Struct, field
 
 
 class ContainerState(StrEnum):
@@ -20,8 +21,7 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeUser:
+class RuntimeUser(Struct, frozen=True):
     """The Linux identity of a container's first process, where the runtime reports it."""
 
     uid: int
@@ -29,8 +29,7 @@ class RuntimeUser:
     supplemental_groups: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeResources:
+class RuntimeResources(Struct, frozen=True):
     """What the runtime enforces now (CRI LinuxContainerResources); None where not reported."""
 
     cpu_shares: int | None = None
@@ -39,8 +38,7 @@ class RuntimeResources:
     memory_limit_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerStatus:
+class ContainerStatus(Struct, frozen=True):
     """One container record of the runtime, running or dead."""
 
     id: str
@@ -75,8 +73,7 @@ class ContainerStatus:
         return self.restart_count, self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxStatus:
+class SandboxStatus(Struct, frozen=True):
     """One pod sandbox record of the runtime."""
 
     id: str
@@ -97,8 +94,7 @@ class SandboxStatus:
         return self.attempt, self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class PodRuntimeStatus:
+class PodRuntimeStatus(Struct, frozen=True):
     """Everything that the runtime knows about one pod.
 
     ``observed_at`` is a lower bound: the Unix nanoseconds just before the runtime was queried, or
@@ -152,8 +148,7 @@ class PodRuntimeStatus:
         return not self.sandboxes and not self.containers
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimePodSummary:
+class RuntimePodSummary(Struct, frozen=True):
     """One pod in a relist: just enough to see what changed."""
 
     uid: str

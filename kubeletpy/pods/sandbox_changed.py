@@ -6,14 +6,12 @@ docs/reference/behaviour.md, c1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxDecision:
+class SandboxDecision(Struct, frozen=True):
     """What to do about the sandbox."""
 
     create: bool

@@ -6,12 +6,12 @@ Must never decide anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.structs import Struct, field
 
 
 class SyncAction(StrEnum):
@@ -27,8 +27,7 @@ class SyncAction(StrEnum):
     RESIZE_POD_IN_PLACE = "ResizePodInPlace"
 
 
-@dataclass(frozen=True, slots=True)
-class StartError:
+class StartError(Struct, frozen=True):
     """Why a container was not started; ``code`` is the waiting reason that kubectl shows."""
 
     code: str
@@ -42,8 +41,7 @@ class StartError:
     """The field of the spec that it is about, where that is told apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(Struct, frozen=True):
     """The outcome of one step on one target."""
 
     action: SyncAction
@@ -55,8 +53,7 @@ class SyncResult:
     """Why the step was taken, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeOutcome:
+class ResizeOutcome(Struct, frozen=True):
     """The result of reconciling the resources in effect with those the pod should have."""
 
     in_progress: bool
@@ -67,8 +64,7 @@ class ResizeOutcome:
     """Containers whose limits were changed in place."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodSyncResult:
+class PodSyncResult(Struct, frozen=True):
     """Everything that one runtime sync (or kill) did."""
 
     results: tuple[SyncResult, ...] = ()
@@ -113,8 +109,7 @@ class PodSyncResult:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncIntent:
+class SyncIntent(Struct, frozen=True):
     """What a runtime sync would do, by names of containers."""
 
     decisions: tuple[Decision, ...]

@@ -8,12 +8,12 @@ and ``managedFields`` is no news.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 
 class Event(Enum):
@@ -24,8 +24,7 @@ class Event(Enum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A pod and the status that belongs to it."""
 
     pod: Pod

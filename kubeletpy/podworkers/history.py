@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 from kubeletpy.podworkers.troubles import Troubles
+from kubeletpy.structs import Struct, replace
 
 REPEATS = 6
 """How many of the newest entries are checked for the same decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryEntry(Struct, frozen=True):
     """One decision. Times are Unix seconds."""
 
     at: float
@@ -78,8 +77,7 @@ class DecisionHistory:
             self.add(uid, (decision,), now)
 
 
-@dataclass(frozen=True, slots=True)
-class LastSync:
+class LastSync(Struct, frozen=True):
     """How a worker's sync ended."""
 
     stage: Stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -13,6 +12,7 @@ from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Step
 
 
@@ -29,8 +29,7 @@ StatusOverride = Callable[[api.PodStatus], api.PodStatus]
 """Changes the status of a pod being killed (eviction, preemption); pure."""
 
 
-@dataclass(frozen=True, slots=True)
-class KillOptions:
+class KillOptions(Struct, frozen=True):
     """How a pod is to be killed."""
 
     grace_override: int | None = None
@@ -39,8 +38,7 @@ class KillOptions:
     status_override: StatusOverride | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodUpdate:
+class PodUpdate(Struct, frozen=True):
     """One message to a pod's worker. The latest wins; a termination is never lost or undone."""
 
     type: UpdateType
@@ -54,8 +52,7 @@ class PodUpdate:
     """Event-loop seconds at which the cause was seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncOutcome:
+class SyncOutcome(Struct, frozen=True):
     """What one worker run leaves behind."""
 
     terminal: bool = False

@@ -8,13 +8,13 @@ task, a future or a clock: a log of events replays to the same records and effec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
+from kubeletpy.structs import Struct
 
 
 class Stage(StrEnum):
@@ -26,8 +26,7 @@ class Stage(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What the next sync works from."""
 
     type: UpdateType
@@ -38,8 +37,7 @@ class Work:
     received_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRecord:
+class WorkerRecord(Struct, frozen=True):
     """All that is known about one pod's worker. Times are Unix seconds, None for not yet."""
 
     uid: str
@@ -87,8 +85,7 @@ class WorkerRecord:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerView:
+class WorkerView(Struct, frozen=True):
     """What housekeeping counts about a worker."""
 
     stage: Stage
@@ -97,8 +94,7 @@ class WorkerView:
     static: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateArrived:
+class UpdateArrived(Struct, frozen=True):
     """A message has arrived. ``runtime_quiet``: the cache says that nothing of the pod runs."""
 
     update: PodUpdate
@@ -106,8 +102,7 @@ class UpdateArrived:
     runtime_quiet: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncEnded:
+class SyncEnded(Struct, frozen=True):
     """A sync is over. ``outcome`` is None when it was cut short.
 
     ``jitter`` in [0, 0.5] stretches the wait until the next sync.
@@ -119,24 +114,21 @@ class SyncEnded:
     jitter: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True):
     """It is time to look at a pod again."""
 
     uid: str
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredPods:
+class DesiredPods(Struct, frozen=True):
     """The orphan pass: these are the uids of all pods in the configuration."""
 
     uids: frozenset[str]
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOutdated:
+class StatusOutdated(Struct, frozen=True):
     """Something that a pod's status is made of has changed, nothing else: show it at once.
 
     ``pod`` and ``mirror`` are the newest, as the configuration has them.
@@ -146,8 +138,7 @@ class StatusOutdated:
     mirror: Pod | None
 
 
-@dataclass(frozen=True, slots=True)
-class PodRejected:
+class PodRejected(Struct, frozen=True):
     """This node refuses to run a pod; there is no sync for it."""
 
     pod: Pod
@@ -157,8 +148,7 @@ class PodRejected:
 Event = UpdateArrived | SyncEnded | TimerFired | DesiredPods | StatusOutdated | PodRejected
 
 
-@dataclass(frozen=True, slots=True)
-class RunSync:
+class RunSync(Struct, frozen=True):
     """Carry out one sync; SyncEnded must follow."""
 
     uid: str
@@ -168,44 +158,38 @@ class RunSync:
     status_override: StatusOverride | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupt:
+class Interrupt(Struct, frozen=True):
     """Cut short what the sync in flight is waiting for: the pod is to end, or to end sooner."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAfter:
+class WakeAfter(Struct, frozen=True):
     """Send TimerFired after ``delay`` seconds, unless a sync runs earlier."""
 
     uid: str
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class Terminated:
+class Terminated(Struct, frozen=True):
     """Nothing of the pod runs any more."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The worker has done all it has to do; its record stays."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """The record is gone."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshStatus:
+class RefreshStatus(Struct, frozen=True):
     """Compose the pod's status again, now, whether or not a sync runs."""
 
     pod: Pod
@@ -213,8 +197,7 @@ class RefreshStatus:
     status_override: StatusOverride | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ShowRejection:
+class ShowRejection(Struct, frozen=True):
     """Give the pod the status of a refused one."""
 
     pod: Pod

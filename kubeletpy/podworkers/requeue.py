@@ -6,10 +6,10 @@ Pure. Sources: docs/reference/behaviour.md, b4, b6.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.structs import Struct
 
 MIN_GRACE = 1
 """Seconds: every pod gets at least this."""
@@ -24,8 +24,7 @@ BEAT_S = 2.0
 caches cold (500 pods at rest: 1.7 % of a core alone, 1.3 % together)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequeueSettings:
+class RequeueSettings(Struct, frozen=True):
     """Seconds between syncs; all but the end of a backoff are stretched by a jitter of 1..1.5."""
 
     sync_frequency: float = 60.0

@@ -12,13 +12,13 @@ latency tracker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.structs import Struct, field
 
 MAX_SPANS = 64
 """Pulls and ended init containers that are kept per pod: one that fails for hours has more."""
@@ -39,8 +39,7 @@ class StartMetrics(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(Struct):
     """A pod whose start is measured."""
 
     pulling: dict[str, float] = field(default_factory=dict)

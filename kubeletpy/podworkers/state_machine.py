@@ -9,8 +9,6 @@ termination, run two syncs of one pod at once, or start a sync after the pod has
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kubeletpy.podworkers.messages import (
     first_sight,
     is_urgent,
@@ -42,6 +40,7 @@ from kubeletpy.podworkers.records import (
 )
 from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
 from kubeletpy.podworkers.static_names import StaticNames
+from kubeletpy.structs import replace
 
 
 class WorkerMachine:

@@ -7,11 +7,11 @@ ended. Plain data; it must never start anything itself. Source: docs/reference/b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class NamesInUse:
+class NamesInUse(Struct, frozen=True):
     """Who uses which full name (full name -> uid), and who waits for it, in order."""
 
     started: Mapping[str, str] = field(default_factory=dict)

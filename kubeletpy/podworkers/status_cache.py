@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.structs import Struct, replace
 
 
 def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
@@ -43,8 +43,7 @@ Subscriber = Callable[[str], None]
 """Called with the uid of a pod whose status has changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True):
     """What is known about one pod."""
 
     status: PodRuntimeStatus

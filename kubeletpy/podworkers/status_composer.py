@@ -8,7 +8,6 @@ come in one order. Gathers inputs only; what a status says is decided by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
@@ -37,6 +36,7 @@ from kubeletpy.status.generate import (
 )
 from kubeletpy.status.generate import deadline as pod_deadline
 from kubeletpy.status.protocol import StatusManager
+from kubeletpy.structs import Struct
 
 
 class ResizeConditions(Protocol):
@@ -51,8 +51,7 @@ class ResizeConditions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
+class _Settled(Struct, frozen=True):
     """What a pod's status was composed from when that changed nothing: it need not be composed
     again from the same, as it is each minute for a pod at rest."""
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.names import Step
 
 
-@dataclass(slots=True)
-class PodSync:
+class PodSync(Struct):
     """One sync of a pod in progress: what its steps hand on to each other."""
 
     pod: Pod

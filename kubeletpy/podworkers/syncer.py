@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
@@ -22,6 +21,7 @@ from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.structs import replace
 from kubeletpy.trace.model import MAX_TEXT
 from kubeletpy.trace.names import Step
 from kubeletpy.trace.spans import span

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
@@ -55,6 +54,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.sync_notes import SyncNotes
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.structs import replace
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
@@ -25,6 +24,7 @@ from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.report import KEPT_WORDS, Finding
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.structs import Struct
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ EVENT_TEXT = 1024
 """Maximum characters of a container's output in an event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Whom to probe, and how."""
 
     pod: Pod

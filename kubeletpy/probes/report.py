@@ -5,11 +5,11 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.structs import Struct
 
 KEPT_WORDS = 200
 """Characters kept of a run's output."""
@@ -22,8 +22,7 @@ class Finding(NamedTuple):
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(Struct, frozen=True):
     """One probe of one container. Times are seconds of the event loop."""
 
     container: str

@@ -19,10 +19,10 @@ Three things differ from a worker that ticks every period; only timing shows the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.structs import Struct, replace
 
 EARLY_PAUSE_S = 0.1
 """Pause after the first early run; it doubles after each further one."""
@@ -53,8 +53,7 @@ _INITIAL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeSpec:
+class ProbeSpec(Struct, frozen=True):
     """How a probe is run. Seconds and counts, kept sane whatever a manifest says."""
 
     kind: ProbeKind
@@ -84,8 +83,7 @@ class ProbeSpec:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What the pod's status says about the container."""
 
     phase: str
@@ -101,8 +99,7 @@ class Seen:
     """Deletion of the pod was asked for, or its termination has begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeState:
+class ProbeState(Struct, frozen=True):
     """What a probe remembers."""
 
     container_id: str = ""

@@ -1,4 +1,4 @@
-"""Between the inputs of decisions and JSON: dataclasses by the types of their fields. Pure.
+"""Between the inputs of decisions and JSON: Structs by the types of their fields. Pure.
 
 What equals its default is left out. Pods and runtime statuses are large and occur again and again:
 they are written once and referred to by number. A function (a status override) is only known to
@@ -10,10 +10,11 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
+
+from msgspec import NODEFAULT, Struct, structs
 
 from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -43,7 +44,7 @@ def encode(value: object, refer: Refer) -> Any:
         return value
     if isinstance(value, SHARED):
         return {REFERENCE: refer(value)}
-    if is_dataclass(value):
+    if isinstance(value, Struct):
         return encode_fields(value, refer)
     if isinstance(value, Mapping):
         return {str(key): encode(each, refer) for key, each in value.items()}
@@ -56,10 +57,10 @@ def encode(value: object, refer: Refer) -> Any:
     raise TypeError(f"{type(value).__name__} is no input of a decision")
 
 
-def encode_fields(value: object, refer: Refer) -> dict[str, Any]:
-    """A dataclass as JSON, even one that would be referred to by number."""
+def encode_fields(value: Struct, refer: Refer) -> dict[str, Any]:
+    """A Struct as JSON, even one that would be referred to by number."""
     found = {}
-    for name, default in _defaults(typing.cast(Any, type(value))):
+    for name, default in _defaults(type(value)):
         current = getattr(value, name)
         if current != default:
             found[name] = encode(current, refer)
@@ -67,14 +68,14 @@ def encode_fields(value: object, refer: Refer) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=200)
-def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((each.name, _default(each)) for each in fields(kind))
+def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((each.name, _default(each)) for each in structs.fields(kind))
 
 
-def _default(each: Field[Any]) -> Any:
-    if each.default is not MISSING:
-        return each.default
-    return MISSING if each.default_factory is MISSING else each.default_factory()
+def _default(each: structs.FieldInfo) -> Any:
+    if each.default_factory is not NODEFAULT:
+        return each.default_factory()
+    return each.default
 
 
 def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
@@ -103,7 +104,7 @@ def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
             return kind(value)
         except ValueError as error:
             raise BadRecording(str(error)) from error
-    if is_dataclass(kind):
+    if issubclass(kind, Struct):
         return decode_fields(kind, value, shared)
     return value
 
@@ -118,7 +119,7 @@ def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, o
 
 
 def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
-    """A dataclass from its JSON. Fields that this version does not have are left out.
+    """A Struct from its JSON. Fields that this version does not have are left out.
 
     Raises:
         BadRecording: a field is missing or has the wrong type.
@@ -135,7 +136,7 @@ def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
 @lru_cache(maxsize=200)
 def _hints(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
+    return {name: hints[name] for name in kind.__struct_fields__}
 
 
 def decode_shared(name: str, value: Any) -> object:

@@ -8,9 +8,10 @@ in them besides comes from the inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
+
+from msgspec import structs
 
 from kubeletpy.podworkers.records import (
     DesiredPods,
@@ -29,6 +30,7 @@ from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
 from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.structs import Struct
 
 FORMAT = 1
 """Of the lines; a reader refuses others."""
@@ -67,8 +69,7 @@ def event_uid(event: Event) -> str:
     return "" if isinstance(event, DesiredPods) else event.uid
 
 
-@dataclass(frozen=True, slots=True)
-class MachineState:
+class MachineState(Struct, frozen=True):
     """The state of the workers' machine."""
 
     settings: RequeueSettings
@@ -100,10 +101,9 @@ def effects_output(effects: Sequence[Effect]) -> list[Any]:
 
 def _plain(effect: Effect) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for each in fields(effect):
-        value = getattr(effect, each.name)
+    for name, value in structs.asdict(effect).items():
         if isinstance(value, str | int | float):
-            found[each.name] = value
+            found[name] = value
     if isinstance(effect, WakeAfter):
         found["delay"] = round(effect.delay, 6)
     if isinstance(effect, RunSync):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.podworkers.state_machine import WorkerMachine
@@ -25,13 +24,13 @@ from kubeletpy.recorder.model import (
 )
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
+from kubeletpy.structs import Struct, field
 
 NODE = ""
 """Whose story what concerns no single pod belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """One line of a pod's story.
 
     Attributes:
@@ -47,8 +46,7 @@ class Moment:
     now: Any = None
 
 
-@dataclass(slots=True)
-class Replayed:
+class Replayed(Struct):
     """What a recording holds.
 
     Attributes:

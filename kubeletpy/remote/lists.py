@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -21,6 +20,7 @@ from kubeletpy.remote import verify
 from kubeletpy.remote.calls import Calls
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,7 @@ Item = TypeVar("Item", bound=cri.PodSandbox | cri.Container)
 Filter = TypeVar("Filter", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
-class Split(Generic[Filter]):
+class Split(Struct, Generic[Filter], frozen=True):
     """A way to have a list in parts.
 
     Attributes:

@@ -14,13 +14,13 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.remote.errors import FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime, lets_through
+from kubeletpy.structs import Struct, field
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,7 @@ def _shown(it: Sandbox | Container) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True, eq=False)
-class Sandbox:
+class Sandbox(Struct, eq=False):
     """What holds a pod together.
 
     Attributes:
@@ -60,8 +59,7 @@ class Sandbox:
     created_at: int = field(default_factory=time.time_ns)
 
 
-@dataclass(slots=True, eq=False)
-class Container:
+class Container(Struct, eq=False):
     """One run of a container.
 
     Attributes:

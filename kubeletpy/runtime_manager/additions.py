@@ -8,7 +8,6 @@ Must never import a provider.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api import types as api
@@ -16,10 +15,10 @@ from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.granted import NOWHERE, Device, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerAdditions:
+class ContainerAdditions(Struct, frozen=True):
     """What has been added to one container that is about to be made."""
 
     environment: EnvironmentInputs

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
@@ -68,6 +67,7 @@ from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

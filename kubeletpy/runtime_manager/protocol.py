@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.api import types as api
@@ -15,6 +14,7 @@ from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.structs import Struct, field
 
 PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
 PLAUSIBLE_EVENT_LEAD = 60 * 10**9
@@ -22,8 +22,7 @@ PLAUSIBLE_EVENT_LEAD = 60 * 10**9
 nonsense."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncPodRequest:
+class SyncPodRequest(Struct, frozen=True):
     """All that one runtime sync bases its decisions on."""
 
     pod: Pod

@@ -5,11 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeHealth:
+class RuntimeHealth(Struct, frozen=True):
     """What the runtime reports about itself (CRI Status), or why it could not be asked."""
 
     runtime_ready: bool

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_view import NodeView, declared_container
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ def file_name(namespace: str, pod: str, container: str, now: float) -> str:
     return f"checkpoint-{pod}_{namespace}-{container}-{at}.tar"
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What the archive directory holds, and its file system's size and free space, in bytes."""
 
     archives: int

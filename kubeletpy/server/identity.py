@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ssl import cert_time_to_seconds
 from typing import Any
+
+from kubeletpy.structs import Struct
 
 AUTHENTICATED = "system:authenticated"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """An authenticated client, or the anonymous one."""
 
     user: str

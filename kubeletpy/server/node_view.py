@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -13,10 +12,10 @@ from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.stats.views import StatsViews
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Struct, frozen=True):
     """The agent as the server sees it.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from kubeletpy.structs import Struct
 
 VERBS: Mapping[str, str] = {
     "GET": "get",
@@ -23,8 +24,7 @@ PROXY = ("proxy",)
 """Required for everything without a subresource of its own, and for what is not served."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One endpoint.
 
     Attributes:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.certificates.store import certificate_dir
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.server.errors import ServerError
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class AccessSettings:
+class AccessSettings(Struct, frozen=True):
     """The settings authentication.* and authorization.*; times in seconds."""
 
     token_reviews: bool = True
@@ -23,8 +22,7 @@ class AccessSettings:
     refused_ttl: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
+class EndpointSettings(Struct, frozen=True):
     """What is served, named like the settings, and where its files are.
 
     Attributes:
@@ -44,8 +42,7 @@ class EndpointSettings:
     checkpoint_dir: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """What the configuration says about the server; times in seconds, ports 0: off or any free."""
 
     address: str = "0.0.0.0"

@@ -7,28 +7,26 @@ KEP-2712.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 CRITICAL_PRIORITY = 2_000_000_000
 REASON = "Terminated"
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """How long pods of at least a priority have."""
 
     priority: int
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Pods that end together."""
 
     period: Period

@@ -7,19 +7,18 @@ the numbers of the pod's own cgroup, with its path as ``id``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.summary import pod_stats
 from kubeletpy.stats.text import Scrape, labels
 from kubeletpy.stats.usage import FsSpace, Group, GroupStats, Network, Psi, Reading
+from kubeletpy.structs import Struct
 
 _NANO = 1e9
 _MICRO = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What does not change while the machine runs."""
 
     cpus: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
 from kubeletpy.host.patient_threads import PatientThreads
@@ -28,6 +27,7 @@ from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.stats.pod_files import PodFiles, RunningPod
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, PodRef, Reading, TreeUse
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.on_disk import MeasuredVolume
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,7 @@ READERS = 3
 runtime decides which file systems are checked, one of which may hang."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatsSources:
+class StatsSources(Struct, frozen=True):
     """The sources of all numbers.
 
     Attributes:

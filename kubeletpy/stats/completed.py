@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from kubeletpy.stats.from_cri import CriContainer, CriStats
 from kubeletpy.stats.usage import FsSpace, Group, GroupStats, PodReading, TreeUse, filled
+from kubeletpy.structs import replace
 
 
 def mount_points(said: CriStats) -> set[str]:

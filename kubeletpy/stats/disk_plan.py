@@ -8,7 +8,6 @@ message files, which the kubelet omits although containers write to them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -18,6 +17,7 @@ from kubeletpy.runtime_manager.names.log_paths import (
     pod_log_directory,
 )
 from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
+from kubeletpy.structs import Struct, field, replace
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
 
 MAX_VOLUMES = 1000
@@ -26,8 +26,7 @@ UNCOUNTABLE = 1 << 64
 """Bytes: more than any file system holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeTree:
+class VolumeTree(Struct, frozen=True):
     """A volume and its directory."""
 
     name: str
@@ -35,8 +34,7 @@ class VolumeTree:
     ephemeral: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PodTrees:
+class PodTrees(Struct, frozen=True):
     """What to measure of a pod.
 
     Attributes:
@@ -133,8 +131,7 @@ def pod_disk(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PodStorage:
+class PodStorage(Struct, frozen=True):
     """A pod's usage of the node's disk, in bytes; unknown parts are omitted.
 
     What can't be counted (``TreeUse.beyond``) exceeds any limit: UNCOUNTABLE.

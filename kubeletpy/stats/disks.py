@@ -13,7 +13,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -23,6 +22,7 @@ from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text
 from kubeletpy.stats.tree_walk import walk
 from kubeletpy.stats.usage import FsSpace, TreeUse
+from kubeletpy.structs import Struct, replace
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,7 @@ PAUSES = 4
 """A separate walk rests for this many times as long as it works."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     use: TreeUse | None
     next_at: float
 

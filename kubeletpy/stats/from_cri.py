@@ -7,14 +7,13 @@ writable layers, which only the runtime knows, and for everything when configure
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats.usage import GroupStats, Interface, Network, Psi, PsiLine
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """A writable layer; ``mountpoint``: of its file system.
 
     ``uncounted``: the runtime has not measured it yet.
@@ -27,8 +26,7 @@ class Layer:
     uncounted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CriContainer:
+class CriContainer(Struct, frozen=True):
     """One container."""
 
     id: str
@@ -36,8 +34,7 @@ class CriContainer:
     layer: Layer | None
 
 
-@dataclass(frozen=True, slots=True)
-class CriSandbox:
+class CriSandbox(Struct, frozen=True):
     """One sandbox."""
 
     id: str
@@ -46,8 +43,7 @@ class CriSandbox:
     processes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CriStats:
+class CriStats(Struct, frozen=True):
     """Everything that the runtime reported, by id."""
 
     containers: dict[str, CriContainer]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from kubeletpy.clock import Clock
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.stats.group_files import GroupFiles, descriptors
 from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.stats.usage import Group, GroupKind, GroupStats, Network, PodReading, PodRef
+from kubeletpy.structs import replace
 
 
 class RunningPod:

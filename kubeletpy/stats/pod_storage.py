@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -26,6 +25,7 @@ from kubeletpy.stats import disk_plan, from_cri
 from kubeletpy.stats.disk_plan import PodStorage, PodTrees
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_files import RunningPod
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,7 @@ ASKED_ONE_BY_ONE = 4
 """Up to this many pods the runtime is asked about each; beyond that about all at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageSources:
+class StorageSources(Struct, frozen=True):
     """The sources of the numbers.
 
     Attributes:

@@ -7,7 +7,8 @@ to twice WINDOW_NS. Pure: time comes with the samples.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000
@@ -18,8 +19,7 @@ Source: docs/reference/constants.csv: cpu usage cache.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Struct, frozen=True):
     begun_at: int
     begun_ns: int
     last_at: int

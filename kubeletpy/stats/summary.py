@@ -7,7 +7,6 @@ omitted. A pod without a cgroup of its own is the sum of its containers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
@@ -28,6 +27,7 @@ from kubeletpy.stats.usage import (
     Reading,
     TreeUse,
 )
+from kubeletpy.structs import replace
 from kubeletpy.volumes.on_disk import MeasuredVolume
 
 _SUMMED = (

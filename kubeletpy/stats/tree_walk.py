@@ -13,8 +13,9 @@ import os
 import stat
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from kubeletpy.structs import Struct, field
 
 MAX_PENDING_BYTES = 64 << 20
 """Names of directories still to be entered: a quarter of a million of the longest."""
@@ -29,8 +30,7 @@ _BLOCK = 512
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-@dataclass(slots=True)
-class Walked:
+class Walked(Struct):
     """What was found: bytes and inodes.
 
     Attributes:

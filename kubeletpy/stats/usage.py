@@ -7,17 +7,16 @@ machine does not report it. Must never know where a number comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
+from kubeletpy.structs import Struct, field, replace
 from kubeletpy.volumes.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62
 """From this value on, a limit means that there is none (v1 writes a large number)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PsiLine:
+class PsiLine(Struct, frozen=True):
     """Time that tasks were stalled: ``total`` in microseconds, averages in percent."""
 
     total: int
@@ -26,16 +25,14 @@ class PsiLine:
     avg300: float
 
 
-@dataclass(frozen=True, slots=True)
-class Psi:
+class Psi(Struct, frozen=True):
     """Pressure of one resource: some or all tasks were stalled."""
 
     some: PsiLine
     full: PsiLine
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceIo:
+class DeviceIo(Struct, frozen=True):
     """A cgroup's I/O on one block device."""
 
     major: int
@@ -46,8 +43,7 @@ class DeviceIo:
     writes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStats:
+class GroupStats(Struct, frozen=True):
     """The usage of one cgroup, process or machine.
 
     Attributes:
@@ -112,7 +108,7 @@ class GroupStats:
         return max(0, self.swap_limit - self.swap)
 
 
-_FIELDS = tuple(each.name for each in fields(GroupStats) if each.name != "devices")
+_FIELDS = tuple(each for each in GroupStats.__struct_fields__ if each != "devices")
 
 
 def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | None:
@@ -129,8 +125,7 @@ def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | 
     return replace(first, **missing) if missing else first
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """Traffic of a network interface since it was created."""
 
     name: str
@@ -144,8 +139,7 @@ class Interface:
     tx_dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """The interfaces of a network namespace; ``default``: the one that represents it."""
 
     at: int
@@ -153,8 +147,7 @@ class Network:
     default: str = "eth0"
 
 
-@dataclass(frozen=True, slots=True)
-class FsSpace:
+class FsSpace(Struct, frozen=True):
     """A whole file system; ``device`` as mounted, empty when unknown."""
 
     at: int
@@ -166,8 +159,7 @@ class FsSpace:
     device: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUse:
+class TreeUse(Struct, frozen=True):
     """The size of a directory tree or writable layer, and its file system.
 
     ``at_least``: there was more than was counted; the numbers are lower bounds. ``beyond``: and it
@@ -194,8 +186,7 @@ class GroupKind(StrEnum):
     CONTAINER = "container"
 
 
-@dataclass(frozen=True, slots=True)
-class PodRef:
+class PodRef(Struct, frozen=True):
     """Which pod."""
 
     uid: str
@@ -203,8 +194,7 @@ class PodRef:
     namespace: str
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A cgroup, or its substitute, with its usage.
 
     Attributes:
@@ -229,8 +219,7 @@ class Group:
     descriptors: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodReading:
+class PodReading(Struct, frozen=True):
     """A pod: its cgroup, its sandbox, its running containers, its network namespace."""
 
     ref: PodRef
@@ -241,8 +230,7 @@ class PodReading:
     processes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The maximum and current number of tasks on the machine."""
 
     at: int
@@ -250,8 +238,7 @@ class Limits:
     tasks: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True):
     """The machine."""
 
     group: Group
@@ -264,8 +251,7 @@ class NodeReading:
     """kubepods and its groups by QoS class."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One collection. ``problem``: why pods could not be read completely; empty when they could."""
 
     at: int
@@ -274,8 +260,7 @@ class Reading:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeUse:
+class VolumeUse(Struct, frozen=True):
     """A volume; ``ephemeral``: it counts as the pod's ephemeral storage."""
 
     name: str
@@ -283,8 +268,7 @@ class VolumeUse:
     ephemeral: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PodDisk:
+class PodDisk(Struct, frozen=True):
     """A pod's disk usage apart from its containers' writable layers."""
 
     volumes: tuple[VolumeUse, ...] = ()
@@ -298,8 +282,7 @@ class PodDisk:
     """Some of it has not been measured yet, and is omitted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disks:
+class Disks(Struct, frozen=True):
     """File systems and trees; ``pods`` by uid."""
 
     root: FsSpace | None = None

@@ -7,7 +7,6 @@ as lost (exit code 137, ContainerStatusUnknown), never as success.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_nanoseconds
@@ -18,6 +17,7 @@ from kubeletpy.pods.start_errors import shown_reason
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.phase import RESTARTING_ALL
 from kubeletpy.status.reported_resources import reported_resources
+from kubeletpy.structs import Struct, field
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"
@@ -33,8 +33,7 @@ INIT_DONE_MESSAGE = (
 RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerInputs:
+class ContainerInputs(Struct, frozen=True):
     """The input for the statuses of one list of containers."""
 
     pod: Pod

@@ -6,19 +6,18 @@ Must never write anything: :mod:`.writer` does.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
 from kubeletpy.status.patch import status_patch
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import Struct
 
 TERMINAL = ("Succeeded", "Failed")
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """The newest status of a pod, and what the API has of it."""
 
     pod: Pod

@@ -6,7 +6,6 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
@@ -22,6 +21,7 @@ from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.status.phase import compute_phase
 from kubeletpy.status.pod_resources import pod_level_resources
+from kubeletpy.structs import Struct, field
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -29,8 +29,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 TERMINAL = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class StatusInputs:
+class StatusInputs(Struct, frozen=True):
     """Everything that a pod's API status is computed from."""
 
     pod: Pod
@@ -75,7 +74,7 @@ class StatusInputs:
 
 
 _COMPARED = tuple(
-    each.name for each in fields(StatusInputs) if each.name not in ("pod", "runtime", "old", "now")
+    each for each in StatusInputs.__struct_fields__ if each not in ("pod", "runtime", "old", "now")
 )
 
 

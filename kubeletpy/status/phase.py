@@ -6,17 +6,16 @@ Pure. Must never look at the runtime or the clock.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.restart_rules import restart_after_exit
+from kubeletpy.structs import Struct
 
 RESTARTING_ALL = "RestartingAllContainers"
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """Which states occur among the containers of a pod."""
 
     init_failed_for_good: bool = False

@@ -5,11 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class WriteProblem:
+class WriteProblem(Struct, frozen=True):
     """Why a pod's status has not reached the API."""
 
     since: float

@@ -6,10 +6,10 @@ Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
+from kubeletpy.structs import Struct
 
 
 class LifecycleType(StrEnum):
@@ -22,8 +22,7 @@ class LifecycleType(StrEnum):
     """Some other state: nothing acts on it, but the status is read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleEvent:
+class LifecycleEvent(Struct, frozen=True):
     """One thing that happened to a container or sandbox of a pod."""
 
     uid: str

@@ -14,7 +14,6 @@ whose uid is not even known: a file that could not be read, and was reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_micro_time
@@ -26,6 +25,7 @@ from kubeletpy.pods.pod import (
     Pod,
 )
 from kubeletpy.pods.shape import pod_problem
+from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
 
 NAMELESS: api.Pod = {}
@@ -34,8 +34,7 @@ _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(Struct):
     """One source: what it delivered, and what of that is in use."""
 
     delivered: dict[str, Pod] = field(default_factory=dict)

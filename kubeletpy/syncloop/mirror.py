@@ -11,12 +11,12 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,7 @@ NodeUid = Callable[[], str | None]
 """The uid of our node object; None while it is unknown or being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorPlan:
+class MirrorPlan(Struct, frozen=True):
     """What is to be done about a mirror."""
 
     delete: bool = False

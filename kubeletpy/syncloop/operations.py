@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 
 class Op(StrEnum):
@@ -20,8 +20,7 @@ class Op(StrEnum):
     """Only the API's status changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One kind of change to pods of one source."""
 
     op: Op
@@ -29,8 +28,7 @@ class Operation:
     pods: tuple[Pod, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A pod left out because another of its source has its full name, or an unreadable change of
     one: the pod keeps its last good version."""
 
@@ -38,8 +36,7 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The result of one delivery of a source; operations in the order to handle them."""
 
     operations: tuple[Operation, ...] = ()

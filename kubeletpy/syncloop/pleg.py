@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
@@ -19,6 +18,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.structs import Struct
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
 from kubeletpy.syncloop.metrics import NoPlegMetrics, PlegMetrics
 
@@ -30,8 +30,7 @@ OnChange = Callable[[str, Sequence[LifecycleEvent]], None]
 CONCURRENT_READS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PlegSettings:
+class PlegSettings(Struct, frozen=True):
     """Seconds; docs/reference/constants.csv: pleg."""
 
     relist_period: float = 1.0

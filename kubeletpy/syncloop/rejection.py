@@ -6,17 +6,16 @@ Pure. Whether a pod is refused is decided elsewhere (admission).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 Others = Callable[[], Sequence[Pod]]
 """The other active pods of the node, as of the time of the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(Struct, frozen=True):
     """The answer takes a while: await ``settle``; the pod must not be started before that."""
 
     settle: Callable[[Others], Awaitable[Rejection | None]]

@@ -6,9 +6,9 @@ Pure: times are event-loop seconds, passed in.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.names import Name
 
 MAX_START = 80
@@ -28,8 +28,7 @@ class Chapter(StrEnum):
     END = "end"
 
 
-@dataclass(slots=True)
-class Span:
+class Span(Struct):
     """One step or call. Times are event-loop seconds."""
 
     name: Name
@@ -42,8 +41,7 @@ class Span:
     """When it has to end, if it has a limit."""
 
 
-@dataclass(slots=True)
-class PodTrace:
+class PodTrace(Struct):
     """The spans of one pod."""
 
     uid: str

@@ -6,7 +6,7 @@ During a turn nothing else is served.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 LONG_S = 0.25
 """A turn this long is reported: health checks are answered late."""
@@ -14,8 +14,7 @@ MAX_FRAMES = 12
 """Innermost frames that are reported to identify a culprit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """A turn that took too long."""
 
     seconds: float

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from kubeletpy.explain.codes import Code
 from kubeletpy.explain.model import WaitKind
@@ -161,7 +162,7 @@ def _facts(told: Mapping[str, Any]) -> list[list[str]]:
 def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
     if timeline is None or "start" not in timeline:
         return []
-    found = [asdict(each) for each in waterfalls(from_json(timeline))]
+    found = [to_builtins(each) for each in waterfalls(from_json(timeline))]
     return [each for each in found if each["rows"]]
 
 

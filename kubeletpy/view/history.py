@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from kubeletpy.structs import Struct, field
 
 MAX_SAMPLES = 120
 GAP_S = 30.0
 """Seconds without a sample after which nothing is drawn over the gap: the plot begins anew."""
 
 
-@dataclass(slots=True)
-class _Container:
+class _Container(Struct):
     memory_limit: int | None = None
     at: float | None = None
     cpu: float | None = None

@@ -6,12 +6,12 @@ All text is on one line, bounded and without control characters; whoever draws i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.explain.render_timeline import scale, summary
 from kubeletpy.explain.timeline import Bar, Chapter, Timeline
 from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call, Name
 
 MAX_LABEL = 200
@@ -50,8 +50,7 @@ _KINDS: dict[Name, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One bar.
 
     Attributes:
@@ -74,8 +73,7 @@ class Row:
     beside: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Waterfall:
+class Waterfall(Struct, frozen=True):
     """The start or the end of a pod.
 
     Attributes:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.paths import plugin_name
 from kubeletpy.volumes.plan import PlannedVolume
 from kubeletpy.volumes.set_up import Outcome
 
 
-@dataclass(slots=True)
-class _Pod:
+class _Pod(Struct):
     asked_at: float
     """Event-loop time in seconds."""
     wanted: Counter[str] = field(default_factory=Counter)

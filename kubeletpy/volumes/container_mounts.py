@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 from kubeletpy.volumes import etc_hosts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.sub_path import bind_sub_path

@@ -12,7 +12,7 @@ import binascii
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 from kubeletpy.volumes.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source

@@ -11,8 +11,9 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from kubeletpy.structs import Struct
 
 MAX_PROCESSES = 20_000
 MAX_FILES = 1024
@@ -24,8 +25,7 @@ _LONGEST = 16
 """Bytes of a command's name, as the kernel has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A process; ``apart``: it is in another mount namespace, where the path may be another one."""
 
     pid: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import Mode
 
 
@@ -20,8 +20,7 @@ class Outcome(StrEnum):
     """It was not even attempted; what was known of the volume still holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """A volume that is ready for a pod."""
 
     path: str
@@ -37,8 +36,7 @@ class Published:
     """Where the node keeps a block volume's device for its pods; empty: nowhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedOnDisk:
+class PublishedOnDisk(Struct, frozen=True):
     """A pod's volume as it is, or may be, on this node: enough to tear it down."""
 
     plugin: str
@@ -58,8 +56,7 @@ class PublishedOnDisk:
     """Why information is missing (its file is torn or missing); empty: it is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagedOnDisk:
+class StagedOnDisk(Struct, frozen=True):
     """A volume as it is, or may be, staged on this node: enough to tear it down."""
 
     plugin: str
@@ -75,8 +72,7 @@ class StagedOnDisk:
     damaged: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A plugin's volumes left by a previous agent."""
 
     published: tuple[PublishedOnDisk, ...] = ()
@@ -85,8 +81,7 @@ class Found:
     """Path -> why it could not be interpreted."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeStats:
+class VolumeStats(Struct, frozen=True):
     """How full a volume is; None: its plugin does not report it."""
 
     capacity_bytes: int | None = None
@@ -99,8 +94,7 @@ class VolumeStats:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SetUp:
+class SetUp(Struct, frozen=True):
     """A volume that is ready for a pod."""
 
     path: str
@@ -113,8 +107,7 @@ class SetUp:
     """A supplemental group that its PersistentVolume requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class MountedVolume:
+class MountedVolume(Struct, frozen=True):
     """A volume of a pod."""
 
     uid: str
@@ -127,8 +120,7 @@ class MountedVolume:
     left: PublishedOnDisk
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredVolume:
+class MeasuredVolume(Struct, frozen=True):
     """A volume with its last measurement."""
 
     volume: MountedVolume

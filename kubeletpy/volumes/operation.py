@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.on_disk import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class PodUse:
+class PodUse(Struct, frozen=True):
     """The pod, as far as plugins may see it."""
 
     uid: str

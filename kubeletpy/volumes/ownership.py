@@ -10,10 +10,10 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from kubeletpy.host.trees import Tree
+from kubeletpy.structs import Struct
 
 MAX_ENTRIES = 1_000_000
 """The most entries of one volume that are changed."""
@@ -23,8 +23,7 @@ _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """Progress of a walk; read by other threads meanwhile."""
 
     files: int = 0

@@ -6,7 +6,7 @@ Source: docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kubeletpy.structs import Struct
 
 MAX_FILE_NAME = 255
 MAX_PATH = 4096
@@ -26,8 +26,7 @@ class UnsafePath(ValueError):
     """A name or path from a spec could lead elsewhere; the message says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodPaths:
+class PodPaths(Struct, frozen=True):
     """The directories of one pod."""
 
     pods_dir: str

@@ -14,6 +14,7 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.downward import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.downward import Renderer
 from kubeletpy.volumes.paths import UnsafePath, payload_path
 from kubeletpy.volumes.plan import PlannedVolume
@@ -87,8 +88,7 @@ own fields, or why it could not be read.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FileOwner:
+class FileOwner(Struct, frozen=True):
     """The owners of the files of a pod's volumes."""
 
     user: int | None = None
@@ -160,8 +160,7 @@ def too_large(left: int) -> PayloadError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Struct, frozen=True):
     namespace: str
     default_mode: int
     owner: FileOwner

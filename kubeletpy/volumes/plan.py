@@ -7,11 +7,11 @@ docs/reference/behaviour.md, i1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.resolve import ClaimVolume
 
 ObjectKind = Literal["configMap", "secret"]
@@ -27,16 +27,14 @@ most.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(Struct, frozen=True):
     """A configMap or secret of the pod's namespace."""
 
     kind: ObjectKind
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedVolume:
+class PlannedVolume(Struct, frozen=True):
     """One volume that containers use."""
 
     name: str
@@ -57,8 +55,7 @@ class PlannedVolume:
         return self.kind in ("secret", "downwardAPI", "projected")
 
 
-@dataclass(frozen=True, slots=True)
-class VolumePlan:
+class VolumePlan(Struct, frozen=True):
     """The needs of one pod."""
 
     volumes: tuple[PlannedVolume, ...]

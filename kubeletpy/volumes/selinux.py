@@ -7,18 +7,17 @@ Source: docs/reference/behaviour-storage.md, sp3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 
 RECURSIVE = "Recursive"
 _SOLE = ("ReadWriteOncePod",)
 
 
-@dataclass(frozen=True, slots=True)
-class SELinux:
+class SELinux(Struct, frozen=True):
     """The settings for all volumes of a node."""
 
     file_label: str = ""
@@ -27,8 +26,7 @@ class SELinux:
     """The feature gate SELinuxMount: not only ReadWriteOncePod volumes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Containers of one pod want a volume with different labels, but it can have only one."""
 
     labels: tuple[str, ...]

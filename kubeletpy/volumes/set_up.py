@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 from kubeletpy.volumes import host_path
 from kubeletpy.volumes.atomic import write_payload
 from kubeletpy.volumes.empty_dir import (
@@ -47,8 +48,7 @@ class VolumeWork:
     inputs: Sequence[Input] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PodSetting:
+class PodSetting(Struct, frozen=True):
     """What all volumes of a pod share."""
 
     pod: Pod
@@ -61,8 +61,7 @@ class PodSetting:
     """The most bytes in the files of the volumes to set up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result for one volume."""
 
     volume: PlannedVolume

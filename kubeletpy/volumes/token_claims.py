@@ -11,10 +11,10 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 MAX_TOKEN_BYTES = 16384
 """Kubernetes' tokens have 1 to 2 kB."""
@@ -22,8 +22,7 @@ SKEW_S = 60.0
 """How far the API server's clock may be ahead of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenKey:
+class TokenKey(Struct, frozen=True):
     """The properties of a requested token."""
 
     account: str
@@ -34,8 +33,7 @@ class TokenKey:
     """If set, only for the account with this uid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """How long a token is valid."""
 
     seconds: int

@@ -6,17 +6,16 @@ Source: k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; KEP-3257.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.node_selector import meets
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.payload import PayloadError
 from kubeletpy.volumes.pem import block, certificates
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """One ClusterTrustBundle: what selects it, and its certificates (DER)."""
 
     name: str

@@ -7,10 +7,11 @@ library; must never put anything into its process-wide pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from kubeletpy.structs import Struct
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -24,8 +25,7 @@ _SCALARS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field: ``kind`` is a protobuf scalar type, or a message of the same table."""
 
     number: int

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 2, 3, 4, 6, 7
 DATA = 0
@@ -57,8 +58,7 @@ class SpdyError(ValueError):
     """The input is not SPDY/3."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame; ``stream`` is the number of the stream, or of a ping."""
 
     kind: int

@@ -9,7 +9,8 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kubeletpy.structs import Struct
 
 MAX_HEAD = 64 << 10
 """Maximum bytes of a response's status line and headers."""
@@ -41,8 +42,7 @@ class UpgradeFailed(Exception):
     """The server can't be reached, or its response is invalid."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """The response: the head, and the connection if it is an upgrade (status 101).
 
     Attributes:

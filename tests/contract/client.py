@@ -7,9 +7,11 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+
+from kubeletpy.structs import replace
 
 JSON = dict[str, Any]
 ANSWER_S = 30.0

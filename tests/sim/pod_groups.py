@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields, replace
+
+from msgspec import structs
 
 from kubeletpy.cgroups.values import PodCgroupSettings, pod_resources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from tests.sim.client import Step
 from tests.sim.history import History
 
@@ -31,8 +33,7 @@ class PodGroups:
         await asyncio.sleep(0.001)
         if self.refusal:
             raise PodLimitsError(self.refusal)
-        given = {each.name: getattr(limits, each.name) for each in fields(limits)}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: it for name, it in structs.asdict(limits).items() if it is not None}
         self.limits[uid] = replace(self.limits[uid], **given)
         self._history.note("kernel", f"pod {uid[:8]} has {given}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
@@ -19,6 +19,7 @@ from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
 from kubeletpy.eviction.sight import SETTLE_LOOK_S
 from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from tests.sim import scripts
 from tests.sim.client import Step
 from tests.sim.history import History

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.config import KubeletSettings
 from kubeletpy.shutdown.logind import SystemLogind
+from kubeletpy.structs import replace
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries

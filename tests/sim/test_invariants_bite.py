@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.status import container_status
 from kubeletpy.status.entry import Entry
+from kubeletpy.structs import replace
 from kubeletpy.syncloop.sources.ready import ReadySources
 from tests.sim import scripts
 from tests.sim.history import Violation

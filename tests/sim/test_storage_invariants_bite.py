@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.node_pods import NodePods
+from kubeletpy.structs import replace
 from kubeletpy.volumes import disk, manager
 from kubeletpy.volumes.csi import csi_plugin, names
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes

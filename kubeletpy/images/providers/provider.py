@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
 
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
 from kubeletpy.host.program import Program, ProgramFailed, RunProgram
@@ -31,6 +30,7 @@ from kubeletpy.images.providers.protocol import (
 )
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct, replace
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""
@@ -42,8 +42,7 @@ _GROUPS: Mapping[CacheKeyType, Callable[[str], str]] = {
 """Groups questions that one answer may settle, going by the last answer's cache key type."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(Struct, frozen=True):
     """A running call."""
 
     task: asyncio.Task[Auths]

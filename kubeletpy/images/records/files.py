@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.images.records.model import (
@@ -22,14 +21,14 @@ from kubeletpy.images.records.model import (
     write_intent,
     write_record,
 )
+from kubeletpy.structs import Struct, field
 
 TEMPORARY = ".tmp"
 MAX_FILE = 1 << 20
 """Longest file read, in bytes."""
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """What the directories hold."""
 
     intents: list[str] = field(default_factory=list)

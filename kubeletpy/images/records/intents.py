@@ -8,11 +8,11 @@ Must never do I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(slots=True)
-class Intent:
+class Intent(Struct):
     """Of one image."""
 
     names: set[str] = field(default_factory=set)

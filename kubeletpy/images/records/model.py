@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
+from kubeletpy.structs import Struct, field, replace
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 READ_VERSIONS = (API_VERSION, "kubelet.config.k8s.io/v1alpha1")
@@ -29,8 +29,7 @@ class MalformedRecord(ValueError):
     """A file that is not a record; it proves only that something was pulled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grants:
+class Grants(Struct, frozen=True):
     """Who has proved to a registry that it may pull from one repository."""
 
     everybody: bool = False
@@ -49,8 +48,7 @@ EVERYBODY = Grants(everybody=True)
 NOBODY = Grants()
 
 
-@dataclass(frozen=True, slots=True)
-class PulledRecord:
+class PulledRecord(Struct, frozen=True):
     """What is known about one image that was pulled here."""
 
     image_ref: str

@@ -7,12 +7,12 @@ arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 from kubeletpy.images.records.model import NOBODY, Grants, PulledRecord, grants_of
 from kubeletpy.images.reference import InvalidReference, parse_reference
+from kubeletpy.structs import Struct
 
 LEARNED_LIMIT = 100
 """With this many secrets per image and repository, no more are learned without a pull."""
@@ -41,8 +41,7 @@ class Outcome(StrEnum):
         return self in (Outcome.POLICY_ALLOWED, Outcome.RECORD_FOUND)
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """Which images need proof of access."""
 
     policy: VerificationPolicy = VerificationPolicy.NEVER_PRELOADED
@@ -70,8 +69,7 @@ class Verification:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """What a pod's credentials prove, and what is learned from them."""
 
     outcome: Outcome

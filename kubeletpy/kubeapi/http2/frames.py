@@ -8,9 +8,9 @@ carry no answer are counted, and one that is too long is refused before it has a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kubeletpy.kubeapi.http2.limits import MAX_FRAME_BYTES, SLICE_BYTES
+from kubeletpy.structs import Struct
 
 _HEADER = 9
 _DATA, _HEADERS, _GOAWAY, _CONTINUATION = 0, 1, 7, 9
@@ -22,16 +22,14 @@ class FrameError(Exception):
     """The server broke the protocol; the message says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(Struct, frozen=True):
     """Whole frames, in order; ``control`` of them carry no answer."""
 
     data: bytes
     control: int
 
 
-@dataclass(frozen=True, slots=True)
-class GoAway:
+class GoAway(Struct, frozen=True):
     """The server takes no new streams, and has not begun with those above ``last_stream``."""
 
     last_stream: int

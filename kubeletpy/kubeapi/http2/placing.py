@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from kubeletpy.kubeapi.http2.limits import (
@@ -11,10 +10,10 @@ from kubeletpy.kubeapi.http2.limits import (
     RESERVED_STREAMS,
     STANDING_WATCHES,
 )
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """A connection.
 
     Attributes:

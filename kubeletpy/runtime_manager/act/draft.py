@@ -6,8 +6,6 @@ the end. Must never change the runtime.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.read.status_reader import (
@@ -16,6 +14,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
     pod_status_from_cri,
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.structs import replace
 
 
 class StatusDraft:

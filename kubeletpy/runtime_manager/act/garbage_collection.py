@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -33,12 +32,12 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     log_directories_to_remove,
     sandboxes_to_remove,
 )
+from kubeletpy.structs import Struct
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """The outcome of a round.
 
     Attributes:

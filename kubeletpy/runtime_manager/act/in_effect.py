@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.limits import PodLimitsError
@@ -20,6 +19,7 @@ from kubeletpy.runtime_manager.plan.resizable import effective_resources
 from kubeletpy.runtime_manager.plan.resize import InEffect, ResizePlan
 from kubeletpy.runtime_manager.plan.resize_steps import difference
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
+from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

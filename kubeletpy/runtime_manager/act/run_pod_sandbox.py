@@ -6,7 +6,6 @@ Must never start a container, and never lose a sandbox that the runtime has made
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.config_errors import SandboxConfigError, SpecField, about
@@ -25,6 +24,7 @@ from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_co
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
 
@@ -50,8 +50,7 @@ class NotWanted(Exception):
     """The pod is to end: nothing was created."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """A sandbox and the config that CreateContainer needs with it."""
 
     config: cri.PodSandboxConfig

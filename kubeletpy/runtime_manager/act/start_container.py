@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
@@ -69,6 +68,7 @@ from kubeletpy.runtime_manager.plan.attempts import attempt_by_logs, last_run_sh
 from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
 

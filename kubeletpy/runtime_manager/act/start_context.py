@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kubeletpy.api import types as api
@@ -22,6 +21,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note
 
@@ -49,8 +49,7 @@ class StartFailed(Exception):
         self.retry_at = retry_at
 
 
-@dataclass(frozen=True, slots=True)
-class PodContext:
+class PodContext(Struct, frozen=True):
     """What the starts of one sync share."""
 
     pod: Pod
@@ -72,8 +71,7 @@ class PodContext:
         return pod_reference(self.pod, field_path(action.kind, action.name))
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """A container's place in the order of creation."""
 
     after: asyncio.Event | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
@@ -24,6 +23,7 @@ from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.runtime_manager.act.stop_order import StopOrder
 from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
+from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
 
@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 KILL_CONTAINER_ERROR = "KillContainerError"
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Struct, frozen=True):
     """A container to stop, and everything its stop needs to know."""
 
     pod_uid: str

@@ -5,8 +5,6 @@ Must never act itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
@@ -14,14 +12,14 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.structs import Struct, field
 
 
 class StopSync(Exception):
     """The rest of this sync must not happen; the results say why."""
 
 
-@dataclass(slots=True)
-class SyncRun:
+class SyncRun(Struct):
     """One sync in progress."""
 
     request: SyncPodRequest

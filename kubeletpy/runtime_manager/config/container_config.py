@@ -10,7 +10,6 @@ cri-metadata.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
@@ -31,6 +30,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.config.stop_signal import wanted_signal
 from kubeletpy.runtime_manager.names.labels import container_annotations, container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
+from kubeletpy.structs import Struct, field
 
 PATH_MAX = 4096
 """Bytes of a path in Linux, including the terminating zero."""
@@ -41,8 +41,7 @@ _PROPAGATION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerInputs:
+class ContainerInputs(Struct, frozen=True):
     """What a container config is made from besides pod, container and node settings."""
 
     restart_count: int

@@ -7,12 +7,12 @@ argument.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.structs import Struct
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
@@ -25,8 +25,7 @@ class ResolvConfError(ValueError):
     """The host's resolv.conf cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverConfig:
+class ResolverConfig(Struct, frozen=True):
     """Name servers, search domains and options."""
 
     servers: tuple[str, ...] = ()
@@ -34,8 +33,7 @@ class ResolverConfig:
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DNSWarning:
+class DNSWarning(Struct, frozen=True):
     """Something that the pod's owner should know, to be reported as an event."""
 
     reason: Reason

@@ -5,14 +5,12 @@ Source: docs/reference/behaviour.md, j2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class UserNamespaceRange:
+class UserNamespaceRange(Struct, frozen=True):
     """The node's ids that a pod with hostUsers false is mapped to, starting at its id 0."""
 
     first_host_id: int

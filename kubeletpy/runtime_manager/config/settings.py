@@ -5,13 +5,11 @@ Filled in by the composition root from KubeletConfiguration and the machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.pods.memory_qos import MemoryQoS
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSettings:
+class RuntimeSettings(Struct, frozen=True):
     """Settings of sandbox and container configs; the defaults are the kubelet's."""
 
     pod_logs_dir: str = "/var/log/pods"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import api_pb2 as cri
@@ -42,8 +42,7 @@ _MAX_COUNT = 2**31 - 2  # the next one must still be an API int32
 _SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
 
-@dataclass(frozen=True, slots=True)
-class LabeledSandboxInfo:
+class LabeledSandboxInfo(Struct, frozen=True):
     """Which pod a sandbox belongs to, by its labels; empty strings where they do not say."""
 
     pod_name: str
@@ -53,8 +52,7 @@ class LabeledSandboxInfo:
     """The pod's own labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabeledContainerInfo:
+class LabeledContainerInfo(Struct, frozen=True):
     """What a container belongs to, by its labels; empty strings where they do not say."""
 
     pod_name: str
@@ -63,8 +61,7 @@ class LabeledContainerInfo:
     container_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotatedContainerInfo:
+class AnnotatedContainerInfo(Struct, frozen=True):
     """What a container's annotations record of the spec it was made from."""
 
     hash: str = ""

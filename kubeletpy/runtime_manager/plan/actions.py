@@ -7,17 +7,16 @@ by the executor. Must never decide anything itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class StartContainer:
+class StartContainer(Struct, frozen=True):
     """A container to start."""
 
     kind: ContainerKind
@@ -32,8 +31,7 @@ class StartContainer:
         return self.container["name"]
 
 
-@dataclass(frozen=True, slots=True)
-class KillContainer:
+class KillContainer(Struct, frozen=True):
     """A container to stop."""
 
     id: str
@@ -45,8 +43,7 @@ class KillContainer:
     reason: KillReason
 
 
-@dataclass(frozen=True, slots=True)
-class ResetContainer:
+class ResetContainer(Struct, frozen=True):
     """A container record to remove for restart-all; its log files stay."""
 
     id: str
@@ -59,8 +56,7 @@ class ResetContainer:
     """Its exit requested the restart of all; sources are removed last."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodActions:
+class PodActions(Struct, frozen=True):
     """All that one sync is to do; the fields are in order of execution."""
 
     kill_pod: bool

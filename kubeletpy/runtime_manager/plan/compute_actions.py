@@ -8,8 +8,6 @@ Source: docs/reference/behaviour.md, c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
@@ -28,10 +26,10 @@ from kubeletpy.runtime_manager.plan.actions import (
 from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
 from kubeletpy.runtime_manager.plan.regular_containers import Verdict, judge_regular
 from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class PlanInputs:
+class PlanInputs(Struct, frozen=True):
     """Everything that a plan is computed from; see :func:`compute_pod_actions`."""
 
     pod: Pod

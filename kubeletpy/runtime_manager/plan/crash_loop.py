@@ -9,7 +9,6 @@ Source: docs/reference/behaviour.md, d; KEP-4603.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
@@ -17,6 +16,7 @@ from kubeletpy.pods.backoff import ExponentialBackoff
 from kubeletpy.pods.fnv import fnv1a_64
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.structs import Struct
 
 BASE_SECONDS = 10.0
 MAX_AHEAD = 8192
@@ -26,8 +26,7 @@ QUIET_SECONDS = 600.0
 """Whatever the maximum: this long after it was last raised, a delay starts from the base again."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True):
     """A start that must wait."""
 
     due_at: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -21,13 +20,13 @@ from kubeletpy.runtime_manager.names.log_paths import (
     container_id_of_log_link,
     pod_uid_of_log_directory,
 )
+from kubeletpy.structs import Struct
 
 SHOWN = 2
 """Ended runs of a container that a pod's status can show."""
 
 
-@dataclass(frozen=True, slots=True)
-class GCPolicy:
+class GCPolicy(Struct, frozen=True):
     """How many dead containers are kept."""
 
     min_age: float = 0
@@ -47,8 +46,7 @@ class GCPolicy:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DeadContainer:
+class DeadContainer(Struct, frozen=True):
     """A container that is not running."""
 
     id: str

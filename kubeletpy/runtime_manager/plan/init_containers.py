@@ -9,8 +9,6 @@ Source: docs/reference/behaviour.md, c4; KEP-753.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
@@ -28,10 +26,10 @@ from kubeletpy.runtime_manager.plan.actions import (
     kill_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
+from kubeletpy.structs import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class InitPlan:
+class InitPlan(Struct, frozen=True):
     """How far initialisation has come, and what it needs."""
 
     initialized: bool
@@ -46,8 +44,7 @@ class InitPlan:
     resizes: tuple[ContainerResize, ...] = ()
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """What one walk over the list has found so far."""
 
     pod: Pod

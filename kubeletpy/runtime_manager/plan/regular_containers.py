@@ -5,8 +5,6 @@ A pure function. Must never start what runs. Source: docs/reference/behaviour.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod
@@ -21,10 +19,10 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
+from kubeletpy.structs import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What happens to one regular container."""
 
     keep: bool = False

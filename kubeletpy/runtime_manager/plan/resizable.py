@@ -8,13 +8,13 @@ Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resource
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, parse, value
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct
 
 
 class Resource(StrEnum):
@@ -28,8 +28,7 @@ RESOURCES = tuple(Resource)
 _WHICH = ("requests", "limits")
 
 
-@dataclass(frozen=True, slots=True)
-class Resizable:
+class Resizable(Struct, frozen=True):
     """Resizable requests and limits: millicores and bytes; 0: none."""
 
     cpu_request: int = 0

@@ -10,7 +10,6 @@ Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resource
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.cgroup_units import MIN_SHARES
@@ -27,12 +26,12 @@ from kubeletpy.runtime_manager.plan.resizable import (
     effective_resources,
     resizable,
 )
+from kubeletpy.structs import Struct, field
 
 UNKNOWN = "it is not known what it was given"
 
 
-@dataclass(frozen=True, slots=True)
-class InEffect:
+class InEffect(Struct, frozen=True):
     """What a pod and its containers are known to have been given."""
 
     containers: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
@@ -43,8 +42,7 @@ class InEffect:
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUpdate:
+class ContainerUpdate(Struct, frozen=True):
     """One resource of one running container, to be changed in place."""
 
     id: str
@@ -62,8 +60,7 @@ class ContainerUpdate:
         return self.container["name"]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerResize:
+class ContainerResize(Struct, frozen=True):
     """What one running container needs."""
 
     name: str
@@ -83,8 +80,7 @@ class ContainerResize:
         return (Decision(f"resize container {self.name}", self.why),) if self.updates else ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResizePlan:
+class ResizePlan(Struct, frozen=True):
     """What is to be changed in place in one sync."""
 
     memory: tuple[ContainerUpdate, ...] = ()

@@ -7,7 +7,6 @@ after them: a pod is never smaller than its containers. Source: docs/reference/b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from kubeletpy.api.quantity import whole
@@ -20,13 +19,13 @@ from kubeletpy.runtime_manager.config.resources import linux_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import Resource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
+from kubeletpy.structs import Struct, replace
 
 _ZERO = Decimal(0)
 _ENDLESS = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class PodSteps:
+class PodSteps(Struct, frozen=True):
     """What to write to the pod's cgroup for one resource, in order."""
 
     before: tuple[PodLimits, ...] = ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
@@ -30,6 +29,7 @@ from kubeletpy.runtime_manager.names.labels import (
     read_container_labels,
     read_sandbox_labels,
 )
+from kubeletpy.structs import Struct, field
 
 MAX_RESTART_COUNT = 2**31 - 1
 _STATES = {
@@ -39,8 +39,7 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReadContainer:
+class ReadContainer(Struct, frozen=True):
     """One ContainerStatus answer, with what the answer itself does not say."""
 
     status: cri.ContainerStatus
@@ -49,8 +48,7 @@ class ReadContainer:
     """From the container's file or the end of its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodIdentity:
+class PodIdentity(Struct, frozen=True):
     """The pod whose status it is."""
 
     uid: str

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 
 from kubeletpy.host.below import open_container_log
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file
 from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
+from kubeletpy.structs import Struct
 
 MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
@@ -27,8 +27,7 @@ LOG_WINDOW = 256 * 1024
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRoots:
+class MessageRoots(Struct, frozen=True):
     """Where the agent's own files are: the kubelet's root directory, and podLogsDir."""
 
     root_dir: str

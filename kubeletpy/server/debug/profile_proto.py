@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kubeletpy.structs import Struct
 from kubeletpy.wire.messages import Field, message_classes
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a thread was: function, file, line."""
 
     function: str
@@ -25,8 +24,7 @@ Stack = tuple[Place, ...]
 """The innermost place first."""
 
 
-@dataclass(slots=True)
-class Weight:
+class Weight(Struct):
     """How often a stack was seen, and the nanoseconds of CPU time spent in it."""
 
     samples: int = 0

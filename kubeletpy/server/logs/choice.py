@@ -6,11 +6,11 @@ Source: docs/reference/behaviour.md, t1; PodLogOptions of the core API.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
+from kubeletpy.structs import Struct
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})
@@ -29,8 +29,7 @@ class NoLog(Exception):
     """There is no log to read; the text says why, for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True):
     """What is asked for.
 
     Attributes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.structs import Struct
 
 MAX_LINE = 1 << 20
 """In bytes; runtimes split lines at 16 KiB, and a line longer than this is no record."""
@@ -25,8 +25,7 @@ _WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*
 """Complete lines of the CRI's format; the group is what is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One line of a file: ``time`` as written there, ``text`` with its newline unless partial."""
 
     time: bytes

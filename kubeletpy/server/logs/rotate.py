@@ -16,7 +16,6 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
@@ -31,6 +30,7 @@ from kubeletpy.server.logs.rotation_plan import (
     plan_rotation,
     rotated_name,
 )
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class RotationSettings:
+class RotationSettings(Struct, frozen=True):
     """``max_size`` in bytes, negative: no rotation; ``interval`` in seconds."""
 
     max_size: int = 10 << 20

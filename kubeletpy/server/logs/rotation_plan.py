@@ -7,16 +7,16 @@ Source: docs/reference/behaviour.md, t1; docs/reference/constants.csv: logs; KEP
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from kubeletpy.structs import Struct
 
 COMPRESSED = ".gz"
 UNFINISHED = ".tmp"
 _FORMAT = "%Y%m%d-%H%M%S"
 
 
-@dataclass(frozen=True, slots=True)
-class RotationPlan:
+class RotationPlan(Struct, frozen=True):
     """Names of the files to remove, then of those to compress."""
 
     remove: tuple[str, ...]

@@ -10,18 +10,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubeletpy.host.below import open_folder_of
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED
+from kubeletpy.structs import Struct
 
 _ATTEMPTS = 8
 """How often to retry when a file has been renamed or compressed between listing and opening."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file in a log's directory: (device, inode), time of the last write in nanoseconds."""
 
     name: str

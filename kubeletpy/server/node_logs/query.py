@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.server.node_logs import patterns
+from kubeletpy.structs import Struct
 
 MAX_SERVICES = 4
 MAX_SERVICE_LENGTH = 256
@@ -29,8 +29,7 @@ class InvalidQuery(ValueError):
     """The values make no sense, or are not allowed: 406."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Which lines of a journal.
 
     Attributes:
@@ -47,8 +46,7 @@ class Range:
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
+class LogQuery(Struct, frozen=True):
     """What is requested: services, or one file below the log directory."""
 
     services: tuple[str, ...] = ()

@@ -6,8 +6,9 @@ Source: docs/reference/server.csv: streaming.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from kubeletpy.structs import Struct
 
 V5 = "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -31,8 +32,7 @@ class Way(Enum):
     """SPDY inside a WebSocket."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """Which streams of a process are wanted."""
 
     stdin: bool

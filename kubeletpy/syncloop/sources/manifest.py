@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import yaml
@@ -20,6 +19,7 @@ from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
+from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.references import forbidden_reference
 
 MAX_MANIFEST = 10 * 1024 * 1024
@@ -51,8 +51,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a manifest comes from, which its pods' uids depend on."""
 
     node_name: str

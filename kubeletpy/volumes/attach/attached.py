@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import Read, Unread
 
@@ -24,8 +24,7 @@ def attachment_name(handle: str, driver: str, node: str) -> str:
     return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAttachments:
+class NodeAttachments(Struct, frozen=True):
     """The node's status as the API shows it."""
 
     in_use: frozenset[str] = frozenset()
@@ -52,8 +51,7 @@ def volumes_in_use(wanted: Iterable[VolumeSpec], there: Iterable[str]) -> list[s
     return sorted({spec.unique_name for spec in wanted if spec.attachable} | set(there))
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(Struct, frozen=True):
     """A volume is attached, or needs no attaching."""
 
     metadata: Mapping[str, str] | None = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.operations.model import Volume
 
 _ISCSI = re.compile(r"(kubernetes\.io/iscsi/)(.+?):((?:iqn|eui|naa)\..+)")

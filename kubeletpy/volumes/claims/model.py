@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from kubeletpy.structs import Struct
+
 
 class Mode(StrEnum):
     """``volumeMode``: how containers get a volume."""
@@ -53,8 +55,7 @@ class Cause(StrEnum):
     """An operation failed; it is retried at ``retry_at``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """Why a volume is not available yet: a typed reason, with a message for people."""
 
     cause: Cause
@@ -77,8 +78,7 @@ def say(wait: Waits) -> str:
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeWait:
+class VolumeWait(Struct, frozen=True):
     """What one volume of a pod waits for."""
 
     volume: str
@@ -103,8 +103,7 @@ class VolumeSource:
     """Inline in the pod's spec: no claim, no PV."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeTraits:
+class VolumeTraits(Struct, frozen=True):
     """What its plugin says about a volume (table sc1)."""
 
     unique_name: str

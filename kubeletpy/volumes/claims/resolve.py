@@ -7,10 +7,11 @@ the volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import (
     Cause,
     Describes,
@@ -51,8 +52,7 @@ class ClaimVolume:
     """A container names it in volumeDevices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """An object that could not be read."""
 
     why: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from kubeletpy.structs import Struct
 
 _ZONES = "__"
 """Separates the zones of a label that names several."""
@@ -28,8 +29,7 @@ class Untranslatable(Exception):
     """A volume that can't be expressed for its CSI driver; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Old:
+class _Old(Struct, frozen=True):
     """A volume as written in a PV or in a pod."""
 
     source: JsonObject
@@ -46,8 +46,7 @@ class _Old:
         return str(self.source.get(key) or "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     driver: str
     source: Callable[[_Old], dict[str, Any]]
     """The ``csi`` source except its driver. Raises Untranslatable."""

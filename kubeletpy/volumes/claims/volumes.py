@@ -11,7 +11,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kubeletpy.clock import Clock
@@ -21,6 +20,7 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.node_selector import matches
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from kubeletpy.volumes.attach.attached import Attached, attached, attached_by_node, attachments_of
 from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits
 from kubeletpy.volumes.claims.reading import ClaimObjects

@@ -7,11 +7,11 @@ docs/reference/behaviour-storage.md, sg, sk, so3, sr.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.on_disk import Outcome, VolumeStats
 from kubeletpy.volumes.operation import ExpansionProblem
 
@@ -35,8 +35,7 @@ class BadAnswer(ValueError):
     """A driver's answer contradicts itself or the CSI; the text says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(Struct, frozen=True):
     """A node as a driver sees it."""
 
     node_id: str

@@ -6,10 +6,10 @@ Pure. Source: docs/reference/behaviour-storage.md, sl, sp1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.csi.names import EPHEMERAL, PERSISTENT
 
 TOKEN_SECONDS = 3600
@@ -28,8 +28,7 @@ class GroupPolicy(StrEnum):
 _POLICIES: Mapping[str, GroupPolicy] = {policy.value: policy for policy in GroupPolicy}
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
+class TokenRequest(Struct, frozen=True):
     """A service account's token that a driver wants for each pod."""
 
     audience: str
@@ -37,8 +36,7 @@ class TokenRequest:
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class DriverObject:
+class DriverObject(Struct, frozen=True):
     """A CSIDriver; default values stand for a missing object."""
 
     attach_required: bool = True

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
     return connect
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """A registered driver."""
 
     info: PluginInfo

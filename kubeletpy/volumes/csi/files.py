@@ -12,11 +12,11 @@ import errno
 import json
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.host.private_files import write_whole
+from kubeletpy.structs import Struct
 from kubeletpy.volumes import disk
 
 MAX_BYTES = 64 * 1024
@@ -31,8 +31,7 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeData:
+class VolumeData(Struct, frozen=True):
     """The file's content, without empty values."""
 
     driver: str

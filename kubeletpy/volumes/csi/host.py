@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.driver_object import DriverObject
@@ -27,8 +27,7 @@ T = TypeVar("T")
 POD_INFO = "csi.storage.k8s.io/"
 
 
-@dataclass(slots=True)
-class CsiHost:
+class CsiHost(Struct):
     """The CSI environment of one node."""
 
     node_name: str

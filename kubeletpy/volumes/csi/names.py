@@ -7,8 +7,8 @@ docs/reference/behaviour-storage.md, sc1, sc3, si1, sj.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.paths import safe_name
 
 PLUGIN = "kubernetes.io/csi"
@@ -45,8 +45,7 @@ def _part(name: str) -> str:
     return safe_name(name.replace("/", "~"))
 
 
-@dataclass(frozen=True, slots=True)
-class FilesystemPaths:
+class FilesystemPaths(Struct, frozen=True):
     """The paths of a volume in one pod."""
 
     directory: str
@@ -62,8 +61,7 @@ class FilesystemPaths:
         return f"{self.directory}/{DATA_FILE}"
 
 
-@dataclass(frozen=True, slots=True)
-class StagingPaths:
+class StagingPaths(Struct, frozen=True):
     """The paths of a volume on the node."""
 
     directory: str
@@ -79,8 +77,7 @@ class StagingPaths:
         return f"{self.directory}/{DATA_FILE}"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPaths:
+class BlockPaths(Struct, frozen=True):
     """The paths of a block volume on the node and in its pods."""
 
     directory: str
@@ -121,8 +118,7 @@ class BlockPaths:
         return f"{self.top}/data/{DATA_FILE}"
 
 
-@dataclass(frozen=True, slots=True)
-class CsiPaths:
+class CsiPaths(Struct, frozen=True):
     """All paths below the kubelet's root directory. Each raises UnsafePath."""
 
     root: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.structs import Struct
 
 ANNOTATION = "csi.volume.kubernetes.io/nodeid"
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -35,8 +35,7 @@ class NodeObjectConflict(Exception):
     """An object of the API cannot be updated as needed; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverOnNode:
+class DriverOnNode(Struct, frozen=True):
     """One driver, as reported to the cluster."""
 
     name: str

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.structs import Struct
 
 AccessMode = csi.VolumeCapability.AccessMode
 _MULTI_NODE = {
@@ -23,8 +24,7 @@ _SINGLE_NODE = {
 """For drivers that distinguish one writer from several on a node; others know a single kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """How a volume is used.
 
     Attributes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from kubeletpy.host import mount_table
 from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.structs import replace
 from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.intree.base import (

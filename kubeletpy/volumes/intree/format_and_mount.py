@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.host.program import Program, ProgramFailed, run_program
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.disk import is_mounted
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, run
 from kubeletpy.volumes.on_disk import Outcome
@@ -44,8 +44,7 @@ _UNCORRECTED = 4
 """The fsck exit status (a bit of it) that means errors are left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """The content of a disk."""
 
     fs_type: str = ""

@@ -11,24 +11,23 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from kubeletpy.structs import Struct
 
 _HOST = re.compile(r"host([0-9]+)")
 MAX_TEXT = 4096
 """The most bytes of a kernel attribute."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScsiTree:
+class ScsiTree(Struct, frozen=True):
     """Where the kernel and udev show devices; tests have similar trees."""
 
     sys: str = "/sys"
     dev: str = "/dev"
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """An iSCSI session."""
 
     host: int

@@ -11,9 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.attach.spelling import spelled
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits

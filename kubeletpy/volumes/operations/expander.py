@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeletpy.api import types as api_types
@@ -18,6 +17,7 @@ from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
+from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Outcome
 from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
@@ -34,8 +34,7 @@ CLAIM_READINGS = 4
 """How often a claim is read in one attempt, when others change it at the same time."""
 
 
-@dataclass(slots=True)
-class _Grown:
+class _Grown(Struct):
     """What was asked of the driver so far, and the resulting size; bytes."""
 
     asked: int = 0

@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-storage.md, so2, so3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
 

@@ -7,15 +7,13 @@ earlier one. Source: docs/reference/behaviour-storage.md, sg.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
 from kubeletpy.volumes.operations.plan import expansion_of
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """An operation succeeded."""
 
     published: Published | None = None
@@ -23,8 +21,7 @@ class Done:
     """The volume's size in bytes now; 0: unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """Where an operation puts its result, successful or not."""
 
     mount: PublishedOnDisk | None = None

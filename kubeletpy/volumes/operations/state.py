@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Published
 from kubeletpy.volumes.operations.model import Key, Operation, PodDemand, PodMount, Volume
@@ -17,8 +17,7 @@ from kubeletpy.volumes.operations.plan import is_there
 from kubeletpy.volumes.plugin import VolumePlugin
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """An operation in progress."""
 
     operation: Operation
@@ -27,8 +26,7 @@ class Running:
     """Event-loop time."""
 
 
-@dataclass(slots=True)
-class VolumeState:
+class VolumeState(Struct):
     """The state of this node's volumes."""
 
     plugins: Mapping[str, VolumePlugin]

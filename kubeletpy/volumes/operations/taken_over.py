@@ -7,8 +7,8 @@ docs/reference/behaviour-storage.md, sn1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.events.reasons import Reason
+from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.pod_certificates.request import DENIED, FAILED, ISSUED, Answer
 
 ABANDON_S = 600.0
@@ -51,8 +52,7 @@ class Asked:
     """Whether the watch has shown it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A final answer without a certificate."""
 
     name: str
@@ -62,8 +62,7 @@ class Refusal:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """All that is known of one source."""
 
     held: Held | None = None
@@ -79,8 +78,7 @@ class State:
     """Why there is no request now, if one was tried or has gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What to do next.
 
     Attributes:

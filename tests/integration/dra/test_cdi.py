@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import DRA
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 from tests.dra_driver.running import driver_on_node
 from tests.dra_driver.services import Given, Services
 from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node

@@ -10,13 +10,13 @@ import os
 import re
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
 from kubeletpy.cli import logs
 from kubeletpy.config import default_settings
 from kubeletpy.config.settings import Logging, VModule
+from kubeletpy.structs import replace
 
 DEFAULT = default_settings().logging
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from kubeletpy.dra.answers import MAX_DEVICES, read, service
 from kubeletpy.dra.model import ClaimInfo, Device
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
+from kubeletpy.structs import replace
 
 CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kubeletpy.dra.checkpoint import checksum, read, written
 from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
 from kubeletpy.dra.state import ClaimState
+from kubeletpy.structs import replace
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
 DEVICE = Device("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")

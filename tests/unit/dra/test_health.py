@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from kubeletpy.dra.claims import uses
 from kubeletpy.dra.health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth, Known
 from kubeletpy.dra.model import ClaimInfo, Device
 from kubeletpy.remote.generated import dra_health_pb2 as pb
+from kubeletpy.structs import replace
 from tests.unit.dra.node import user
 
 A = "a.example.com"

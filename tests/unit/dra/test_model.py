@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.dra.claims import Allocated, ClaimProblem, uses
@@ -18,6 +16,7 @@ from kubeletpy.dra.model import (
     leaving,
     referenced,
 )
+from kubeletpy.structs import replace
 from tests.unit.dra.node import user
 
 A, B = "a.example.com", "b.example.com"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from kubeletpy.stats.usage import (
     TreeUse,
     VolumeUse,
 )
+from kubeletpy.structs import replace
 
 
 def pod(**spec: Any) -> Pod:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from kubeletpy.eviction.decide import Crossing, State
 from kubeletpy.eviction.pod_use import Candidate
@@ -38,7 +39,7 @@ RULES = rules(
 
 
 def as_json(machine: Machine) -> Any:
-    return json.loads(json.dumps(asdict(machine.keeper.report())))
+    return json.loads(json.dumps(to_builtins(machine.keeper.report())))
 
 
 @on_virtual_time

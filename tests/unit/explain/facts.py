@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kubeletpy.explain.facts import PodFacts
@@ -10,6 +9,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import Stage, Work, WorkerRecord
+from kubeletpy.structs import replace
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Name, Step
 from tests.unit.podworkers.builders import make_pod

@@ -5,10 +5,10 @@ The texts are those of containerd 2.1 and of this agent.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.api.times import format_time
 from kubeletpy.explain import render
@@ -785,7 +785,7 @@ def test_a_sick_pod(case: tuple[Any, dict[str, Any], str, str, str, float | None
     assert found.final is (code in ("refused", "evicted", "deadline-exceeded", "failed"))
     short = line(facts(pod, **changes))
     assert (short.verdict, short.cause, short.first_seen) == (verdict, code, found.first_seen)
-    text = render.pod({**asdict(found)})
+    text = render.pod({**to_builtins(found)})
     assert all(f"{name:<10} " in text for name, has in (("Since", since), ("To do", hint)) if has)
 
 

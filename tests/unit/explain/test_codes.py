@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Step
 from tests.unit.explain.facts import NOW, STARTED, exited, facts, not_ready, running, waiting
 

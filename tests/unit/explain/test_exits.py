@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from kubeletpy.explain.containers import MAX_EXITS, containers, exits
 from kubeletpy.explain.model import ContainerView, Role, State, Wait, WaitKind
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call
 from tests.unit.explain.facts import NOW, doing, exited, facts
 from tests.unit.explain.facts import not_ready as not_ready_status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, size, told
 from kubeletpy.explain.log_ends import MAX_CONTAINERS, log_ends
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
+from kubeletpy.structs import replace
 from tests.unit.explain.facts import NOW, exited, facts, not_ready
 
 

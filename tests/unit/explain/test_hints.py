@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.hints import hint
+from kubeletpy.structs import replace
 from tests.unit.explain.facts import exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.explain import render, render_notices, render_timeline
 from kubeletpy.explain.gather import explain, line
@@ -28,7 +28,7 @@ EVIL = "\x1b]0;owned\x07\nFAKE LINE <script>"
 
 
 def as_json(found: Any) -> Any:
-    return json.loads(json.dumps(asdict(found)))
+    return json.loads(json.dumps(to_builtins(found)))
 
 
 def crash() -> dict[str, Any]:
@@ -146,7 +146,7 @@ def start() -> PodTrace:
 
 def drawn(trace: PodTrace | None = None, **more: Any) -> Timeline:
     found = timeline(trace or start(), OFFSET, OFFSET + 9.9, 12.0, **more)
-    return from_json(json.loads(json.dumps(asdict(found))))
+    return from_json(json.loads(json.dumps(to_builtins(found))))
 
 
 def test_the_waterfall_counts_from_first_sight() -> None:

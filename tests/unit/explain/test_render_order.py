@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from msgspec import to_builtins
 
 from kubeletpy.eviction.order import EvictionOrder, Next
 from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.eviction.report import Place
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.render_order import orders
+from kubeletpy.structs import replace
 
 MI = 1 << 20
 PLACE = Place("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)
 
 
 def shown(order: EvictionOrder) -> list[str]:
-    head, *lines = orders([asdict(order)]).splitlines()
+    head, *lines = orders([to_builtins(order)]).splitlines()
     assert head == "Who would be evicted first"
     return [line.strip() for line in lines]
 

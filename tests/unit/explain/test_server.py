@@ -8,12 +8,12 @@ import json
 import socket
 import stat
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.cli import agent_socket, explain, timeline
 from kubeletpy.config import Notice
@@ -427,10 +427,10 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert json.loads(capsys.readouterr().out) == {
             "name": "",
             "pressure": pressure,
-            "without_effect": [asdict(each) for each in notices],
+            "without_effect": [to_builtins(each) for each in notices],
             "troubles": ["x: y"],
             "api": used,
-            "evictions": [json.loads(json.dumps(asdict(order)))],
+            "evictions": [json.loads(json.dumps(to_builtins(order)))],
         }
         broken = True
         assert await run(explain, at, "--node") == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from kubeletpy.api.times import format_time
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.since import wrong_since
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from tests.unit.explain.facts import NOW, facts, not_ready
 from tests.unit.podworkers.builders import make_pod
 

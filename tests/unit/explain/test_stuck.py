@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.stuck import AGAIN_S, LOOK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import (

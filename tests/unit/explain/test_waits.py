@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from kubeletpy.dra.model import ClaimWait
@@ -29,6 +29,7 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import (
@@ -931,7 +932,7 @@ def test_runs_without_times_come_last_and_regular_containers_before_ephemeral_on
     found = explain(facts(pod, runtime=runtime))
     assert [one.finished_at for one in found.exits] == [0.5, None]
     assert [view.name for view in found.containers] == ["i", "c", "e"]
-    shown = render.pod(json.loads(json.dumps(asdict(found))))
+    shown = render.pod(json.loads(json.dumps(to_builtins(found))))
     assert shown.endswith(
         "Ended runs\n"
         '  main  run 1  exit code 0  19675d ago  no file "s3cret"\n'

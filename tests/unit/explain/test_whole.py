@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.explain import render
 from kubeletpy.explain.facts import PodFacts
@@ -24,6 +24,7 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import (
     NOW,
@@ -51,7 +52,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def text(found: PodFacts, *, colours: bool = False) -> str:
-    return render.pod(json.loads(json.dumps(asdict(explain(found)))), colours=colours)
+    return render.pod(json.loads(json.dumps(to_builtins(explain(found)))), colours=colours)
 
 
 def exit_record(name: str, attempt: int, code: int, began: float, ended: float) -> ContainerStatus:
@@ -340,7 +341,7 @@ def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
 
 
 def test_all_pods_in_columns() -> None:
-    lines = [json.loads(json.dumps(asdict(line(each)))) for each in (facts(), unknown())]
+    lines = [json.loads(json.dumps(to_builtins(line(each)))) for each in (facts(), unknown())]
     assert render.pods(lines) == (
         "default/static  not started: the container runtime can't be used: no such socket\n"
         "default/web     running and ready, for 20s\n"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.explain import render_timeline
 from kubeletpy.explain.model import Exit, Wait, WaitKind
 from kubeletpy.explain.timeline import Bar, Chapter, Timeline, from_json, timeline
+from kubeletpy.structs import replace
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Step
@@ -277,7 +278,7 @@ def test_a_pod_that_crashes_once_it_was_ready() -> None:
     shown = replace(found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0)
     until = datetime.fromtimestamp(OFFSET + 60.0).astimezone().strftime("%H:%M:%S")
     assert _without_bars(render_timeline.text(shown)) == LIVES.replace("{until}", until)
-    assert from_json(json.loads(json.dumps(asdict(shown)))) == shown
+    assert from_json(json.loads(json.dumps(to_builtins(shown)))) == shown
 
 
 def _without_bars(text: str) -> str:

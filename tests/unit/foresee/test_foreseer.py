@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import SyncIntent
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import replace
 from tests.unit.foresee.pods import container, pod
 
 RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
 from kubeletpy.foresee.render import plan
 
 
 def shown(outcome: Outcome, **more: Any) -> str:
-    return plan(asdict(Foreseen("ns", "web", "n1", outcome, **more)))
+    return plan(to_builtins(Foreseen("ns", "web", "n1", outcome, **more)))
 
 
 @pytest.mark.parametrize(

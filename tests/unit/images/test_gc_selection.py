@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.images.gc_selection import (
@@ -20,6 +18,7 @@ from kubeletpy.images.gc_selection import (
     used_image_ids,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import replace
 from tests.unit.podworkers.builders import make_pod
 
 A = ImageRecord("a", 10, False, first_detected=100)

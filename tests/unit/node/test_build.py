@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import NodeOptions, node_name
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.node.status_events import condition_events
+from kubeletpy.structs import replace
 
 GI = 2**30
 NOW = 1_800_000_000.0

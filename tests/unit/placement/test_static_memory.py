@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from kubeletpy.placement.topology import NumaNode
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
 from tests.unit.placement.machines import pod_of, sized
 from tests.virtual_time import on_virtual_time
 

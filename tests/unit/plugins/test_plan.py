@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
 from kubeletpy.plugins.plan import Known, Plan, name_is_free, plan, sockets
+from kubeletpy.structs import replace
 
 OLD, NEW = (1, 1), (2, 2)
 

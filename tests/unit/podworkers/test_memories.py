@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, S
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.structs import replace
 
 ONE, TWO, THREE = (Decision(name, "why") for name in ("one", "two", "three"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
+from kubeletpy.structs import replace
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from kubeletpy.recorder.codec import (
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.runtime_manager.plan.resize import InEffect
 from kubeletpy.status.generate import StatusInputs
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Step
 from tests.unit.podworkers.builders import make_pod
 
@@ -135,7 +135,7 @@ def test_a_field_of_a_newer_version_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        (Decision, {"what": "a"}, "Decision: .*missing.*why"),
+        (Decision, {"what": "a"}, "Decision: .*[Mm]issing.*why"),
         (Decision, [], "an object is expected where the recording has list"),
         (PlanInputs, {"pod": {"#": 4}, "status": {"#": 0}}, "a Pod is referred to"),
         (PlanInputs, {"pod": {"#": 0}, "status": {"#": 0}}, "a Pod is referred to"),

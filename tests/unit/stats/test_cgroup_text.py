@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.stats.cgroup_text import V1_BASIC, V1_DETAIL, V2_BASIC, V2_DETAIL, from_v1, from_v2
 from kubeletpy.stats.usage import DeviceIo, GroupStats, Psi, PsiLine
+from kubeletpy.structs import replace
 
 V1 = {
     "cpuacct.usage": "1234567890\n",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from kubeletpy.stats.group_files import GroupFiles, container_id
 from kubeletpy.stats.locate import first_process
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.views import StatsViews
+from kubeletpy.structs import replace
 from tests.unit.stats.machine import Machine, Runtime
 from tests.virtual_time import on_virtual_time
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from kubeletpy.stats.completed import completed, mount_points
 from kubeletpy.stats.from_cri import CriContainer, CriSandbox, CriStats, Layer
 from kubeletpy.stats.usage import GroupStats, Interface, Network, PodReading, TreeUse
+from kubeletpy.structs import replace
 from tests.unit.stats.readings import NOW, SPACE, container, pod
 
 READ, REPORTED = GroupStats(1, cpu_ns=10, rss=30), GroupStats(2, cpu_ns=11, memory=40)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
 from kubeletpy.stats.usage import GroupStats
+from kubeletpy.structs import replace
 from tests.unit.stats.readings import NOW, SECOND, SPACE, container, disks, pod, reading, stats
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows

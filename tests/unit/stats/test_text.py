@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +11,7 @@ from kubeletpy.stats.cadvisor import Machine
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.text import Scrape, labels
 from kubeletpy.stats.usage import Disks, PodDisk, PodRef, Reading, TreeUse
+from kubeletpy.structs import replace
 from tests.unit.stats.readings import NOW, SECOND, container, pod, reading, stats
 
 MACHINE = Machine(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")

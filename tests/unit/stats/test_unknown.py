@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from kubeletpy.stats.usage import (
     TreeUse,
     VolumeUse,
 )
+from kubeletpy.structs import replace
 from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
 from tests.unit.stats.readings import ETH0, NOW, REF, SECOND, SPACE, stats
 

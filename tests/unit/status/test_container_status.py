@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import RuntimeUser
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
+from kubeletpy.structs import replace
 
 from .samples import pod, record, runtime, shown
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from kubeletpy.pods.runtime_status import RuntimeResources, SandboxStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
+from kubeletpy.structs import replace
 
 from .samples import NOW, inputs, pod, record, runtime, shown
 
@@ -212,7 +212,7 @@ def test_reason_and_message_stay_with_their_phase(old: Any, in_api: Any, told: A
 
 def test_host_network_pods_have_the_nodes_address() -> None:
     has = runtime(record("a"))
-    has = type(has)(**{**{f: getattr(has, f) for f in has.__slots__}, "ips": ()})
+    has = replace(has, ips=())
     status = generate_api_pod_status(inputs(pod(hostNetwork=True), has))
     assert status["podIP"] == "192.168.0.9"
 
@@ -349,7 +349,7 @@ def test_a_sidecar_is_awaited_anew_in_each_sandbox(
     of = pod(init=[{"name": "s", "restartPolicy": "Always", "startupProbe": {}}])
     has = runtime(record("s"), container)
     every = tuple(SandboxStatus(id=i, ready=True) for i in sandboxes)
-    has = dataclasses.replace(has, sandboxes=every)
+    has = replace(has, sandboxes=every)
     before = [shown("a", running={}), shown("s", running={})]
     status = generate_api_pod_status(inputs(of, has, old={"containerStatuses": before}))
     assert status["phase"] == phase
@@ -378,15 +378,15 @@ def test_one_disruption_is_shown(in_api: Any, old: Any, reasons: list[str]) -> N
 
 def test_two_addresses_of_the_node_are_shown() -> None:
     facts = inputs(pod(), runtime(record("a")))
-    facts = dataclasses.replace(facts, host_ips=("1.1.1.1", "::1", "2.2.2.2"))
+    facts = replace(facts, host_ips=("1.1.1.1", "::1", "2.2.2.2"))
     status = generate_api_pod_status(facts)
     assert status["hostIP"] == "1.1.1.1"
     assert status["hostIPs"] == [{"ip": "1.1.1.1"}, {"ip": "::1"}]
 
 
 def test_all_addresses_of_the_pod_are_shown() -> None:
-    has = dataclasses.replace(runtime(record("a")), ips=("10.0.0.5", "fd00::5"))
-    status = generate_api_pod_status(dataclasses.replace(inputs(pod(), has), host_ips=()))
+    has = replace(runtime(record("a")), ips=("10.0.0.5", "fd00::5"))
+    status = generate_api_pod_status(replace(inputs(pod(), has), host_ips=()))
     assert status["podIP"] == "10.0.0.5"
     assert status["podIPs"] == [{"ip": "10.0.0.5"}, {"ip": "fd00::5"}]
     assert not status.keys() & {"hostIP", "hostIPs"}
@@ -436,12 +436,12 @@ def test_lists_of_containers_that_there_are_none_of_are_left_out() -> None:
 
 def test_the_same_inputs_later_are_like_those_before() -> None:
     before = inputs(pod(), runtime(record("a")))
-    assert dataclasses.replace(before, now=NOW + 90).is_like(before)
+    assert replace(before, now=NOW + 90).is_like(before)
     limited = inputs(pod(activeDeadlineSeconds=30), runtime(record("a")))
-    assert not dataclasses.replace(limited, now=NOW + 90).is_like(limited)
+    assert not replace(limited, now=NOW + 90).is_like(limited)
 
 
-@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(StatusInputs)])
+@pytest.mark.parametrize("name", StatusInputs.__struct_fields__)
 def test_any_other_input_makes_a_difference(name: str) -> None:
     before = inputs(pod(), runtime(record("a")))
     other: dict[str, Any] = {
@@ -460,5 +460,5 @@ def test_any_other_input_makes_a_difference(name: str) -> None:
         "now": NOW + 90,
     }
     changed: Any = other.get(name, not getattr(before, name))
-    after = dataclasses.replace(before, **{name: changed})
+    after = replace(before, **{name: changed})
     assert after.is_like(before) is (name == "now")

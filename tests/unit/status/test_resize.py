@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +14,7 @@ from kubeletpy.status import store
 from kubeletpy.status.generate import generate_api_pod_status
 from kubeletpy.status.pod_resources import pod_level_resources, spell
 from kubeletpy.status.reported_resources import reported_resources
+from kubeletpy.structs import replace
 from kubeletpy_up.schema.quantities import canonical
 from tests.unit.allocation.pods import needs
 from tests.unit.status.samples import inputs, pod, record, runtime

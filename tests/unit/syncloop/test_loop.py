@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
+from kubeletpy.structs import replace
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping

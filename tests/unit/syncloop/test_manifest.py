@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.pod import CONFIG_HASH, Pod
 from kubeletpy.pods.qos import compute_qos_class
+from kubeletpy.structs import replace
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, Runt
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.structs import replace
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import (

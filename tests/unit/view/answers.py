@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.gather import explain, line
@@ -40,12 +41,14 @@ class Agent:
         self.slow: threading.Event | None = None
         """What an answer to /usage waits for."""
         self.node: dict[str, Any] = {"name": "node-1", "troubles": []}
-        self.pods: list[Any] = [asdict(line(facts()))]
-        self.pod: Any = asdict(explain(facts()))
-        self.timeline: Any = asdict(timeline(trace(), OFFSET, None, 13.0))
+        self.pods: list[Any] = [to_builtins(line(facts()))]
+        self.pod: Any = to_builtins(explain(facts()))
+        self.timeline: Any = to_builtins(timeline(trace(), OFFSET, None, 13.0))
         self.events: list[Any] = [
-            asdict(KeptEvent(5.0, "Normal", "Pulled", "pulled", "spec.containers{main}", 2, 4.0)),
-            asdict(KeptEvent(6.0, "Warning", "Failed", "failed", "", 1, 6.0)),
+            to_builtins(
+                KeptEvent(5.0, "Normal", "Pulled", "pulled", "spec.containers{main}", 2, 4.0)
+            ),
+            to_builtins(KeptEvent(6.0, "Warning", "Failed", "failed", "", 1, 6.0)),
         ]
         self.usage: dict[str, Any] = used(1.0, 0.5)
 

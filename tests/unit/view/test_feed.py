@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain, line
@@ -19,7 +19,7 @@ from tests.unit.view.test_drawing import HOSTILE
 
 
 def test_a_row() -> None:
-    assert feed.pods([asdict(line(facts()))]) == [
+    assert feed.pods([to_builtins(line(facts()))]) == [
         {
             "uid": "uid-web",
             "path": "default/web",
@@ -54,7 +54,7 @@ def test_tones(healthy: bool, cause: str, tone: str) -> None:
 
 
 def test_the_sick_come_first() -> None:
-    base = asdict(line(facts()))
+    base = to_builtins(line(facts()))
 
     def one(name: str, cause: str, *, healthy: bool = False) -> dict[str, Any]:
         return {**base, "name": name, "uid": name, "cause": cause, "healthy": healthy}
@@ -111,7 +111,7 @@ def crashing() -> PodFacts:
 
 
 def test_a_sick_pod_has_waits_and_ended_runs() -> None:
-    shown = feed.pod(asdict(explain(crashing())), None, ())
+    shown = feed.pod(to_builtins(explain(crashing())), None, ())
     assert (shown["tone"], shown["waterfalls"], shown["events"]) == ("sick", [], [])
     assert [wait["kind"] for wait in shown["waits"]] == ["crash backoff"]
     assert shown["exits"][0]["exit_code"] == 3
@@ -163,7 +163,7 @@ def poisoned(value: Any, text: str, keep: frozenset[str]) -> Any:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_every_text_is_cut_and_on_one_line(text: str) -> None:
     agent = Agent()
-    sick = asdict(explain(crashing()))
+    sick = to_builtins(explain(crashing()))
     ours = frozenset({"title"})  # a fixed word
     spans = poisoned(agent.timeline, text, ours | {"name"})
     usage = poisoned(used(1.0, 1.0), text, ours)

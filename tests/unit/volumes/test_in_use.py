@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 from typing import Any
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.attach.attached import Attached, not_in_use_yet
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import Found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
+from kubeletpy.structs import replace
 from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.on_disk import Found, Outcome, PublishedOnDisk

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Mode
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (

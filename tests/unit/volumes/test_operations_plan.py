@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (

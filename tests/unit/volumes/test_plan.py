@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from kubeletpy.pods.config_errors import ContainerConfigError, SpecField, SubPat
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,
     expand_strictly,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from kubeletpy.volumes.on_disk import PublishedOnDisk
 from kubeletpy.volumes.operations.model import Failure, Kind, Operation, PodMount, Presence, Volume

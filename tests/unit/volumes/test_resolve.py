@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSource, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import Read, Unread, claim_name, pv_name, resolve
 from kubeletpy.volumes.claims.waiting import VolumesWait

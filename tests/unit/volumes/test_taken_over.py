@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 from kubeletpy.volumes.operations.taken_over import recognised, taken_over

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/fc"
@@ -20,8 +20,7 @@ _TARGET = re.compile(r"[^/\0-\x1f-]+")
 _ID = re.compile(r"[^/\0-\x1f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class FcDisk:
+class FcDisk(Struct, frozen=True):
     """A disk identified by its targets (and its LUN there), or by its own names."""
 
     targets: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/iscsi"
@@ -42,8 +42,7 @@ ENOUGH_PATHS = 2
 ENOUGH_ROUNDS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class IscsiDisk:
+class IscsiDisk(Struct, frozen=True):
     """A LUN of a target."""
 
     spec_name: str

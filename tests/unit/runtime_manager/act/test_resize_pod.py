@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from kubeletpy.pods.sync_results import ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
 from kubeletpy.runtime_manager.plan.resize_steps import applied
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar

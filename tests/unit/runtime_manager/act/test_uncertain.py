@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy.remote.errors import DeadlineExceeded, Internal
@@ -13,6 +12,7 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     GCPolicy,
     containers_to_remove,
 )
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar

@@ -3,7 +3,6 @@ resources)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from kubeletpy.runtime_manager.config.resources import (
     placed,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 GIB = 2**30

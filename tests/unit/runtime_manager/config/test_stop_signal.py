@@ -10,6 +10,7 @@ import pytest
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.stop_signal import wanted_signal, why_ignored
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 from tests.virtual_time import on_virtual_time
@@ -59,7 +60,7 @@ def test_a_start_says_so(tmp_path: Path, enabled: bool, reason: str) -> None:
     async def start() -> None:
         node = FakeNode(tmp_path)
         starter = node.manager._executor._starter
-        object.__setattr__(starter._settings, "stop_signals", enabled)
+        starter._settings = replace(starter._settings, stop_signals=enabled)
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()
         assert config.stop_signal == (cri.SIGUSR1 if enabled else cri.RUNTIME_DEFAULT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container
 
 NOTHING = PodActions(kill_pod=False, create_sandbox=False, sandbox_id="s", attempt=0)

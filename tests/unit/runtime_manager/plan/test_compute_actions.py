@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import timeit
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import ContainerStatus, SandboxStatus
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     READY,

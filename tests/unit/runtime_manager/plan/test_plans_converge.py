@@ -6,7 +6,6 @@ test, and so is a start without a ready sandbox.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod
 
 STATES = list(ContainerState)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from kubeletpy.runtime_manager.plan.resize import (
     InEffect,
     resize_in_progress,
 )
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     container,

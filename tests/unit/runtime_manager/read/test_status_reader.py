@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +32,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kubeletpy.structs import replace
 from kubeletpy.volumes.csi.driver_object import ABSENT, TokenRequest, lifecycle_problem, read
 from kubeletpy.volumes.csi.node_object import (
     MIGRATED,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kubeletpy.events.reasons import Reason
+from kubeletpy.structs import replace
 from kubeletpy.volumes.pod_certificates.request import DENIED, FAILED, ISSUED, Answer
 from kubeletpy.volumes.pod_certificates.state import (
     AGAIN_S,
