@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 
-from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.limits import jittered_waits
 from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi
 from kubeletpy.volumes.csi.node_object import (
@@ -159,14 +159,14 @@ class CsiNodeWriter:
         try:
             found = await api.get(CSINODES, self._name)
         except NotFound:
+            found = None
+        if found is not None and not owned_by(found, uid):
+            # of a Node object that was deleted, which nobody has collected yet
+            await api.delete(CSINODES, self._name, uid=(found.get("metadata") or {}).get("uid"))
+            found = None
+        if found is None:
             await api.create(CSINODES, new_csi_node(self._name, uid, self._present))
             return
-        if not owned_by(found, uid):
-            its = (found.get("metadata") or {}).get("uid")
-            await api.delete(CSINODES, self._name, uid=its)
-            raise Unavailable(
-                f"CSINode {self._name} belonged to another Node object; it is created anew"
-            )
         changed = changed_csi_node(found, self._present, self._gone)
         if changed is not None:
             await api.update(CSINODES, changed)
