@@ -6,7 +6,6 @@ the loader made from inline data exist until then. Must never import kubeletpy, 
 but to its output: it handles credentials.
 """
 
-import asyncio
 import gc
 import json
 import logging
@@ -29,18 +28,20 @@ class Said(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-async def load(path: str) -> dict[str, Any]:
+def load(path: str) -> dict[str, Any]:
     """What a kubeconfig's current context says, or ``error``."""
     import yaml
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException, kube_config
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException, kube_config
 
     configuration = Configuration()
-    load_kube_config: Any = kube_config.load_kube_config
+    untyped: Any = kube_config
     try:
-        loader = await load_kube_config(
-            config_file=path, client_configuration=configuration, persist_config=False
-        )
+        merged = untyped.KubeConfigMerger(path).config
+        if merged is None:
+            return {"error": "ConfigException: the file is empty"}
+        loader = untyped.KubeConfigLoader(merged)
+        loader.load_and_set(configuration)
     except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
         # Only the error's type and text from the loader: it names keys and files, not values.
         return {"error": f"{type(error).__name__}: {error}"}
@@ -63,7 +64,7 @@ def main() -> None:
     gc.disable()  # a fifth of its time, and it ends soon
     said = Said()
     logging.getLogger().addHandler(said)
-    found = asyncio.run(load(sys.argv[1]))
+    found = load(sys.argv[1])
     line = json.dumps({**found, "said": said.lines}) + "\n"
     try:
         os.write(sys.stdout.fileno(), line.encode())
