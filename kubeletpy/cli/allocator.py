@@ -1,4 +1,4 @@
-"""How much freed memory the C library keeps for this process: little.
+"""How much freed memory the C library keeps for this process: little, and not for long.
 
 A burst of pods, a long list from the runtime or a large annotation leaves freed blocks in the
 arenas of all threads that had a part in it, and they stay. Only a process of our own is set up like
@@ -7,6 +7,7 @@ this, never a program that has an agent as a library.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 
@@ -18,6 +19,9 @@ it up to 32 MiB as large blocks are freed; to stay at 128 KiB made work with suc
 2.7 times at worst, for the kernel has to clear them each time."""
 ENDS = 2 << 20
 """Bytes of free memory that an arena's end may have; glibc's is twice what LARGE has become."""
+GIVEN_BACK_EVERY_S = 30.0
+"""Free pages between used ones stay until somebody asks for them to be given back: after a burst of
+500 pods 4 of 125 MB. It takes 2 ms, in a thread; 13 with 30 MB to give."""
 _OPTIONS = {
     "MALLOC_ARENA_MAX": (-8, ARENAS),
     "MALLOC_MMAP_THRESHOLD_": (-3, LARGE),
@@ -34,3 +38,11 @@ def keep_little_freed_memory() -> None:
     for variable, (option, value) in _OPTIONS.items():
         if variable not in os.environ:
             mallopt(option, value)
+
+
+async def give_back_freed_memory(every: float = GIVEN_BACK_EVERY_S) -> None:
+    """Give free pages back to the system, each ``every`` seconds, until cancelled."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while trim is not None:
+        await asyncio.sleep(every)
+        await asyncio.to_thread(trim, 0)

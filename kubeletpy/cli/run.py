@@ -16,7 +16,7 @@ from typing import Any
 
 from kubeletpy import config
 from kubeletpy.cli import logs, machine, pauses, version
-from kubeletpy.cli.allocator import keep_little_freed_memory
+from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
 from kubeletpy.structs import replace
@@ -102,6 +102,7 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(LoopProblems())
     task = asyncio.ensure_future(running)
+    giving_back = asyncio.ensure_future(give_back_freed_memory())
     signals = (signal.SIGINT, signal.SIGTERM)
     signalled = False
 
@@ -119,6 +120,8 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         if not signalled:
             raise
+    finally:
+        giving_back.cancel()
 
 
 def _check(loaded: config.LoadedConfig) -> None:

@@ -58,7 +58,7 @@ def test_arenas(which: str, environment: dict[str, str], least: int, most: int) 
 
 
 _BLOCKS = """
-import ctypes, re, sys
+import asyncio, ctypes, re, sys  # both with what ours imports
 if sys.argv[1] == "ours":
     from kubeletpy.cli.allocator import keep_little_freed_memory
     keep_little_freed_memory()
@@ -79,3 +79,24 @@ def test_large_blocks_are_given_back() -> None:
         command = [sys.executable, "-c", _BLOCKS, which]
         found[which] = int(subprocess.run(command, check=True, capture_output=True).stdout)
     assert found["the library's"] - found["ours"] >= 8, "MiB"
+
+
+_PAGES = """
+import asyncio, re
+from kubeletpy.cli.allocator import give_back_freed_memory
+def mebibytes():
+    return int(re.search("RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10
+async def main():
+    blocks = [bytes(4000) for _ in range(10000)]
+    del blocks[::2], blocks[1::2]  # pages that are free between others
+    before = mebibytes()
+    giving_back = asyncio.ensure_future(give_back_freed_memory(0.01))
+    while mebibytes() > before - 10:
+        await asyncio.sleep(0.01)
+    giving_back.cancel()
+asyncio.run(main())
+"""
+
+
+def test_free_pages_are_given_back() -> None:
+    subprocess.run([sys.executable, "-c", _PAGES], check=True, timeout=60)
