@@ -45,7 +45,7 @@ MAX_PATH = 107
 Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
 """A pod's object in the API; None: it has no such pod. LookupError: nobody can tell, and why."""
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
-"""What the node would do with a pod, as a dataclass; raises ValueError for what is no request."""
+"""What the node would do with a pod, as a Struct; raises ValueError for what is no request."""
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
 """In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
