@@ -18,26 +18,22 @@ def stated(place: str) -> Any:
     Args:
         place: ``room/module NAME``, or ``room/module Class.field`` for a field's default.
     """
-    module, name = _of(place)
-    if "." not in place:
-        return getattr(module, name)
-    kind, _, field = name.partition(".")
-    known = getattr(module, kind)
-    if not issubclass(known, Struct):
-        return _field(place).default
-    (found,) = [each.default for each in structs.fields(known) if each.name == field]
-    return found
+    return _field(place).default if "." in place else getattr(*_of(place))
 
 
 def is_shown(place: str) -> bool:
-    """Whether a field is part of its object's repr, and so of logs and errors."""
-    return _field(place).repr
+    """Whether a dataclass's field is part of its objects' repr, and so of logs and errors."""
+    shown: bool = _field(place).repr
+    return shown
 
 
-def _field(place: str) -> dataclasses.Field[Any]:
+def _field(place: str) -> Any:
+    """Of a Struct, or of a dataclass."""
     module, name = _of(place)
     kind, _, field = name.partition(".")
-    (found,) = [each for each in dataclasses.fields(getattr(module, kind)) if each.name == field]
+    of = getattr(module, kind)
+    every = structs.fields(of) if issubclass(of, Struct) else dataclasses.fields(of)
+    (found,) = [each for each in every if each.name == field]
     return found
 
 

@@ -6,12 +6,10 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-
-from msgspec import to_builtins
 
 from bench.fleet.node import FleetNode
 from bench.fleet.server import FleetServer
@@ -69,8 +67,8 @@ class Record:
     def as_json(self) -> dict[str, Any]:
         """For a file; renewals are left out, their requests are counted."""
         return {
-            "plan": to_builtins(self.plan),
-            "phases": [to_builtins(phase) for phase in self.phases],
+            "plan": asdict(self.plan),
+            "phases": [asdict(phase) for phase in self.phases],
             "rows": self.rows,
             "connections": self.connections,
             "facts": self.facts,

@@ -11,10 +11,8 @@ import csv
 import os
 import statistics
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-
-from msgspec import to_builtins
 
 from bench.stand import Stand
 from bench.usage import cpu_seconds, memory
@@ -114,4 +112,4 @@ def write(rows: list[Row], file: Path) -> None:
     with file.open("w", newline="") as opened:
         writer = csv.DictWriter(opened, [each.name for each in fields(Row)])
         writer.writeheader()
-        writer.writerows(to_builtins(row) for row in rows)
+        writer.writerows(asdict(row) for row in rows)

@@ -37,10 +37,7 @@ def load(path: str) -> dict[str, Any]:
     configuration = Configuration()
     untyped: Any = kube_config
     try:
-        merged = untyped.KubeConfigMerger(path).config
-        if merged is None:
-            return {"error": "ConfigException: the file is empty"}
-        loader = untyped.KubeConfigLoader(merged)
+        loader = untyped.KubeConfigLoader(untyped.KubeConfigMerger(path).config)
         loader.load_and_set(configuration)
     except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
         # Only the error's type and text from the loader: it names keys and files, not values.

@@ -191,7 +191,9 @@ async def test_the_csi_node_of_a_node_that_was_deleted_is_made_anew() -> None:
     cluster = Cluster()
     cluster.put(CSINODES, "n", **new_csi_node("n", "old", {"b": B}))
     writer = make(cluster)
+    begun = asyncio.get_running_loop().time()
     await writer.install(A)
+    assert asyncio.get_running_loop().time() == begun
     assert names(cluster) == ["a"]
     assert cluster.get_now(CSINODES, "n")["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
 
