@@ -39,6 +39,23 @@ def test_depth(loader: object) -> None:
     assert MAX_DEPTH == 100
 
 
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+@pytest.mark.parametrize("before", ["", "a: ", "- "])
+@pytest.mark.parametrize("opening", ["[", "{", "{a: ", "[{"])
+@pytest.mark.parametrize("depth", [999, 1_001, 20_000])
+def test_a_depth_that_the_loader_itself_refuses_is_reported_as_too_deep(
+    loader: object, before: str, opening: str, depth: int
+) -> None:
+    with pytest.raises(TooDeep):
+        check_depth(before + opening * depth, loader)
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+def test_other_errors_of_the_scanner_are_not_reported_as_depth(loader: object) -> None:
+    with pytest.raises(yaml.YAMLError, match="end of stream"):
+        check_depth('a: "' + "[" * 3_000, loader)
+
+
 def test_a_zero_is_not_set_unless_it_says_something() -> None:
     """It says something where a pointer is null otherwise, and where zero is the default: its type
     is looked at then."""
