@@ -2,12 +2,14 @@
 
 No proxy, no keep-alive, no compression, no cookies, no check of certificates
 (docs/reference/behaviour.md, m3). We use our own client instead of aiohttp's: at hundreds of probes
-per second it takes a third of the time, the path is sent as written, and what is read is bounded.
+per second it takes a third of the time, the path is sent as written, and what is read is bounded,
+as is the work that it causes: bytes and chunks, and how often a connection is read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import ssl
 from typing import Any
@@ -17,15 +19,25 @@ from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
 from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
 from kubeletpy.handlers.ports import host_port, is_address
+from kubeletpy.host.tls_limits import CURVES, NO_FINITE_FIELD, limit_key_exchange
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
 """Seconds that a server has to answer a TLS close."""
+MAX_LOCATION = 8 * 1024
+"""Maximum characters of a redirect's target: each is encoded anew, and sent."""
+READ_BYTES = 16 * 1024
+"""Bytes that are read at once."""
+FREE_READS = 64
+"""Reads of a response without a pause. A server that sends byte by byte then waits."""
+READ_PAUSE_S = 0.02
+"""Seconds between later reads: what arrives meanwhile is read at once."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ANSWERED_PLAINLY = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )
+_NO_COMMON_CURVE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
 
 
 class ExchangeFailed(Exception):
@@ -34,6 +46,10 @@ class ExchangeFailed(Exception):
 
 class NotTLS(ExchangeFailed):
     """The server answered an https request in the clear."""
+
+
+class _HandshakeRefused(ExchangeFailed):
+    """The server may have another elliptic curve than the one that was offered."""
 
 
 async def probe(resolver: Resolver, request: HttpRequest, timeout: float) -> Reply:
@@ -71,23 +87,26 @@ async def get(resolver: Resolver, request: HttpRequest) -> ResponseReader:
         BadRequest: the request, or a redirect, is invalid.
     """
     for _ in range(MAX_REDIRECTS):
-        reader = await exchange(resolver, request)
-        location = reader.headers.get("location")
-        if reader.status not in _REDIRECTS or not location:
-            return reader
-        following = redirected(request, location)
-        if following is None:
-            return reader
-        request = following
+        answered = await _exchange(resolver, request)
+        if answered.following is None:
+            return answered.reader
+        request = answered.following
     raise ExchangeFailed(f"stopped after {MAX_REDIRECTS} redirects")
 
 
-async def exchange(resolver: Resolver, request: HttpRequest) -> ResponseReader:
+async def _exchange(resolver: Resolver, request: HttpRequest) -> _Exchange:
     """One request and its response. Raises ExchangeFailed, BadRequest."""
-    encoded = request.encoded()
-    protocol = _Exchange(encoded, asyncio.get_running_loop())
+    *others, last = CURVES if request.tls else ("",)
+    for curve in others:
+        with contextlib.suppress(_HandshakeRefused):
+            return await _exchange_over(resolver, request, curve)
+    return await _exchange_over(resolver, request, last)
+
+
+async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -> _Exchange:
+    protocol = _Exchange(request, asyncio.get_running_loop())
     try:
-        await _connect(resolver, request, protocol)
+        await _connect(resolver, request, protocol, curve)
         await protocol.finished
     except MalformedResponse as error:
         raise ExchangeFailed(str(error)) from error
@@ -95,10 +114,12 @@ async def exchange(resolver: Resolver, request: HttpRequest) -> ResponseReader:
         raise ExchangeFailed(f"read: {in_words(error)}") from error
     finally:
         protocol.close()
-    return protocol.reader
+    return protocol
 
 
-async def _connect(resolver: Resolver, request: HttpRequest, protocol: _Exchange) -> None:
+async def _connect(
+    resolver: Resolver, request: HttpRequest, protocol: _Exchange, curve: str
+) -> None:
     loop = asyncio.get_running_loop()
     try:
         address = await resolver.address(request.host)
@@ -109,58 +130,92 @@ async def _connect(resolver: Resolver, request: HttpRequest, protocol: _Exchange
             sock.close()
             raise
         # from here on the loop owns the socket, even when the handshake fails
-        await loop.create_connection(lambda: protocol, sock=sock, **_tls(request))
+        try:
+            await loop.create_connection(lambda: protocol, sock=sock, **_tls(request, curve))
+        except ConnectionError as error:
+            raise _HandshakeRefused(f"tls: {in_words(error)}") from error
     except ssl.SSLError as error:
         if error.reason in _ANSWERED_PLAINLY:
             raise NotTLS("http: server gave HTTP response to HTTPS client") from error
-        raise ExchangeFailed(f"tls: {error.reason or error}") from error
+        refused = error.reason == _NO_COMMON_CURVE
+        raise (_HandshakeRefused if refused else ExchangeFailed)(
+            f"tls: {error.reason or error}"
+        ) from error
     except OSError as error:
         where = host_port(request.host, request.port)
         raise ExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
 
 
-def _tls(request: HttpRequest) -> dict[str, Any]:
+def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
     if not request.tls:
         return {}
     return {
-        "ssl": _unchecked_context(),
+        "ssl": _unchecked_context(curve),
         "server_hostname": "" if is_address(request.host) else request.host,
         "ssl_shutdown_timeout": TLS_CLOSE_S,
     }
 
 
 @functools.cache
-def _unchecked_context() -> ssl.SSLContext:
+def _unchecked_context(curve: str) -> ssl.SSLContext:
     """TLS without verifying the server: pods have certificates of their own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # unverified keys may be weak
+    context.set_ciphers(f"DEFAULT:{NO_FINITE_FIELD}:@SECLEVEL=0")  # unverified keys may be weak
+    limit_key_exchange(context, curve)
     return context
 
 
 class _Exchange(asyncio.Protocol):
-    """Sends the request once connected, and reads until it has enough."""
+    """Sends the request once connected, and reads until it has enough.
 
-    def __init__(self, request: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        self.reader = ResponseReader(KEPT_OUTPUT)
+    ``following``: the request after this one, where the response redirects to it.
+    """
+
+    def __init__(self, request: HttpRequest, loop: asyncio.AbstractEventLoop) -> None:
+        """Raises BadRequest."""
+        self.reader = ResponseReader(KEPT_OUTPUT, self._needs_body)
         self.finished: asyncio.Future[None] = loop.create_future()
+        self.following: HttpRequest | None = None
         self._request = request
+        self._encoded = request.encoded()
+        self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._reads = 0
+        self._pause: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(self._request)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]
+        transport.write(self._encoded)
 
     def data_received(self, data: bytes) -> None:
+        self._reads += 1
         try:
             self.reader.feed(data)
-        except MalformedResponse as error:
+        except (MalformedResponse, BadRequest) as error:
             self._end(error)
-        else:
-            if self.reader.done:
-                self._end(None)
+            return
+        if self.reader.done:
+            self._end(None)
+        elif self._reads >= FREE_READS and self._transport is not None:
+            self._transport.pause_reading()
+            self._pause = self._loop.call_later(READ_PAUSE_S, self._transport.resume_reading)
+
+    def _needs_body(self, reader: ResponseReader) -> bool:
+        """Whether the body is read: that of a redirect that is followed is not.
+
+        Raises:
+            BadRequest: the redirect is invalid.
+        """
+        location = reader.header("location")
+        if reader.status in _REDIRECTS and location:
+            if len(location) > MAX_LOCATION:
+                raise BadRequest(f"the Location header is longer than {MAX_LOCATION} characters")
+            self.following = redirected(self._request, location)
+        return self.following is None
 
     def eof_received(self) -> bool:
         return False  # the transport closes, and connection_lost ends the response
@@ -176,6 +231,8 @@ class _Exchange(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection without waiting for late answers."""
         self.finished.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
         if self._transport is None:
             return
         if self.reader.done:
@@ -188,7 +245,7 @@ class _Exchange(asyncio.Protocol):
             return
         if error is None:
             self.finished.set_result(None)
-        elif isinstance(error, OSError | MalformedResponse):
+        elif isinstance(error, OSError | MalformedResponse | BadRequest):
             self.finished.set_exception(error)
         else:
             self.finished.set_exception(ConnectionError(str(error)))

@@ -1,13 +1,15 @@
 """Parses an HTTP/1 response incrementally. Pure, and bounded whatever the server sends.
 
-It reads only what handlers need: status, headers, and the body's first bytes. Each byte is examined
-a fixed number of times, however the server splits what it sends: a container must not make the
-agent do more work than the container did itself.
+It reads only what handlers need: status, a few headers, and the body's first bytes. Each byte is
+examined a fixed number of times, however the server splits what it sends. The work per response is
+bounded as well: lines of a head are searched, not split, and of a chunked body at most MAX_CHUNKS
+chunks are read.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum, auto
 
 MAX_HEAD = 64 * 1024
@@ -19,9 +21,12 @@ MAX_CHUNK_LINE = 256
 MAX_CHUNK_EXCESS = 16 * 1024
 """Maximum bytes of chunk size lines, beyond 16 per chunk and two per byte of the body. As in Go's
 net/http, a body with more is malformed."""
+MAX_CHUNKS = 256
+"""Chunks after which a body counts as complete: its status decides, and the rest of its text is
+omitted. A chunk of one byte costs as much time as one of a kilobyte."""
 
-_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
-_UNSEARCHED = 3
+_ENDS_OF_HEAD = (b"\n\n", b"\n\r\n")
+_UNSEARCHED = 2
 """Last bytes of a buffer in which an end of a head may have begun: the longest has one more."""
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [^\r\n]*)?\r?\n?")
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
@@ -43,17 +48,23 @@ class ResponseReader:
 
     Attributes:
         status: 0 until the head has arrived.
-        headers: by lower-case name; the first of several with the same name.
         body: at most ``keep`` bytes of it.
         done: nothing more is needed, though the server may send more.
     """
 
-    def __init__(self, keep: int) -> None:
+    def __init__(
+        self, keep: int, needs_body: Callable[[ResponseReader], bool] = lambda _: True
+    ) -> None:
+        """``needs_body``: called once the head has arrived; its errors leave :meth:`feed`."""
         self.status = 0
-        self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.done = False
         self._keep = keep
+        self._needs_body = needs_body
+        self._lines = b""
+        """The header lines, each after a newline."""
+        self._names = b""
+        """The same in lower case: a name is found where it stands here."""
         self._buffer = bytearray()
         """Received bytes; those before ``_at`` are consumed, and dropped at the end of feed."""
         self._at = 0
@@ -68,6 +79,16 @@ class ResponseReader:
         self._after_chunk = False
         """Whether the line break after a chunk is still to come."""
         self._excess = 0
+        self._chunks = 0
+
+    def header(self, name: str) -> str | None:
+        """The first header with that name (lower case), without surrounding blanks."""
+        sought = b"\n%s:" % name.encode()
+        at = self._names.find(sought)
+        if at < 0:
+            return None
+        value = self._lines[at + len(sought) :].partition(b"\n")[0]
+        return value.strip().decode("latin-1")
 
     def feed(self, data: bytes) -> None:
         """Process received bytes. Raises MalformedResponse."""
@@ -94,18 +115,18 @@ class ResponseReader:
         """Take the next head once complete; whether it was."""
         buffer, at = self._buffer, self._at
         most = MAX_HEAD - self._heads
-        found = _END_OF_HEAD.search(buffer, self._searched, at + most)
-        if found is None:
+        start, end = self._end_of_head(at + most)
+        if start < 0:
             if len(buffer) - at > most:
                 raise MalformedResponse(f"server response headers exceeded {MAX_HEAD} bytes")
             if len(buffer) - at >= 7 and not buffer.startswith(b"HTTP/1.", at):
                 raise _malformed(buffer[at : at + 40])
             self._searched = max(len(buffer) - _UNSEARCHED, at)
             return False
-        head = bytes(buffer[at : found.start()])
-        self._heads += found.end() - at
-        self._at = self._searched = found.end()
-        line, _, rest = head.partition(b"\n")
+        head = bytes(buffer[at:start]).removesuffix(b"\r")
+        self._heads += end - at
+        self._at = self._searched = end
+        line = head.partition(b"\n")[0]
         status = _STATUS.fullmatch(line)
         if status is None:
             raise _malformed(line[:40])
@@ -115,24 +136,27 @@ class ResponseReader:
             if self._interim > MAX_INTERIM:
                 raise MalformedResponse(f"more than {MAX_INTERIM} interim responses")
         else:
-            self._read_headers(rest)
+            self._lines, self._names = head, head.lower()
             self.status = code
-            self._kind = self._body_kind()
+            self._kind = self._body_kind() if self._needs_body(self) else _Body.NONE
         return True
 
-    def _read_headers(self, lines: bytes) -> None:
-        for line in lines.split(b"\n"):
-            name, colon, value = line.partition(b":")
-            if colon:
-                key = name.strip().decode("latin-1").lower()
-                self.headers.setdefault(key, value.strip().decode("latin-1"))
+    def _end_of_head(self, limit: int) -> tuple[int, int]:
+        """Where the first empty line begins and ends; a negative number where there is none."""
+        found = (-1, -1)
+        for each in _ENDS_OF_HEAD:
+            at = self._buffer.find(each, self._searched, limit)
+            if at >= 0:
+                found = at, at + len(each)
+                limit = at + 1
+        return found
 
     def _body_kind(self) -> _Body:
         if self.status in (101, 204, 304):
             return _Body.NONE
-        if "chunked" in self.headers.get("transfer-encoding", "").lower():
+        if "chunked" in (self.header("transfer-encoding") or "").lower():
             return _Body.CHUNKED
-        length = self.headers.get("content-length")
+        length = self.header("content-length")
         if length is None:
             return _Body.UNTIL_CLOSE
         if not (length.isascii() and length.isdigit() and len(length) < 19):
@@ -184,7 +208,8 @@ class ResponseReader:
         self._excess = max(self._excess + len(line) + 1 - 16 - 2 * self._left, 0)
         if self._excess > MAX_CHUNK_EXCESS:
             raise MalformedResponse("chunked encoding contains too much non-data")
-        self.done = self._left == 0
+        self._chunks += 1
+        self.done = self._left == 0 or self._chunks > MAX_CHUNKS
         return True
 
     def _chunk_line(self) -> bytes | None:

@@ -16,6 +16,7 @@ from typing import Any
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
 from kubeletpy.host.stamps import Stamp, stamp
+from kubeletpy.host.tls_limits import limit_key_exchange
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class ServingTls:
     def _load(self, pair: KeyPair | None) -> _Loaded:
         context = _Loaded(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
+        limit_key_exchange(context)
         # a resumed session is not verified again. Tickets are off; what TLS 1.2 keeps by session
         # id belongs to one context, and every change of the files makes another
         context.options |= ssl.OP_NO_TICKET

@@ -11,16 +11,16 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 KEEP = 1000
 
 
-def _read(parts: list[bytes]) -> tuple[int, dict[str, str], bytes, bool, bool]:
+def _read(parts: list[bytes]) -> tuple[int, str | None, bytes, bool, bool]:
     reader = ResponseReader(KEEP)
     try:
         for part in parts:
             reader.feed(part)
         reader.end()
     except MalformedResponse:
-        return reader.status, {}, b"", False, True
+        return reader.status, None, b"", False, True
     assert len(reader.body) <= KEEP
-    return reader.status, reader.headers, bytes(reader.body), reader.done, False
+    return reader.status, reader.header("location"), bytes(reader.body), reader.done, False
 
 
 @target(

@@ -7,11 +7,16 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "handlers/http MAX_LOCATION": 8 * 1024,
+    "handlers/http READ_BYTES": 16 * 1024,
+    "handlers/http FREE_READS": 64,
+    "handlers/http READ_PAUSE_S": 0.02,
     "handlers/http_response MAX_HEAD": 64 * 1024,
     "handlers/http_response MAX_INTERIM": 64,
     "handlers/http_response MAX_CHUNK_LINE": 256,
     "handlers/http_response MAX_CHUNK_EXCESS": 16 * 1024,
-    "handlers/http_response _UNSEARCHED": 3,
+    "handlers/http_response MAX_CHUNKS": 256,
+    "handlers/http_response _UNSEARCHED": 2,
     "handlers/outcome KEPT_OUTPUT": 10 * 1024,
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy.host.tls_limits import limit_key_exchange
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
@@ -52,6 +53,7 @@ class Certificates:
         """For the server: clients may present a certificate. Raises OSError or ssl.SSLError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        limit_key_exchange(context)
         context.load_cert_chain(self.certificate, self.key)
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(str(self.ca))

@@ -1,0 +1,52 @@
+"""No peer chooses a key exchange that holds the event loop for long."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.handlers.http import _unchecked_context
+from kubeletpy.host import signing
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
+from kubeletpy.host.tls_limits import CURVES
+from kubeletpy.server.tls import ServingTls
+from kubeletpy_up.pki import certificates
+from tests.tls_hello import FFDHE8192, P256, accepts, offer_of
+
+_FINITE_FIELD = range(0x0100, 0x0105)
+
+
+def _node(directory: Path) -> ssl.SSLContext:
+    pair = KeyPair.named(directory, "node")
+    signing.make_self_signed(pair, Names("node"))
+    return ServingTls(lambda: pair).context
+
+
+def _embedded_api(directory: Path) -> ssl.SSLContext:
+    return certificates.ensure(directory, "node").server_context()
+
+
+@pytest.mark.parametrize("make", [_node, _embedded_api])
+def test_a_server_refuses_finite_field_groups_of_a_client(make: object, tmp_path: Path) -> None:
+    """One handshake with ffdhe8192 takes 150 ms of CPU time, before any credential is read."""
+    assert callable(make)
+    context = make(tmp_path)
+    offer = offer_of(ssl.create_default_context())
+    assert accepts(context, offer)
+    assert accepts(context, offer.with_group(P256))
+    assert not accepts(context, offer.with_group(FFDHE8192))
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_probe_offers_no_finite_field_key_exchange(curve: str) -> None:
+    """A server in a pod that chose DHE with 8192 bits took 280 ms of the event loop."""
+    context = _unchecked_context(curve)
+    offer = offer_of(context)
+    assert len(offer.groups) == 1
+    assert offer.groups[0] not in _FINITE_FIELD
+    names = [suite["name"] for suite in context.get_ciphers()]
+    assert any(name.startswith("ECDHE-") for name in names)
+    assert [name for name in names if name.startswith("DHE-")] == []
