@@ -58,6 +58,8 @@ class ContainerStatus(Struct, frozen=True):
     hash: str = ""
     """Annotation io.kubernetes.container.hash; empty when the container has none."""
     restart_count: int = 0
+    attempt: int = 0
+    """Part of its name in the runtime: more than ``restart_count`` where a name was taken."""
     log_path: str = ""
     user: RuntimeUser | None = None
     resources: RuntimeResources | None = None

@@ -64,6 +64,7 @@ from kubeletpy.runtime_manager.pod_limits import (
 )
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.health import health_from_conditions
+from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
@@ -131,7 +132,8 @@ class KubeRuntimeManager:
         self._runtime_name = runtime_name
         settings = settings or RuntimeSettings()
         roots = MessageRoots(root_dir, settings.pod_logs_dir)
-        source = StatusSource(runtime, clock, roots)
+        own_starts = OwnStarts()
+        source = StatusSource(runtime, clock, roots, own_starts)
         actuated = actuated or ActuatedInMemory()
         pod_limits = pod_limits or NoPodCgroupLimits()
         hooks = hooks or NoHooks()
@@ -177,6 +179,7 @@ class KubeRuntimeManager:
             metrics=metrics,
             hooks=hooks,
             actuated=actuated,
+            own_starts=own_starts,
             settings=settings,
             root_dir=root_dir,
             providers=providers,
@@ -201,6 +204,7 @@ class KubeRuntimeManager:
             killer,
             remover,
             gc_policy or GCPolicy(),
+            own_starts=own_starts,
             settings=settings,
             clock=clock,
         )

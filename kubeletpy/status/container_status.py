@@ -77,12 +77,14 @@ def _one(
     old: api.ContainerStatus | None,
 ) -> api.ContainerStatus:
     name = container["name"]
-    records = [record for record in inputs.runtime.containers if record.name == name][:2]
+    records = [record for record in inputs.runtime.containers if record.name == name]
     if not records:
         return _without_record(inputs, kind, container, old)
     status = _from_record(inputs, container, records[0], old)
-    if len(records) > 1:
-        status["lastState"] = _state(inputs, container, records[1], None)
+    # one that never started has no state to show once another one follows it
+    earlier = (each for each in records[1:] if each.state is not ContainerState.CREATED)
+    if (last := next(earlier, None)) is not None:
+        status["lastState"] = _state(inputs, container, last, None)
     return status
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tests.sim.api import NODE
 from tests.sim.faults import random_rates
+from tests.sim.loop import call_later
 from tests.sim.user import RandomUser
 from tests.sim.world import World
 
+CHANGES = ("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer")
 CONVERGES_WITHIN = 1500.0
 """Seconds: hung calls (240), pull and crash-loop delays (300 each), a relist while events flow
 (300), one after the other at worst."""
@@ -88,8 +90,11 @@ class Chaos:
             await world.stop()
         elif point < 0.6:
             await world.kill()
-        else:
+        elif point < 0.8:
             self._die_at_a_call(rng.randrange(1, 60))
+            return
+        else:
+            self._die_in_a_change(rng.randrange(1, 15), rng.uniform(0.0, 0.1))
             return
         if rng.random() < 0.7:
             world.start()
@@ -103,6 +108,22 @@ class Chaos:
                 world.on_step = None
                 world.history.note("world", f"kills the agent at {where} of {what}")
                 world.die()
+
+        world.on_step = on_step
+
+    def _die_in_a_change(self, calls: int, after: float) -> None:
+        """The agent is killed while the runtime works on a call that changes it."""
+        world, left = self._world, calls
+
+        def on_step(where: str, what: str, number: int) -> None:
+            nonlocal left
+            if where != "call" or what not in CHANGES:
+                return
+            left -= 1
+            if left <= 0:
+                world.on_step = None
+                world.history.note("world", f"kills the agent {after:.3f} s into {what}")
+                call_later(after, world.die)
 
         world.on_step = on_step
 

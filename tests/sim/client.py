@@ -91,7 +91,6 @@ class RuntimeClient:
         work: Callable[[], Coroutine[Any, Any, T]],
         *,
         deadline: float = DEADLINE,
-        ends_with_caller: bool = False,
     ) -> T:
         self._step("call", method)
         fault = self._faults.draw()
@@ -112,8 +111,7 @@ class RuntimeClient:
         try:
             result: T = await self._connection.wait(task)
         except asyncio.CancelledError:
-            if ends_with_caller:
-                task.cancel()
+            task.cancel()  # a server's context ends with its client
             raise
         self._step("answer", method)
         if kind is FaultKind.AFTER:
@@ -206,7 +204,6 @@ class RuntimeClient:
             "StopContainer",
             lambda: self._runtime.stop_container(container_id, timeout),
             deadline=DEADLINE + timeout,
-            ends_with_caller=True,
         )
 
     async def remove_container(self, container_id: str) -> None:
@@ -329,7 +326,6 @@ class RuntimeClient:
         return await self._call(
             "PullImage",
             lambda: self._runtime.pull_image(image.image, auth),
-            ends_with_caller=True,
         )
 
     async def remove_image(self, image: cri.ImageSpec) -> None:

@@ -208,8 +208,8 @@ def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
             found.append(f"{name} is {record.id}, shown {entry.get('containerID')}")
         # a record that was removed before it could be told keeps its number
         count = entry.get("restartCount", 0)
-        if count < record.attempt:
-            found.append(f"{name} restarted {record.attempt}, shown {count}")
+        if count < record.restarts:
+            found.append(f"{name} restarted {record.restarts}, shown {count}")
     return found
 
 

@@ -203,6 +203,7 @@ class Invariants:
             return
         self._codes_are_true(pod)
         self._counts_never_fall(pod)
+        self._only_what_ran_counts(pod)
         if change.type == "DELETED":
             self._history.note("api", f"pod {pod.name} {pod.uid[:8]} gone")
             if not pod.forced:
@@ -238,7 +239,7 @@ class Invariants:
         )
         earlier = records[:-1] if end.followed else records
         known = earlier if end.earlier else records[-1:]
-        if any(container.state != cri.CONTAINER_CREATED for container in known):
+        if any(c.state != cri.CONTAINER_CREATED and not c.abandoned for c in known):
             self._history.violated(
                 f"{end.name} of {pod.name} shown as lost, but the runtime knows {known[-1]}"
             )
@@ -252,6 +253,25 @@ class Invariants:
                         f"restartCount of {entry['name']} of {pod.name} fell: {before} -> {count}"
                     )
                 pod.restarts[entry["name"]] = count
+
+    def _only_what_ran_counts(self, pod: PodTruth) -> None:
+        """A start that was canceled with the agent is no end of a container and no restart."""
+        for end in ends_shown(pod.status):
+            if short_id(end.terminated.get("containerID")) in pod.abandoned:
+                self._history.violated(
+                    f"{end.name} of {pod.name} shown as ended, but its start was abandoned"
+                )
+        if not pod.abandoned or self._runtime.has_lost:
+            return
+        for name, entry in entries(pod.status).items():
+            if entry.get("restartCount", 0) > len(pod.exits.get(name) or ()):
+                self._history.violated(
+                    f"{name} of {pod.name} shows {entry['restartCount']} restarts after "
+                    f"{len(pod.exits.get(name) or ())} ends"
+                )
+        failed = pod.status.get("phase") == "Failed" and not pod.status.get("reason")
+        if failed and not pod.exits and not pod.deleting:
+            self._history.violated(f"{pod.name} has failed without having run")
 
     def _nothing_outlives(self, pod: PodTruth) -> None:
         for container in self._runtime.running(pod.uid):

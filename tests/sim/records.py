@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.names.labels import POD_UID, RESTART_COUNT
 from tests.sim.scripts import Script, image_id
 from tests.virtual_time import EPOCH
 
@@ -81,6 +81,11 @@ class Container:
     finished_at: int = 0
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
+    abandoned: bool = False
+    """Its start was canceled together with the agent that requested it."""
+    stuck: bool = False
+    """Its canceled start left a task behind: it cannot be removed while its sandbox is up."""
     busy: bool = False
     """Being started or removed."""
     term_sent: bool = False
@@ -106,6 +111,11 @@ class Container:
     def attempt(self) -> int:
         """How many were before it."""
         return self.config.metadata.attempt
+
+    @property
+    def restarts(self) -> int:
+        """How often it has run before, as its annotation records."""
+        return int(self.config.annotations[RESTART_COUNT])
 
     @property
     def reserved(self) -> str:
@@ -147,6 +157,7 @@ class Container:
             image=cri.ImageSpec(image=self.image),
             image_ref=image_id(self.image),
             reason=self.reason,
+            message=self.message,
             labels=self.config.labels,
             annotations=self.config.annotations,
             mounts=self.config.mounts,

@@ -1,7 +1,8 @@
 """A container runtime in memory, in the image of containerd: it outlives the agents it serves.
 
-Its methods are the work behind the CRI's calls, to its end: who gives up waiting does not stop
-them (but for StopContainer, which then sends no SIGKILL, as containerd). Latencies are virtual.
+Its methods are the work behind the CRI's calls. A call whose client goes away is canceled, as
+containerd does: a sandbox or container in creation is cleaned up, a container in its start ends
+with StartError, a stop sends no SIGKILL. Latencies are virtual.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from tests.sim.loop import call_later
 from tests.sim.records import Container, Sandbox, matches, now_ns
 
 KILLED, START_ERROR = 137, 128
+TASK = "failed to create containerd task: failed to"
+CANCELED = f"{TASK} create shim task: context canceled"
+CANCELED_SHIM = f"{TASK} start shim: start failed: : signal: killed: unknown"
 PAUSE = "sim.test/pause:1"
 NO_DEVICE = "kubeletpy.local/none="
 """The kind of a CDI device that no machine has: this runtime obeys, and refuses it by its name."""
@@ -52,6 +56,8 @@ class SimRuntime:
         self.events = EventQueue(rng) if events else None
         self.observers: list[Observer] = []
         self._names: set[str] = set()
+        self.has_lost = False
+        """Whether records have vanished with the machine."""
         self._numbers: Counter[str] = Counter()
         self._runs: Counter[tuple[str, str]] = Counter()
 
@@ -61,21 +67,32 @@ class SimRuntime:
         meta = config.metadata
         name = f"{meta.name}_{meta.namespace}_{meta.uid}_{meta.attempt}"
         self._reserve("sandbox", name)
-        await self._takes(0.12, 0.4)
+        try:
+            await self._takes(0.12, 0.4)
+        except asyncio.CancelledError:
+            if self._rng.random() < 0.7:
+                self._names.discard(name)
+            else:  # its network could not be torn down: the record stays, not ready
+                self._make_sandbox(config, ready=False)
+            raise
         if not self.network_ready:
             self._names.discard(name)
             raise CRIError("RunPodSandbox", "failed to setup network for sandbox")
+        sandbox = self._make_sandbox(config)
+        self._emit(cri.CONTAINER_CREATED_EVENT, sandbox.id, sandbox)
+        self._emit(cri.CONTAINER_STARTED_EVENT, sandbox.id, sandbox)
+        return sandbox.id
+
+    def _make_sandbox(self, config: cri.PodSandboxConfig, *, ready: bool = True) -> Sandbox:
         copy = cri.PodSandboxConfig()
         copy.CopyFrom(config)
         number = self._number("s")
         host = config.linux.security_context.namespace_options.network == cri.NODE
         index = int(number[1:])
         ip = "" if host else f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}"
-        sandbox = self.sandboxes[number] = Sandbox(number, copy, ip, now_ns())
+        sandbox = self.sandboxes[number] = Sandbox(number, copy, ip, now_ns(), ready=ready)
         self._changed("sandbox-run", sandbox)
-        self._emit(cri.CONTAINER_CREATED_EVENT, sandbox.id, sandbox)
-        self._emit(cri.CONTAINER_STARTED_EVENT, sandbox.id, sandbox)
-        return sandbox.id
+        return sandbox
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
         await self._takes(0.02, 0.08)
@@ -137,7 +154,11 @@ class SimRuntime:
             tells_resources=self.events is not None,
         )
         self._reserve("container", container.reserved)
-        await self._takes(0.02, 0.07)
+        try:
+            await self._takes(0.02, 0.07)
+        except asyncio.CancelledError:
+            self._names.discard(container.reserved)
+            raise
         if sandbox_id not in self.sandboxes:
             self._names.discard(container.reserved)
             raise NotFound("CreateContainer", "sandbox vanished", target=sandbox_id)
@@ -152,7 +173,11 @@ class SimRuntime:
         if container.state != cri.CONTAINER_CREATED or container.busy:
             raise FailedPrecondition("StartContainer", "not created", target=container_id)
         container.busy = True
-        await self._takes(*self.start_takes)
+        try:
+            await self._takes(*self.start_takes)
+        except asyncio.CancelledError:
+            call_later(self._rng.uniform(0.0, 0.1), self._abandon, container)
+            raise
         container.busy = False
         runs = (container.uid, container.name)
         container.script = scripts.script_of(container.image, self._runs[runs])
@@ -198,9 +223,17 @@ class SimRuntime:
             return
         if container.busy:
             raise CRIError("RemoveContainer", "it is in starting state", target=container_id)
+        if container.stuck and container.sandbox.ready:
+            raise FailedPrecondition(
+                "RemoveContainer", "cannot delete running task", target=container_id
+            )
         container.busy = True
         self._stop_now(container)
-        await self._takes(0.005, 0.03)
+        try:
+            await self._takes(0.005, 0.03)
+        except asyncio.CancelledError:
+            container.busy = False
+            raise
         self._forget(container)
 
     async def update_pod_sandbox_resources(
@@ -236,6 +269,7 @@ class SimRuntime:
         self.containers.clear()
         self.sandboxes.clear()
         self._names.clear()
+        self.has_lost = True
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -336,6 +370,15 @@ class SimRuntime:
             self._say_last_words(container)
         self._changed("exit", container)
         self._emit(cri.CONTAINER_STOPPED_EVENT, container.id, container.sandbox)
+
+    def _abandon(self, container: Container) -> None:
+        """The start of a container ends without its client."""
+        container.busy = False
+        container.abandoned = True
+        old = self.events is None
+        container.message = self._rng.choice((CANCELED, CANCELED_SHIM)) if old else CANCELED
+        container.stuck = old and self._rng.random() < 0.2
+        self._end(container, START_ERROR, "StartError")
 
     def _forget(self, container: Container) -> None:
         if self.containers.pop(container.id, None) is None:

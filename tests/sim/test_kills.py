@@ -14,10 +14,11 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.sim.invariants import entries
-from tests.sim.loop import run
+from tests.sim.loop import call_later, run
 from tests.sim.user import container, pod, resources, sidecar
 from tests.sim.world import World
 
+CHANGES = ("RunPodSandbox", "CreateContainer", "StartContainer")
 PARTS = 4
 """Tests that the instants are dealt out to, so that several processes can share them."""
 MOST_INSTANTS = 400
@@ -161,3 +162,58 @@ def test_a_death_at_every_instant(tmp_path: Path, act: str, part: int) -> None:
         deaths += 1
     assert deaths >= 2, "the story is too short to be worth it"
     assert deaths < MOST_INSTANTS / PARTS - 1, "the story is longer than the instants tried"
+
+
+async def _death_in_a_change(root: Path, seed: int, restart: str) -> tuple[int, int]:
+    """Starts a pod while agents die in its changes; abandoned starts, and ends shown."""
+    world = World(seed, root, events=bool(seed % 2))
+    rng = world.rng("deaths")
+    inits = [container("i", "done"), sidecar("s")]
+    world.user.create(
+        pod("a", [container("c", "run"), container("d", "run")], init=inits, restart=restart)
+    )
+    deaths = 6
+
+    def on_step(where: str, what: str, number: int) -> None:
+        nonlocal deaths
+        if where == "call" and what in CHANGES and deaths and rng.random() < 0.5:
+            deaths -= 1
+            world.on_step = None
+            call_later(rng.uniform(0.0, 0.08), world.die)
+
+    world.start()
+    while deaths:
+        world.on_step = on_step
+        await world.converges(30, lambda: [] if not world.alive else world.problems())
+        if world.alive:
+            break
+        await world.buried()
+        await asyncio.sleep(rng.choice((0.0, 0.05, 2.0)))
+        world.start()
+    world.on_step = None
+    await world.converges(300)
+    (obj,) = world.user.pods()
+    status = obj["status"]
+    assert status["phase"] == "Running", status
+    counts = {name: entry["restartCount"] for name, entry in entries(status).items()}
+    assert set(counts.values()) == {0}, counts
+    assert all(not entry.get("lastState") for entry in entries(status).values())
+    abandoned = len(world.truth.pods[obj["metadata"]["uid"]].abandoned)
+    world.user.delete("a")
+    await world.converges(EMPTY_WITHIN, world.remains)
+    await world.stop()
+    world.history.check()
+    return abandoned, 6 - deaths
+
+
+@pytest.mark.parametrize("restart", ["Never", "OnFailure", "Always"])
+def test_a_start_that_died_with_the_agent_counts_for_nothing(tmp_path: Path, restart: str) -> None:
+    abandoned = deaths = 0
+    for seed in range(12):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        found, died = run(_death_in_a_change(root, seed, restart))
+        abandoned += found
+        deaths += died
+    assert deaths > 24
+    assert abandoned > 6, "too few starts were canceled to show anything"

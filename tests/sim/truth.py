@@ -49,6 +49,8 @@ class PodTruth:
     """When it had to go because the node ran short of disk."""
     static: bool = False
     exits: dict[str, list[Exit]] = field(default_factory=dict)
+    abandoned: set[str] = field(default_factory=set)
+    """Containers whose start was canceled together with the agent: they never ran."""
     shown: dict[str, int] = field(default_factory=dict)
     """Container id -> the exit code that the API has shown."""
     restarts: dict[str, int] = field(default_factory=dict)
@@ -180,7 +182,9 @@ class Truth:
     def exited(self, container: Container) -> PodTruth | None:
         """A container has ended; the record of its pod."""
         pod = self.pods.get(container.uid)
-        if pod is not None:
+        if pod is not None and container.abandoned:
+            pod.abandoned.add(container.id)
+        elif pod is not None:
             now = asyncio.get_running_loop().time()
             exits = pod.exits.setdefault(container.name, [])
             exits.append(

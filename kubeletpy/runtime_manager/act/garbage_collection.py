@@ -32,7 +32,8 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     log_directories_to_remove,
     sandboxes_to_remove,
 )
-from kubeletpy.structs import Struct
+from kubeletpy.runtime_manager.read.own_starts import OwnStarts
+from kubeletpy.structs import Struct, replace
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class ContainerGarbageCollector:
         remover: Remover,
         policy: GCPolicy,
         *,
+        own_starts: OwnStarts,
         settings: RuntimeSettings,
         clock: Clock,
     ) -> None:
@@ -68,6 +70,7 @@ class ContainerGarbageCollector:
         self._killer = killer
         self._remover = remover
         self._policy = policy
+        self._own_starts = own_starts
         self._settings = settings
         self._clock = clock
 
@@ -109,7 +112,9 @@ class ContainerGarbageCollector:
         all_sources_ready: bool,
         reported: Callable[[str], bool],
     ) -> set[str]:
-        dead = dead_containers(containers, self._policy, self._clock.now())
+        dead = await self._without_abandoned(
+            dead_containers(containers, self._policy, self._clock.now())
+        )
         going = containers_to_remove(
             dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
@@ -124,6 +129,29 @@ class ContainerGarbageCollector:
             else:
                 gone.add(container.id)
         return gone
+
+    async def _without_abandoned(self, dead: Sequence[DeadContainer]) -> list[DeadContainer]:
+        """Mark containers whose start was canceled with an agent: the one before it is the newest
+        that has an end to show. A list does not contain why a container ended."""
+        units: dict[tuple[str, str], list[DeadContainer]] = {}
+        for container in sorted(dead, key=lambda each: each.rank, reverse=True):
+            units.setdefault((container.pod_uid, container.name), []).append(container)
+        marked = []
+        for newest_first in units.values():
+            for number, container in enumerate(newest_first):
+                if number == len(newest_first) - 1 or not await self._is_abandoned(container.id):
+                    marked += newest_first[number:]
+                    break
+                marked.append(replace(container, unstarted=True))
+        return marked
+
+    async def _is_abandoned(self, container_id: str) -> bool:
+        try:
+            status = (await self._runtime.container_status(container_id)).status
+        except CRIError as error:
+            logger.debug("container not inspected", extra={"error": str(error)})
+            return False
+        return self._own_starts.is_abandoned(status)
 
     async def _stop(self, container: DeadContainer) -> None:
         record = ContainerStatus(container.id, container.name, ContainerState.UNKNOWN)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ from kubeletpy.runtime_manager.act.in_effect import record_given
 from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.remove_unstarted import remove_unstarted
+from kubeletpy.runtime_manager.act.remove_unstarted import RemoveUnstarted
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
 from kubeletpy.runtime_manager.act.start_context import (
@@ -67,6 +66,7 @@ from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.attempts import attempt_by_logs, last_run_shown
 from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
+from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.structs import replace
 from kubeletpy.trace.names import Call
@@ -74,9 +74,6 @@ from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.runtime_manager.act.left_out import LeftOut
-
-MOST_NOT_STARTED = 1000
-"""How many ids of containers that failed to start are remembered: those are not tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +93,7 @@ class ContainerStarter:
         metrics: PodStartMetrics,
         hooks: LifecycleHooks,
         actuated: ActuatedResources,
+        own_starts: OwnStarts,
         settings: RuntimeSettings,
         root_dir: str,
         providers: Sequence[ContainerProvider],
@@ -103,13 +101,14 @@ class ContainerStarter:
     ) -> None:
         """Args:
         actuated: records what each container is made with.
+        own_starts: is notified of the starts that fail.
         root_dir: the kubelet's root directory.
         providers: what a container is made with besides its spec; asked in this order.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             ContainerConfigError.
         """
         self._runtime = runtime
-        self._not_started: deque[str] = deque(maxlen=MOST_NOT_STARTED)
+        self._own_starts = own_starts
         self._images = images
         self._killer = killer
         self._mutations = mutations
@@ -249,24 +248,27 @@ class ContainerStarter:
     def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
         """Counts on from the newest record, or from the logs when the runtime has forgotten.
 
-        A container that was created but never started was not an attempt.
+        A container that was created but never started, or whose start ended with the agent that
+        requested it, was not an attempt.
         """
         known = context.status.newest(action.name)
         if known is None:
             logs = log_sizes(log_directory)
             return attempt_by_logs(logs, last_run_shown(context.shown, action.name))
-        return known.restart_count + (0 if self._is_unstarted(known) else 1)
+        unstarted = known.state is ContainerState.CREATED
+        uncounted = unstarted and not self._own_starts.has_failed(known.id)
+        return known.restart_count + (0 if uncounted else 1)
 
-    def _is_unstarted(self, record: ContainerStatus) -> bool:
+    def _may_adopt(self, record: ContainerStatus) -> bool:
         """Whether nobody has tried to start it, as far as is known: its creator may be dead."""
-        return record.state is ContainerState.CREATED and record.id not in self._not_started
+        return record.state is ContainerState.CREATED and self._own_starts.may_adopt(record.id)
 
     async def _made_already(
         self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
         """A container of the same configuration that only has to be started; empty: none."""
         record = context.status.newest(action.name)
-        if record is None or not self._is_unstarted(record):
+        if record is None or not self._may_adopt(record):
             return ""
         if record.sandbox_id not in ("", context.sandbox_id):
             return ""
@@ -292,9 +294,12 @@ class ContainerStarter:
     ) -> str:
         """Make one change to the runtime: it is seen through even if the sync is cancelled."""
         container_id = await self._made_already(context, action, config)
-        await remove_unstarted(self._runtime, self._recorder, context, action, but=container_id)
+        adopted = bool(container_id)
+        unstarted = RemoveUnstarted(self._runtime, self._recorder, self._own_starts)
+        taken = await unstarted.remove(context, action, but=container_id)
         record_given(self._actuated, context.pod, action.container)
-        if not container_id:
+        if not adopted:
+            config.metadata.attempt = max(config.metadata.attempt, taken)
             container_id = await self._create(context, action, config)
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
@@ -305,7 +310,10 @@ class ContainerStarter:
             with span(Call.START_CONTAINER, action.name, milestone=True):
                 await self._runtime.start_container(container_id)
         except CRIError as error:
-            self._not_started.append(container_id)
+            if adopted:
+                self._own_starts.refused(container_id)
+            else:
+                self._own_starts.failed(container_id, error.code)
             text = await asyncio.to_thread(_said, error, action, config)
             text = text.replace(container_id, action.name)
             fail(self._recorder, context, action, RUN_ERROR, text)

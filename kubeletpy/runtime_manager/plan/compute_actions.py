@@ -124,7 +124,8 @@ def _with_new_sandbox(
     """The sandbox must go: kill the pod, and create a new one if anything is left to run."""
     starts, held = _starts_in_new_sandbox(pod, status)
     over = ""
-    if pod.restart_policy == "Never" and sandbox.attempt != 0 and status.containers:
+    has_run = any(record.state is not ContainerState.CREATED for record in status.containers)
+    if pod.restart_policy == "Never" and sandbox.attempt != 0 and has_run:
         over = "the pod has run, and its restartPolicy is Never"
     elif not starts:
         over = "no container is left to run"
@@ -200,7 +201,8 @@ def _with_sandbox(
     ephemeral = tuple(
         StartContainer(ContainerKind.EPHEMERAL, container, "it was added and has never run")
         for container in pod.ephemeral_containers
-        if status.newest(container["name"]) is None
+        if (record := status.newest(container["name"])) is None
+        or record.state is ContainerState.CREATED
     )
     init = plan_init_containers(pod, status, probes, in_effect)
     init_starts = init.starts

@@ -25,6 +25,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import (
     POD_UID,
+    RESTART_COUNT,
     read_container_annotations,
     read_container_labels,
     read_sandbox_labels,
@@ -46,6 +47,8 @@ class ReadContainer(Struct, frozen=True):
     sandbox_id: str = ""
     termination_message: str = ""
     """From the container's file or the end of its log."""
+    start_abandoned: bool = False
+    """It ended because the agent that was starting it exited: it counts as never started."""
 
 
 class PodIdentity(Struct, frozen=True):
@@ -127,8 +130,12 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
         return None
     remembered = read_container_annotations(status.annotations)
     state = _STATES.get(status.state, ContainerState.UNKNOWN)
+    if record.start_abandoned:
+        state = ContainerState.CREATED
     exited = state is ContainerState.EXITED
-    restarts = remembered.restart_count or status.metadata.attempt
+    restarts = remembered.restart_count
+    if not restarts and status.annotations.get(RESTART_COUNT) != "0":  # it is not recorded
+        restarts = status.metadata.attempt
     return ContainerStatus(
         id=status.id,
         name=name,
@@ -145,6 +152,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
         image_ref=status.image_ref,
         hash=remembered.hash,
         restart_count=min(restarts, MAX_RESTART_COUNT),
+        attempt=min(status.metadata.attempt, MAX_RESTART_COUNT),
         log_path=status.log_path,
         user=_user(status),
         resources=_resources(status),

@@ -17,6 +17,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels, sandbox_rank
 from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE, PLAUSIBLE_EVENT_LEAD
+from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
     ReadContainer,
@@ -42,8 +43,18 @@ T = TypeVar("T")
 class StatusSource:
     """Reads pods from a runtime."""
 
-    def __init__(self, runtime: RuntimeService, clock: Clock, roots: MessageRoots) -> None:
-        """``roots``: where termination messages of containers are read from."""
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        clock: Clock,
+        roots: MessageRoots,
+        own_starts: OwnStarts | None = None,
+    ) -> None:
+        """Args:
+        roots: where termination messages of containers are read from.
+        own_starts: starts that this agent saw fail: their ends count.
+        """
+        self._own_starts = own_starts or OwnStarts()
         self._runtime = runtime
         self._roots = roots
         self._clock = clock
@@ -121,8 +132,7 @@ class StatusSource:
         if not owner.pod_uid:
             return None
         containers = [
-            ReadContainer(status, sandbox.id, await self._termination_message(status))
-            for status in event.containers_statuses
+            await self._with_message(status, sandbox.id) for status in event.containers_statuses
         ]
         identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
         fresh = pod_status_from_cri(identity, [sandbox], containers, event.created_at)
@@ -149,7 +159,11 @@ class StatusSource:
                 return None
         if not answer.HasField("status"):
             raise InvalidResponse("ContainerStatus", "no status", target=container_id)
-        status = answer.status
+        return await self._with_message(answer.status, sandbox_id)
+
+    async def _with_message(self, status: cri.ContainerStatus, sandbox_id: str) -> ReadContainer:
+        if self._own_starts.is_abandoned(status):
+            return ReadContainer(status, sandbox_id, start_abandoned=True)
         return ReadContainer(status, sandbox_id, await self._termination_message(status))
 
     async def _termination_message(self, status: cri.ContainerStatus) -> str:

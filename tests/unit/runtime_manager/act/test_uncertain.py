@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import DeadlineExceeded, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH
@@ -146,3 +149,101 @@ def test_what_was_never_started_is_no_dead_record() -> None:
         [older, ended, made], GCPolicy(), lambda _: False, all_sources_ready=True
     )
     assert [c.id for c in going] == ["older"]
+
+
+def abandon(node: FakeNode, container_id: str) -> None:
+    """The agent is killed while the runtime starts a container, and another one takes over."""
+    left = node.runtime.containers[container_id]
+    left.state, left.started_at, left.finished_at = cri.CONTAINER_EXITED, 0, 5
+    left.exit_code, left.reason, left.message = 128, "StartError", "failed to: context canceled"
+    node.restart_agent()
+    node.runtime.calls.clear()
+
+
+@on_virtual_time
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+async def test_a_start_that_an_agent_left_behind_is_made_again(tmp_path: Path, policy: str) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", policy=policy)
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    result = await node.sync(pod)
+    assert not result.failed
+    assert "remove_container container-a-0" in node.runtime.calls
+    (made,) = node.runtime.containers.values()
+    assert (made.state, made.metadata.attempt) == (cri.CONTAINER_RUNNING, 0)
+    assert result.status is not None
+    assert [c.restart_count for c in result.status.containers] == [0]
+
+
+@on_virtual_time
+async def test_one_that_the_runtime_does_not_remove_leaves_the_count(tmp_path: Path) -> None:
+    """containerd 1.6 keeps the task of a canceled start, and with it the container's name."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    node.runtime.errors["remove_container"] = Internal("RemoveContainer", "running task")
+    result = await node.sync(pod)
+    assert not result.failed
+    assert result.status is not None
+    found = {c.id: (c.restart_count, c.attempt) for c in result.status.containers}
+    assert found == {"container-a-0": (0, 0), "container-a-1": (0, 1)}
+    node.runtime.end("container-a-1", 3)
+    await node.refresh(pod)
+    await node.sync(pod)
+    after = await node.refresh(pod)
+    newest = after.newest("a")
+    assert newest is not None
+    assert (newest.id, newest.restart_count, newest.attempt) == ("container-a-2", 1, 2)
+
+
+@on_virtual_time
+async def test_a_pod_that_never_ran_gets_another_sandbox(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", restartPolicy="Never")
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state, sandbox.metadata.attempt = cri.SANDBOX_NOTREADY, 1
+    result = await node.sync(pod)
+    assert not result.ended
+    assert node.runtime.running() == ["a"]
+
+
+@on_virtual_time
+async def test_an_end_with_the_same_words_counts_in_its_own_life(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", restartPolicy="Never")
+    node.runtime.errors["start_container"] = Internal("StartContainer", "context canceled")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state, left.exit_code, left.reason = cri.CONTAINER_EXITED, 128, "StartError"
+    left.message, left.finished_at = "context canceled", 5
+    status = await node.refresh(pod)
+    assert [(c.state, c.exit_code) for c in status.containers] == [(ContainerState.EXITED, 128)]
+
+
+@on_virtual_time
+async def test_an_ephemeral_container_that_never_started_is_started(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", ephemeral=("debug",))
+    await node.sync(pod)
+    await node.sync(pod)
+    abandon(node, "container-debug-0")
+    await node.sync(pod)
+    assert sorted(node.runtime.running()) == ["a", "debug"]
+
+
+@on_virtual_time
+async def test_an_end_before_an_abandoned_start_is_kept(tmp_path: Path) -> None:
+    """Only a container that ran can take the place of an older end."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    node.runtime.end("container-a-0", 3)
+    await node.refresh(pod)
+    await node.sync(pod)
+    abandon(node, "container-a-1")
+    await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: False)
+    assert "remove_container container-a-0" not in node.runtime.calls

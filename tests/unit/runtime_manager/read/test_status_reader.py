@@ -314,7 +314,8 @@ ASKED: dict[str, Any] = {
 def expected(state: ContainerState, **fields: Any) -> ContainerStatus:
     whole = ContainerStatus(
         "c", "app", state, sandbox_id="s", created_at=5, image="app:1", image_id="sha256:2",
-        image_ref="app@sha256:1", hash="ab", restart_count=4, log_path="/logs/app/3.log",
+        image_ref="app@sha256:1", hash="ab", restart_count=4, attempt=3,
+        log_path="/logs/app/3.log",
     )  # fmt: skip
     return replace(whole, **fields)
 
@@ -371,6 +372,23 @@ ENDED = {
 )  # fmt: skip
 def test_a_whole_container(changes: dict[str, Any], found: ContainerStatus) -> None:
     assert read(cri.ContainerStatus(**{**ASKED, **changes}), "own").containers == (found,)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "count"), [("0", 0), ("2", 2), ("", 3), ("many", 3), ("-1", 3), (None, 3)]
+)
+def test_restarts_are_those_recorded_or_the_attempt(recorded: str | None, count: int) -> None:
+    annotations = {} if recorded is None else {"io.kubernetes.container.restartCount": recorded}
+    (found,) = read(cri.ContainerStatus(**{**ASKED, "annotations": annotations})).containers
+    assert (found.restart_count, found.attempt) == (count, 3)
+
+
+def test_a_start_that_was_abandoned_has_neither_started_nor_ended() -> None:
+    status = cri.ContainerStatus(**{**ASKED, "state": cri.CONTAINER_EXITED})
+    record = ReadContainer(status, "s", start_abandoned=True)
+    assert pod_status_from_cri(IDENTITY, [], [record], 1).containers == (
+        expected(ContainerState.CREATED),
+    )
 
 
 def test_a_whole_sandbox() -> None:
