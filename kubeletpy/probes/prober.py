@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
@@ -25,6 +25,9 @@ from kubeletpy.probes.report import KEPT_WORDS, Finding
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
+
+if TYPE_CHECKING:
+    from kubeletpy.handlers.http2_client import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +67,8 @@ class Prober:
         self._runtime = runtime
         self._recorder = recorder
         self._resolver = Resolver()
+        self._turns: Turns | None = None
+        """Of gRPC probes; None before the first."""
 
     async def run(self, target: Target, *, quietly: bool) -> Finding:
         """Run a probe once. ``quietly``: a failure is not reported."""
@@ -111,7 +116,8 @@ class Prober:
             _must_have_address(target.pod_ip)
             port = resolve_port(call.get("port"), ())
             service = str(call.get("service") or "")
-            return await grpc_health.check(target.pod_ip, port, service, timeout)
+            self._turns = self._turns or grpc_health.Turns()
+            return await grpc_health.check(target.pod_ip, port, service, timeout, self._turns)
         raise HandlerError(
             f"missing probe handler for {target.pod.description}:{target.container['name']}"
         )

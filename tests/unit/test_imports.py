@@ -12,7 +12,12 @@ LAZY = {
         "kubeletpy.host.signing",
         "kubeletpy.volumes.pod_certificates.keys",
     },
-    "h2": {"kubeletpy.kubeapi.http2.connection"},
+    "h2": {
+        "kubeletpy.kubeapi.http2.connection",
+        "kubeletpy.wire.http2_exchange",
+        "kubeletpy.handlers.http2_client",
+        "kubeletpy.handlers.grpc_health",
+    },
     "dbus_fast": {"kubeletpy.shutdown.dbus"},
     "opentelemetry": {"kubeletpy.trace.otlp"},
 }

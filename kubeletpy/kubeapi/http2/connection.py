@@ -19,10 +19,10 @@ import h2.settings
 from h2.errors import ErrorCodes
 
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.frames import FrameError, FrameSplitter, GoAway
 from kubeletpy.kubeapi.http2.placing import Load
 from kubeletpy.kubeapi.http2.stream import Headers, Refused, Stream
 from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 
 _MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
 """What bytes of a server lead to in h2: its own errors, and those of what it does not foresee."""
@@ -31,7 +31,7 @@ _PING = b"kubelet?"
 _SETTINGS = {
     h2.settings.SettingCodes.ENABLE_PUSH: 0,
     h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: limits.STREAM_WINDOW,
-    h2.settings.SettingCodes.MAX_FRAME_SIZE: limits.MAX_FRAME_BYTES,
+    h2.settings.SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
     h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: limits.MAX_HEADER_BYTES,
 }
 

@@ -7,14 +7,10 @@ STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 """Bytes of all responses under way in the network. Given back on arrival, so that a response
 that nobody reads stalls no other."""
-MAX_FRAME_BYTES = 16384
-"""The smallest that the protocol allows."""
 MAX_HEADER_BYTES = 65536
 """Of a response's headers, decoded. Kubernetes needs less than 1 kB."""
 MAX_WRITE_BUFFER = 4 * 1024 * 1024
 """Bytes that a server may leave unread: requests, and answers to its settings and pings."""
-SLICE_BYTES = 16384
-"""Handled in one go, before the bounds are looked at again."""
 
 FIRST_STREAMS = 100
 """Streams on a new connection, until the server has said how many it allows."""

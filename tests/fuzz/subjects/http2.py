@@ -1,4 +1,4 @@
-"""What an API server sends on an HTTP/2 connection."""
+"""What servers send on HTTP/2 connections: an API server, and one that a probe asks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.connection import Http2Connection
 from kubeletpy.kubeapi.http2.stream import Stream
 from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.wire.http2_exchange import BOUNDS, Exchange, ExchangeFailed
 from tests.fuzz.target import pieces, target
 
 _GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
@@ -111,3 +112,19 @@ def http2_answers(data: bytes) -> None:
         assert not connection.load.streams
 
     _LOOP.run_until_complete(run())
+
+
+@target(seeds=(_server(), _server(more=_FRAMES[12])), words=_FRAMES)
+def http2_probe(data: bytes) -> None:
+    """Nothing but ExchangeFailed, and no more is held or answered than the bounds allow."""
+    exchange = Exchange(_GET, b"y" * 100)
+    exchange.start()
+    replied = 0
+    try:
+        for part in pieces(data):
+            replied += len(exchange.feed(part))
+    except ExchangeFailed:
+        pass
+    assert len(exchange.body) <= BOUNDS.bytes
+    assert replied <= 64 * BOUNDS.frames
+    assert not exchange.done or 200 <= exchange.status <= 599

@@ -7,9 +7,6 @@ import pytest
 from tests.stated import stated
 
 STATED = {
-    "kubeapi/http2/frames _HEADER": 9,
-    "kubeapi/http2/frames _STREAM": 2147483647,
-    "kubeapi/http2/frames _MAX_DEBUG": 200,
     "kubeapi/protobuf_format LARGE": 65536,
     "kubeapi/protobuf_format _LENGTH": 4,
     "kubeapi/formats MAX_EVENT_BYTES": 33554432,

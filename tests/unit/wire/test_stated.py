@@ -7,6 +7,17 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "wire/http2_exchange Bounds.bytes": 16384,
+    "wire/http2_exchange Bounds.frames": 64,
+    "wire/http2_exchange Bounds.headers": 8192,
+    "wire/http2_exchange Bounds.interim": 2,
+    "wire/http2_exchange Bounds.pieces": 128,
+    "wire/http2_frames _SETTING": 6,
+    "wire/http2_frames MAX_FRAME_BYTES": 16384,
+    "wire/http2_frames SLICE_BYTES": 16384,
+    "wire/http2_frames _HEADER": 9,
+    "wire/http2_frames _STREAM": 2147483647,
+    "wire/http2_frames _MAX_DEBUG": 200,
     "wire/spdy SYN_STREAM": 1,
     "wire/spdy SYN_REPLY": 2,
     "wire/spdy RST_STREAM": 3,

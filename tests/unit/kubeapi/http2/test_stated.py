@@ -9,10 +9,8 @@ from tests.stated import stated
 STATED = {
     "kubeapi/http2/limits STREAM_WINDOW": 1048576,
     "kubeapi/http2/limits CONNECTION_WINDOW": 4194304,
-    "kubeapi/http2/limits MAX_FRAME_BYTES": 16384,
     "kubeapi/http2/limits MAX_HEADER_BYTES": 65536,
     "kubeapi/http2/limits MAX_WRITE_BUFFER": 4194304,
-    "kubeapi/http2/limits SLICE_BYTES": 16384,
     "kubeapi/http2/limits FIRST_STREAMS": 100,
     "kubeapi/http2/limits MAX_STREAMS": 1000,
     "kubeapi/http2/limits HEADER_TABLE_BYTES": 4096,

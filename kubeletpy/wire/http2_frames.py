@@ -1,4 +1,4 @@
-"""Cuts what a server sends into whole frames, before h2 sees them. Pure.
+"""Splits the bytes of an HTTP/2 server into complete frames before h2 reads them. Pure.
 
 GOAWAY is read here and kept from h2, which would take no further frame after it
 (python-hyper/h2 issue 1181), while a server that shuts down ends its responses first. Frames that
@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeletpy.kubeapi.http2.limits import MAX_FRAME_BYTES, SLICE_BYTES
 from kubeletpy.structs import Struct
 
+MAX_FRAME_BYTES = 16384
+"""The smallest that the protocol allows."""
+SLICE_BYTES = 16384
+"""Bytes of frames that are passed on together, before the caller checks its bounds again."""
 _HEADER = 9
-_DATA, _HEADERS, _GOAWAY, _CONTINUATION = 0, 1, 7, 9
+_DATA, _HEADERS, _SETTINGS, _GOAWAY, _CONTINUATION = 0, 1, 4, 7, 9
+_SETTING = 6
+"""Bytes of one setting."""
 _STREAM = 0x7FFFFFFF
 _MAX_DEBUG = 200
 
@@ -23,10 +28,14 @@ class FrameError(Exception):
 
 
 class Frames(Struct, frozen=True):
-    """Whole frames, in order; ``control`` of them carry no answer."""
+    """Whole frames, in order: ``count`` of them, of which ``control`` carry no answer.
+
+    A SETTINGS frame counts once for each setting in it: each costs as much as a frame.
+    """
 
     data: bytes
     control: int
+    count: int
 
 
 class GoAway(Struct, frozen=True):
@@ -47,7 +56,7 @@ class FrameSplitter:
         """What is complete now. Raises FrameError; what was yielded before is sound."""
         buffer = self._rest
         buffer += data
-        start = at = control = 0
+        start = at = control = count = 0
         while len(buffer) - at >= _HEADER:
             length = int.from_bytes(buffer[at : at + 3], "big")
             if length > MAX_FRAME_BYTES:
@@ -58,17 +67,20 @@ class FrameSplitter:
             kind = buffer[at + 3]
             if kind == _GOAWAY:
                 if at > start:
-                    yield Frames(bytes(buffer[start:at]), control)
+                    yield Frames(bytes(buffer[start:at]), control, count)
                 yield _goaway(bytes(buffer[at + _HEADER : end]))
-                start, control = end, 0
+                start, control, count = end, 0, 0
             else:
-                control += kind not in (_HEADERS, _CONTINUATION) and not (kind == _DATA and length)
+                weight = max(length // _SETTING, 1) if kind == _SETTINGS else 1
+                count += weight
+                if kind not in (_HEADERS, _CONTINUATION) and not (kind == _DATA and length):
+                    control += weight
                 if end - start >= SLICE_BYTES:
-                    yield Frames(bytes(buffer[start:end]), control)
-                    start, control = end, 0
+                    yield Frames(bytes(buffer[start:end]), control, count)
+                    start, control, count = end, 0, 0
             at = end
         if at > start:
-            yield Frames(bytes(buffer[start:at]), control)
+            yield Frames(bytes(buffer[start:at]), control, count)
         del buffer[:at]
 
 
