@@ -43,6 +43,7 @@ class CgroupFilesystem:
         """
         self.version = version
         self.hierarchies = dict(hierarchies)
+        self.others = others
         self._used = {name: hierarchies[name] for name in USED if name in hierarchies}
         self._needed = tuple(
             dict.fromkeys(str(hierarchies[name]) for name in NEEDED if name in hierarchies)
@@ -105,6 +106,18 @@ class CgroupFilesystem:
             except OSError as error:
                 name = file.rpartition("/")[2]
                 raise CgroupError(f"cgroup {path}: writing {text} to {name}: {error}") from error
+
+    async def settle(self, path: str | None = None) -> None:
+        """Wait until every limit written so far lasts, of one cgroup or of all.
+
+        Files of a cgroup that only the agent writes last by themselves. Raises CgroupError.
+        """
+
+    async def released(self, path: str) -> None:
+        """A cgroup was removed for good: end what else keeps it. Raises CgroupError."""
+
+    async def close(self) -> None:
+        """Free what the limits needed besides files."""
 
     def read(self, path: str, controller: str, name: str) -> str:
         """The stripped text of one file; empty if it cannot be read."""

@@ -37,10 +37,7 @@ class KernelPodLimits:
         with _as_pod_limits_error():
             wanted = self._tree.pod_limits(pod)
             version = self._tree.files.version
-            found = as_asked(version, self._tree.read_limits(pod), wanted)
-            if _plain(found) == _plain(wanted):
-                self._tree.note_limits(pod, wanted)
-            return _plain(found)
+            return _plain(as_asked(version, self._tree.read_limits(pod), wanted))
 
     def memory_usage(self, pod: Pod) -> int:
         """Bytes that the pod uses now. Raises PodLimitsError."""
@@ -68,7 +65,7 @@ class KernelPodLimits:
                 self._tree.files.write(path, given)
             else:
                 await asyncio.to_thread(self._tree.files.write, path, given)
-            self._tree.note_limits(pod, given)
+            await self._tree.files.settle(path)
         self._cgroups.resized(pod)
 
 

@@ -9,7 +9,13 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from kubeletpy.cgroups.values import NO_LIMIT, CgroupResources, shares_to_weight, weight_to_shares
+from kubeletpy.cgroups.values import (
+    NO_LIMIT,
+    CgroupResources,
+    rounded_quota,
+    shares_to_weight,
+    weight_to_shares,
+)
 from kubeletpy.host.kernel_text import number
 from kubeletpy.structs import replace
 
@@ -38,14 +44,19 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
 def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
     """The limits found, as the values requested where the kernel merely rounded them.
 
-    It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares.
+    It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares; systemd
+    keeps a whole percentage of a CPU.
     """
     shares, memory = found.shares, found.memory
     if version == 2 and _same_weight(shares, wanted.shares):
         shares = wanted.shares
     if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
         memory = wanted.memory
-    return replace(found, shares=shares, memory=memory)
+    quota = found.quota_us
+    period = wanted.period_us
+    if wanted.quota_us and period and period == found.period_us:
+        quota = wanted.quota_us if quota == rounded_quota(wanted.quota_us, period) else quota
+    return replace(found, shares=shares, memory=memory, quota_us=quota)
 
 
 def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupResources:

@@ -7,6 +7,7 @@ remove the cgroup of a pod that may run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,9 @@ class PodCgroups:
         self._has_volumes = has_volumes
         self._paths: dict[str, str] = {}
         """uid -> path of every pod's cgroup known to exist."""
+        self._limited: set[str] = set()
+        """uids of pods whose limits this agent has set, or adopted from the one before."""
+        self._groups_changed = asyncio.Event()
         self._cpu: dict[str, int] = {}
         """uid -> the pod's share of the Burstable group, in millicores."""
         self._memory: dict[str, tuple[int, int]] = {}
@@ -82,20 +86,24 @@ class PodCgroups:
         """Whether the pod's cgroup exists. Raises CgroupError: it cannot have one."""
         return self._tree.files.exists(self._tree.pod_path(pod))
 
-    def ensure(self, pod: Pod) -> None:
+    async def ensure(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
         if pod.uid in self._removing:
             raise CgroupError(f"the cgroup of an earlier pod of uid {pod.uid} is being removed")
         there = self.exists(pod)
-        if there and pod.uid in self._paths:
-            self._tree.limit_again(pod)
+        if there and pod.uid in self._limited:
             return
         self._remember(pod)
         self._refresh_groups()
-        if not there:
-            with self._timed("create"):
+        path = self._tree.pod_path(pod)
+        with self._timed("update" if there else "create"):
+            if there:
+                self._tree.adopt(pod)
+            else:
                 self._tree.create_pod(pod)
-        self._paths[pod.uid] = self._tree.pod_path(pod)
+            await self._tree.files.settle(path)
+        self._paths[pod.uid] = path
+        self._limited.add(pod.uid)
 
     def resized(self, pod: Pod) -> None:
         """A running pod's resource requests have changed."""
@@ -121,10 +129,11 @@ class PodCgroups:
             with self._timed("destroy"):
                 if not self._tree.files.remove(path):
                     await self._remove_tree(path)
+                await self._tree.files.released(path)
         finally:
             self._removing.discard(uid)
         self._paths.pop(uid, None)
-        self._tree.forget(path)
+        self._limited.discard(uid)
         cpu, memory = self._cpu.pop(uid, 0), self._memory.pop(uid, None)
         if cpu or memory is not None:
             self._refresh_groups()
@@ -150,11 +159,28 @@ class PodCgroups:
         restarted service) did not know them.
         """
         self._paths.update(self._tree.found_pods())
+        loop = asyncio.get_running_loop()
         while True:
             self._limit_reserved()
             self._limit_node()
-            await asyncio.sleep(REFRESH_S)
+            await self._settle_until(loop.time() + REFRESH_S)
             self._refresh()
+
+    async def _settle_until(self, deadline: float) -> None:
+        """Make limits last as they change, until a time of the loop."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < deadline:
+            self._groups_changed.clear()
+            await self._settle()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._groups_changed.wait()
+
+    async def _settle(self) -> None:
+        try:
+            await self._tree.files.settle()
+        except CgroupError as error:
+            log.warning("limits of cgroups do not last", extra={"why": str(error)})
 
     def _limit_node(self) -> None:
         kubepods = self._tree.names.kubepods
@@ -207,6 +233,7 @@ class PodCgroups:
             self._memory[pod.uid] = memory
 
     def _refresh_groups(self) -> None:
+        self._groups_changed.set()
         self._refresh_burstable()
         guaranteed = sum(each for each, _ in self._memory.values())
         burstable = sum(each for _, each in self._memory.values())
@@ -266,6 +293,7 @@ class PodCgroups:
         """Wait for a sweep in progress."""
         if self._sweep is not None:
             await asyncio.wait([self._sweep])
+        await self._tree.files.close()
 
     def _sweep_now(self) -> None:
         if not self._orphans_known or (self._sweep is not None and not self._sweep.done()):

@@ -14,7 +14,7 @@ class PodCgroupKeeper(Protocol):
         """Whether the pod's cgroup exists."""
         ...
 
-    def ensure(self, pod: Pod) -> None:
+    async def ensure(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
         ...
 

@@ -84,10 +84,13 @@ def make_tree(
         reserved=reserved,
         memory=_reserved_memory(settings, capacity),
     )
-    tree = CgroupTree(detect(mount_point), options)
+    files = detect(mount_point)
+    if systemd_runs.is_dir():
+        from kubeletpy.cgroups.slices import Slices, SystemdFilesystem
+
+        files = SystemdFilesystem(files, Slices(files.version))
+    tree = CgroupTree(files, options)
     tree.prepare()
-    if names.driver is Driver.SYSTEMD:
-        log.warning("limits of slices are written past systemd; they are written again as needed")
     return tree
 
 
@@ -115,7 +118,10 @@ async def set_up(
             "the runtime's cgroup driver is used, not the one of the configuration",
             extra={"runtime": driver, "cgroupDriver": settings.cgroup_driver},
         )
-    return make_tree(settings, kernel, driver, capacity=capacity, reserved_cpus=reserved_cpus)
+    tree = make_tree(settings, kernel, driver, capacity=capacity, reserved_cpus=reserved_cpus)
+    if tree is not None:
+        await tree.files.settle()
+    return tree
 
 
 def memory_qos(

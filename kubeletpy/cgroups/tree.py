@@ -11,7 +11,7 @@ from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.cgroups.limits_read import PAGE, memory_usage, read_limits, with_more
+from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     NO_LIMIT,
@@ -64,8 +64,6 @@ class CgroupTree:
         self._burstable_shares: int | None = None
         self.has_no_quota: Callable[[str], bool] = lambda uid: False
         """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
-        self._given: dict[str, CgroupResources] = {}
-        """Path of a pod's cgroup -> its limits, where they must be set again (systemd)."""
 
     def prepare(self) -> None:
         """Create the groups; existing ones keep everything but their fixed settings.
@@ -148,19 +146,21 @@ class CgroupTree:
 
     def create_pod(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits. Raises CgroupError."""
-        path, limits = self.pod_path(pod), self.pod_limits(pod)
-        self.files.create(path, limits)
-        self._give(path, limits)
+        self.files.create(self.pod_path(pod), self.pod_limits(pod))
 
-    def limit_again(self, pod: Pod) -> None:
-        """Reapply the pod's limits where something else may have changed them.
+    def adopt(self, pod: Pod) -> None:
+        """Take over the cgroup of a running pod. Raises CgroupError.
 
-        systemd applies its own settings of a slice when something starts in it. Raises CgroupError.
+        Its limits are written again if it lost its memory limit (systemd resets what it does not
+        know of). Other values are those of a resize that was interrupted, which the resize itself
+        ends. Does nothing where no one but the agent writes the limits.
         """
-        if self.names.driver is Driver.SYSTEMD:
-            path = self.pod_path(pod)
-            if (given := self._given.get(path)) is not None:
-                self.files.write(path, given)
+        if self.names.driver is not Driver.SYSTEMD:
+            return
+        wanted = self.pod_limits(pod)
+        found = as_asked(self.files.version, self.read_limits(pod), wanted)
+        resizing = found.memory not in (None, NO_LIMIT, wanted.memory)
+        self.files.create(self.pod_path(pod), found if resizing else wanted)
 
     def pod_limits(self, pod: Pod) -> CgroupResources:
         """The limits that a pod should have. Raises CgroupError."""
@@ -179,18 +179,6 @@ class CgroupTree:
         if limits is None:
             raise CgroupError(f"cgroup {path} does not show its cpu and memory limits")
         return limits
-
-    def note_limits(self, pod: Pod, limits: CgroupResources) -> None:
-        """Record that these limits of a pod are set now. Raises CgroupError."""
-        self._give(self.pod_path(pod), limits)
-
-    def forget(self, path: str) -> None:
-        """Forget a pod whose cgroup is gone."""
-        self._given.pop(path, None)
-
-    def _give(self, path: str, limits: CgroupResources) -> None:
-        if self.names.driver is Driver.SYSTEMD:
-            self._given[path] = with_more(self._given.get(path), limits)
 
     def starve(self, path: str) -> None:
         """Give a cgroup that cannot be removed yet the minimum of cpu. Raises CgroupError."""

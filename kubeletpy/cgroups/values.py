@@ -27,6 +27,7 @@ from kubeletpy.pods.resources import (
 from kubeletpy.structs import Struct, field
 
 NO_LIMIT = -1
+DEFAULT_PERIOD_US = 100_000
 HUGEPAGES_UNBOUNDED = 1 << 62
 _MAX_WEIGHT = 10_000
 _SPAN_SHARES, _SPAN_WEIGHT = MAX_SHARES - MIN_SHARES, _MAX_WEIGHT - 1
@@ -54,7 +55,7 @@ class PodCgroupSettings(Struct, frozen=True):
     """The configuration of pods' cgroups."""
 
     cpu_cfs_quota: bool = True
-    cpu_cfs_period_us: int = 100_000
+    cpu_cfs_period_us: int = DEFAULT_PERIOD_US
     pids_limit: int = NO_LIMIT
     """podPidsLimit; not positive: no limit but the node's."""
     hugepage_sizes: tuple[str, ...] = ()
@@ -71,6 +72,17 @@ def shares_to_weight(shares: int) -> int:
 def weight_to_shares(weight: int) -> int:
     """The inverse, as near as integers allow."""
     return (weight - 1) * _SPAN_SHARES // _SPAN_WEIGHT + MIN_SHARES
+
+
+def rounded_quota(quota_us: int, period_us: int) -> int:
+    """The quota that systemd keeps for the one requested: a whole percentage of a CPU, rounded up.
+
+    Source: systemd.resource-control(5), CPUQuota.
+    """
+    if quota_us < 0:
+        return NO_LIMIT
+    percent = -(-quota_us * 100 // period_us)
+    return percent * period_us // 100
 
 
 def v1_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:

@@ -8,12 +8,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kubeletpy.host.dbus_error import DBusError
 from kubeletpy.host.private_files import write_whole
 
 if TYPE_CHECKING:
     from dbus_fast import Message
 
-    from kubeletpy.shutdown.dbus import Bus
+    from kubeletpy.host.dbus import Bus
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,6 @@ MATCHES = (
 )
 DROP_IN = Path("/etc/systemd/logind.conf.d/99-kubelet.conf")
 SIGHUP = 1
-
-
-class DBusError(Exception):
-    """The bus or the called service refused, or the answer was not D-Bus."""
 
 
 class NoLogind(Exception):
@@ -113,7 +110,7 @@ class SystemLogind:
             NoLogind: there is no system bus.
             OSError, DBusError: it does not work now.
         """
-        from kubeletpy.shutdown.dbus import DAEMON, Bus
+        from kubeletpy.host.dbus import DAEMON, Bus
 
         try:
             signals = _Signals()

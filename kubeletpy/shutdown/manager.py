@@ -15,10 +15,11 @@ from pathlib import Path
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
+from kubeletpy.host.dbus_error import DBusError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.shutdown import times_file
-from kubeletpy.shutdown.logind import DBusError, Logind, NoLogind
+from kubeletpy.shutdown.logind import Logind, NoLogind
 from kubeletpy.shutdown.plan import Group, Period, ended_status, grace, groups
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ LAZY = {
         "kubeletpy.handlers.http2_client",
         "kubeletpy.handlers.grpc_health",
     },
-    "dbus_fast": {"kubeletpy.shutdown.dbus"},
+    "dbus_fast": {"kubeletpy.host.dbus"},
     "opentelemetry": {"kubeletpy.trace.otlp"},
 }
 """Libraries that cost much, and the modules that load them: each is imported where it is used."""
@@ -79,7 +79,7 @@ LATER = (
 )
 """Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
 serves, when the node is Ready."""
-BUDGET = 683
+BUDGET = 682
 """Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
 35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
@@ -102,8 +102,15 @@ One has the fields of pods, which were classes of another, and one loads what sp
 One keeps a cancelled call out of a cycle with its task, and one has what requests and answers are
 in, of which only JSON is loaded.
 One has the classes that values are, each of which costs a twentieth of what a dataclass does.
-One bounds what a TLS handshake costs.
 """
+
+MORE = {
+    "kubeletpy.host.tls_limits": "bounds what a TLS handshake costs",
+    "kubeletpy.host.dbus_error": "the error of D-Bus calls, which shutdown and slices share",
+    "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",
+    "kubeletpy.runtime_manager.read.own_starts": "which starts are this agent's",
+}
+"""Modules that came since, each with the reason why it is loaded before an agent starts."""
 
 _START = """
 import sys
@@ -120,4 +127,4 @@ def test_an_agent_starts_without_what_it_needs_seldom_or_late() -> None:
     loaded = done.stdout.split()
     early = [each for each in loaded for late in LATER if f"{each}.".startswith(f"{late}.")]
     assert early == []
-    assert len([each for each in loaded if each.partition(".")[0] == "kubeletpy"]) <= BUDGET
+    assert len([each for each in loaded if each.partition(".")[0] == "kubeletpy"]) <= BUDGET + len(MORE)

@@ -42,7 +42,7 @@ class PodCgroup(SyncStep):
         try:
             if not self._cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
                 await self._stop_unlimited(sync)
-            self._cgroups.ensure(sync.pod)
+            await self._cgroups.ensure(sync.pod)
         except CgroupError as error:
             message = f"unable to ensure pod container exists: {error}"
             return self._failed(sync.pod, Reason.FAILED_CREATE_POD_CONTAINER, message)

@@ -128,7 +128,7 @@ async def test_up_and_down_while_it_runs(
                 make_container("b", resources=resources("100m", "32Mi")),
             ],
         )
-        node.cgroups.ensure(pod)
+        await node.cgroups.ensure(pod)
         first = await node.runtime.sync(pod)
         assert not first.failed, first.error_message()
         assert first.resize is None
@@ -180,7 +180,7 @@ async def test_a_restart_where_the_policy_wants_one(
             "restarts",
             [make_container("a", resources=resources("100m", "32Mi"), resizePolicy=RESTART_MEMORY)],
         )
-        node.cgroups.ensure(pod)
+        await node.cgroups.ensure(pod)
         await node.runtime.sync(pod)
         await node.runtime.up(pod, "a")
         before = started(pod, node, "a")
@@ -203,7 +203,7 @@ async def test_memory_that_is_in_use_is_not_taken_away(
     fill = "head -c 40m /dev/zero > /dev/shm/x; trap 'exit 0' TERM; echo up; sleep 1000 & wait"
     async with resizing_node(containerd, work_dir, cgroup_root) as node:
         pod = make_pod("full", [make_container("a", fill, resources=resources("100m", "64Mi"))])
-        node.cgroups.ensure(pod)
+        await node.cgroups.ensure(pod)
         await node.runtime.sync(pod)
         await node.runtime.up(pod, "a")
         result = await node.runtime.sync(resized(pod, resources("100m", "32Mi")))
@@ -222,7 +222,7 @@ async def test_an_agent_that_lost_its_records(
     small = resources("100m", "32Mi")
     pod = make_pod("known", [make_container("a", resources=small, resizePolicy=RESTART_MEMORY)])
     async with resizing_node(containerd, work_dir, cgroup_root) as node:
-        node.cgroups.ensure(pod)
+        await node.cgroups.ensure(pod)
         await node.runtime.sync(pod)
         before = started(pod, node, "a")
     async with resizing_node(containerd, work_dir, cgroup_root) as node:

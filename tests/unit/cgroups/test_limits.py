@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits, with_more
-from kubeletpy.cgroups.names import Driver, PodCgroupNames
 from kubeletpy.cgroups.values import CgroupResources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
-from tests.unit.cgroups.look_alike import v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
 from tests.unit.cgroups.test_manager import Node, node, shares, weight
 
@@ -104,14 +101,14 @@ def test_limits_over_others() -> None:
     )
 
 
-def made(node: Node, first: Pod) -> KernelPodLimits:
-    node.add(first)
+async def made(node: Node, first: Pod) -> KernelPodLimits:
+    await node.add(first)
     return KernelPodLimits(node.tree, node.cgroups)
 
 
 async def test_what_was_made_is_found(node: Node) -> None:
     guaranteed = pod(fixed("250m", "100M"), uid="a")
-    limits = made(node, guaranteed)
+    limits = await made(node, guaranteed)
     wanted = limits.wanted(guaranteed)
     assert wanted == PodLimits(shares=256, quota_us=25_000, period_us=100_000, memory=100_000_000)
     assert limits.current(guaranteed) == wanted
@@ -119,7 +116,7 @@ async def test_what_was_made_is_found(node: Node) -> None:
 
 async def test_only_what_is_given_is_written(node: Node) -> None:
     small = pod(fixed("250m", "64Mi"), uid="a")
-    limits = made(node, small)
+    limits = await made(node, small)
     await limits.write(small, PodLimits(memory=128 * MI))
     assert limits.current(small) == PodLimits(256, 25_000, 100_000, 128 * MI)
     await limits.write(small, PodLimits(quota_us=-1, period_us=100_000))
@@ -128,7 +125,7 @@ async def test_only_what_is_given_is_written(node: Node) -> None:
 
 
 async def test_the_burstable_group_follows_a_resize(node: Node) -> None:
-    limits = made(node, pod(container("500m"), uid="a"))
+    limits = await made(node, pod(container("500m"), uid="a"))
     assert shares(node) == weight(node, "512", "20")
     bigger = pod(container("1"), uid="a")
     node.pods[:] = [bigger]
@@ -142,7 +139,7 @@ async def test_the_burstable_group_follows_a_resize(node: Node) -> None:
 
 async def test_errors_name_the_cgroup(node: Node) -> None:
     there = pod(container("500m"), uid="a")
-    limits = made(node, there)
+    limits = await made(node, there)
     gone = pod(container("500m"), uid="b")
     with pytest.raises(PodLimitsError, match="podb"):
         limits.current(gone)
@@ -160,43 +157,8 @@ async def test_errors_name_the_cgroup(node: Node) -> None:
 
 async def test_usage(node: Node) -> None:
     there = pod(container("500m"), uid="a")
-    limits = made(node, there)
+    limits = await made(node, there)
     path = node.files.root / ("memory" if node.files.version == 1 else "")
     name = "memory.usage_in_bytes" if node.files.version == 1 else "memory.current"
     (path / "kubepods/burstable/poda" / name).write_text("12345\n")
     assert limits.memory_usage(there) == 12345
-
-
-async def test_systemd_gets_the_limits_again_that_the_pod_has_now(
-    tmp_path: Path,
-) -> None:
-    node = Node(v2_machine(tmp_path / "fs"))
-    node.tree.names = PodCgroupNames(Driver.SYSTEMD)
-    node.tree.prepare()
-    small = pod(fixed("250m", "64Mi"), uid="a")
-    limits = made(node, small)
-    bigger = pod(fixed("250m", "128Mi"), uid="a")
-    path = node.tree.pod_path(small)
-
-    def memory() -> str:
-        return node.file("memory", path, "memory.max")
-
-    node.cgroups.ensure(bigger)
-    assert memory() == str(64 * MI), "the allocation alone changes nothing"
-    await limits.write(bigger, PodLimits(memory=128 * MI))
-    node.tree.files.write(path, CgroupResources(memory=5))
-    node.cgroups.ensure(bigger)
-    assert memory() == str(128 * MI)
-    await node.cgroups.destroy(bigger)
-    assert node.tree._given == {}
-
-
-async def test_limits_found_after_a_start_are_kept_for_systemd(tmp_path: Path) -> None:
-    node = Node(v2_machine(tmp_path / "fs"))
-    node.tree.names = PodCgroupNames(Driver.SYSTEMD)
-    node.tree.prepare()
-    there = pod(fixed("250m", "64Mi"), uid="a")
-    limits = made(node, there)
-    node.tree._given.clear()
-    assert limits.current(there) == limits.wanted(there)
-    assert list(node.tree._given) == [node.tree.pod_path(there)]

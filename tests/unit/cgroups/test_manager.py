@@ -61,9 +61,9 @@ class Node:
         top = self.files.root / controller if self.files.version == 1 else self.files.root
         return text(top / path.strip("/") / name)
 
-    def add(self, made: Pod) -> Pod:
+    async def add(self, made: Pod) -> Pod:
         self.pods.append(made)
-        self.cgroups.ensure(made)
+        await self.cgroups.ensure(made)
         return made
 
 
@@ -85,7 +85,7 @@ def weight(node: Node, v1: str, v2: str) -> str:
 
 
 async def test_a_pod_gets_its_cgroup_and_loses_it(node: Node) -> None:
-    made = node.add(pod(container("500m"), uid="a"))
+    made = await node.add(pod(container("500m"), uid="a"))
     path = f"{GROUP}/poda"
     assert node.cgroups.parent(made) == path
     assert node.cgroups.exists(made)
@@ -103,9 +103,9 @@ async def test_a_pod_gets_its_cgroup_and_loses_it(node: Node) -> None:
 
 async def test_the_burstable_group_follows_its_pods(node: Node) -> None:
     assert shares(node) == weight(node, "2", "1")
-    first = node.add(pod(container("500m"), uid="a"))
-    node.add(pod(container("500m"), uid="b"))
-    node.add(pod(fixed("1", "1Mi"), uid="c"))
+    first = await node.add(pod(container("500m"), uid="a"))
+    await node.add(pod(container("500m"), uid="b"))
+    await node.add(pod(fixed("1", "1Mi"), uid="c"))
     assert shares(node) == weight(node, "1024", "39")
     node.cgroups._refresh()
     node.pods.remove(first)
@@ -114,13 +114,13 @@ async def test_the_burstable_group_follows_its_pods(node: Node) -> None:
 
 
 async def test_a_start_takes_no_cpu_from_pods_that_run(node: Node) -> None:
-    node.add(pod(container("1"), uid="a"))
-    node.add(pod(container("1"), uid="b"))
+    await node.add(pod(container("1"), uid="a"))
+    await node.add(pod(container("1"), uid="b"))
     was = shares(node)
     again = Node(node.files.root)
     again.tree.prepare()
     again.pods = list(node.pods)
-    again.cgroups.ensure(again.pods[0])
+    await again.cgroups.ensure(again.pods[0])
     assert shares(again) == was
     again.cgroups._refresh()
     assert shares(again) == was
@@ -128,17 +128,18 @@ async def test_a_start_takes_no_cpu_from_pods_that_run(node: Node) -> None:
 
 async def test_what_a_uid_may_not_be(node: Node) -> None:
     hostile = pod(uid="../../x")
-    for refuse in (node.cgroups.exists, node.cgroups.ensure):
-        with pytest.raises(CgroupError, match="uid"):
-            refuse(hostile)
+    with pytest.raises(CgroupError, match="uid"):
+        node.cgroups.exists(hostile)
+    with pytest.raises(CgroupError, match="uid"):
+        await node.cgroups.ensure(hostile)
     with pytest.raises(SandboxConfigError):
         node.cgroups.parent(hostile)
     with pytest.raises(CgroupError, match="resources of pod default/p"):
-        node.cgroups.ensure(pod(container("many"), status={"qosClass": "Burstable"}))
+        await node.cgroups.ensure(pod(container("many"), status={"qosClass": "Burstable"}))
 
 
 async def test_orphans_go_but_not_before_it_is_known_who_is_wanted(node: Node) -> None:
-    kept = node.add(pod(container("1"), uid="kept"))
+    kept = await node.add(pod(container("1"), uid="kept"))
     node.files.create("/kubepods/podgone", CgroupResources())
     node.files.create("/kubepods/burstable/podmounted", CgroupResources(shares=1024))
     node.volumes.add("mounted")
@@ -202,7 +203,7 @@ def test_the_node_is_limited_and_it_is_said(tmp_path: Path) -> None:
 
 
 async def test_killed_processes_are_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = node.add(pod(uid="a"))
+    made = await node.add(pod(uid="a"))
     busy = iter([CgroupBusy("x"), CgroupBusy("x"), None])
     really = node.files.remove_tree
 
@@ -217,7 +218,7 @@ async def test_killed_processes_are_waited_for(node: Node, monkeypatch: pytest.M
     removal = asyncio.create_task(node.cgroups.destroy(made))
     await asyncio.sleep(0)
     with pytest.raises(CgroupError, match="is being removed"):
-        node.cgroups.ensure(made)
+        await node.cgroups.ensure(made)
     await removal
     assert not node.cgroups.exists(made)
 
@@ -269,9 +270,9 @@ class Kept:
 
 async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
-    burstable = kept.node.add(pod(container("1", "1Ki"), uid="b"))
-    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
-    kept.node.add(pod(uid="e"))
+    burstable = await kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    await kept.node.add(pod(uid="e"))
     assert kept.groups() == ("3072", "1024")
     assert kept.pod(f"{GROUP}/podb") == ("", "1024")
     assert kept.pod("/kubepods/podg") == ("2048", "")
@@ -291,11 +292,11 @@ async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
 
 async def test_a_start_keeps_what_is_kept_until_all_pods_are_counted(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
-    kept.node.add(pod(container("1", "1Ki"), uid="b"))
-    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    await kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
     again = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
     again.node.pods = list(kept.node.pods)
-    again.node.cgroups.ensure(again.node.pods[0])
+    await again.node.cgroups.ensure(again.node.pods[0])
     assert again.groups() == ("3072", "1024")
     again.node.pods.pop()
     again.node.cgroups._refresh()
@@ -307,11 +308,11 @@ async def test_without_the_policy_it_is_taken_back(
     tmp_path: Path, qos: MemoryQoS | None, groups: tuple[str, str]
 ) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
-    kept.node.add(pod(container("1", "1Ki"), uid="b"))
-    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    await kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
     again = Kept(tmp_path / "fs", qos)
     again.node.pods = list(kept.node.pods)
-    again.node.cgroups.ensure(again.node.pods[0])
+    await again.node.cgroups.ensure(again.node.pods[0])
     assert again.groups() == groups
 
 
@@ -322,9 +323,9 @@ def limits(node: Node) -> tuple[str, str]:
 
 async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
     again = Node(node.files.root, memory=ReservedMemory(50, 1 << 30))
-    again.add(pod(fixed("1", "512Mi"), uid="g"))
+    await again.add(pod(fixed("1", "512Mi"), uid="g"))
     assert limits(again) == (str(768 << 20), str(768 << 20))
-    burstable = again.add(pod(container("1", "256Mi"), uid="b"))
+    burstable = await again.add(pod(container("1", "256Mi"), uid="b"))
     assert limits(again) == (str(768 << 20), str(640 << 20))
     used = again.files.root / ("memory" if again.files.version == 1 else "")
     name = weight(again, "memory.usage_in_bytes", "memory.current")
@@ -334,7 +335,7 @@ async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
     # a start does not know all pods yet: it gives nothing away
     started = Node(node.files.root, memory=ReservedMemory(50, 1 << 30))
     started.pods = list(again.pods)
-    started.cgroups.ensure(burstable)
+    await started.cgroups.ensure(burstable)
     assert limits(started) == (str(768 << 20), str(700 << 20))
     started.pods.clear()
     started.cgroups._refresh()

@@ -18,7 +18,7 @@ class Cgroups:
     def exists(self, pod: Pod) -> bool:
         return self.there
 
-    def ensure(self, pod: Pod) -> None:
+    async def ensure(self, pod: Pod) -> None:
         self.steps.append("cgroup")
         if self.error:
             raise CgroupError(self.error)

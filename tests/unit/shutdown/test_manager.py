@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.host.dbus_error import DBusError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.shutdown.logind import DBusError, NoLogind
+from kubeletpy.shutdown.logind import NoLogind
 from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import Period
 from tests.unit.podworkers.builders import make_pod

@@ -17,7 +17,7 @@ from dbus_fast import BusType, Message, MessageType
 from dbus_fast.aio import MessageBus
 from dbus_fast.errors import DBusFastError
 
-from kubeletpy.shutdown.logind import DBusError
+from kubeletpy.host.dbus_error import DBusError
 
 CALL_TIMEOUT_S = 10.0
 MAX_SIGNALS = 64
@@ -61,6 +61,11 @@ class Bus:
         made._following = asyncio.create_task(made._until_over(), name="dbus")
         return made
 
+    @property
+    def over(self) -> bool:
+        """Whether the connection has ended."""
+        return self._following.done()
+
     async def call(
         self,
         destination: str,
@@ -75,7 +80,7 @@ class Bus:
         Raises:
             DBusError, OSError, TimeoutError.
         """
-        if self._following.done():
+        if self.over:
             raise DBusError(_OVER)
         message = Message(
             destination,
@@ -92,7 +97,8 @@ class Bus:
                 answer = await self._bus.call(message)
             if answer.message_type is MessageType.ERROR:
                 text = answer.body[0] if answer.body else ""
-                raise DBusError(f"{interface}.{member}: {answer.error_name}: {text}")
+                name = answer.error_name or ""
+                raise DBusError(f"{interface}.{member}: {name}: {text}", name)
         except BaseException as error:
             _close(self._files[message.serial])
             if isinstance(error, DBusFastError | EOFError):
