@@ -127,4 +127,6 @@ def test_an_agent_starts_without_what_it_needs_seldom_or_late() -> None:
     loaded = done.stdout.split()
     early = [each for each in loaded for late in LATER if f"{each}.".startswith(f"{late}.")]
     assert early == []
-    assert len([each for each in loaded if each.partition(".")[0] == "kubeletpy"]) <= BUDGET + len(MORE)
+    assert len([each for each in loaded if each.partition(".")[0] == "kubeletpy"]) <= BUDGET + len(
+        MORE
+    )
