@@ -61,6 +61,11 @@ class ExponentialBackoff:
             self._entries.pop(next(iter(self._entries)))
         return delay
 
+    def resume(self, key: str, state: BackoffState) -> None:
+        """Go on from a delay that another process set; a delay that is known already wins."""
+        if key not in self._entries and len(self._entries) < self._capacity:
+            self._entries[key] = state
+
     def collect(self, now: float) -> None:
         """Drop expired entries."""
         gone = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]

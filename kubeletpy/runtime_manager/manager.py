@@ -185,7 +185,7 @@ class KubeRuntimeManager:
             providers=providers,
             user_namespace=user_namespace,
         )
-        crash_loops = CrashLoopBackoff(max_crash_loop_delay)
+        crash_loops = CrashLoopBackoff(max_crash_loop_delay, began=clock.now())
         self._executor = Executor(
             killer,
             remover,

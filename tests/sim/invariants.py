@@ -160,7 +160,7 @@ class Invariants:
             return  # replaced, not restarted after an end of its own
         # a container with other resources than before starts afresh, as one of another image does
         size = started.config.linux.resources.SerializeToString(deterministic=True)
-        key = (self._made_in[started.id], pod.uid, started.name, started.image, size)
+        key = (pod.uid, started.name, started.image, size)
         delay = self._delays.get(key)
         end = ends[-1].at
         if delay is None or end - delay.raised_at > BACKOFF_QUIET:

@@ -7,6 +7,7 @@ arrives: whatever the agent only knew itself is lost at each of these instants.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -217,3 +218,31 @@ def test_a_start_that_died_with_the_agent_counts_for_nothing(tmp_path: Path, res
         deaths += died
     assert deaths > 24
     assert abandoned > 6, "too few starts were canceled to show anything"
+
+
+async def _crash_loop_over_lives(root: Path) -> list[float]:
+    """The times of a container's starts, with an agent that is killed each 35 seconds."""
+    world = World(1, root, events=True)
+    started: list[float] = []
+
+    def note(what: str, whom: object) -> None:
+        if what == "start":
+            started.append(world.loop.time())
+
+    world.runtime.observers.append(note)
+    world.user.create(pod("a", [container("c", "fail")]))
+    for _ in range(16):
+        world.start()
+        await asyncio.sleep(35.0)
+        await world.kill()
+    world.history.check()
+    return started
+
+
+def test_a_crash_loop_goes_on_where_it_was(tmp_path: Path) -> None:
+    started = run(_crash_loop_over_lives(tmp_path))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(started)]
+    waited = [gap - 0.5 for gap in gaps]  # it runs for half a second
+    assert len(gaps) == 6, gaps
+    for gap, delay in zip(waited, [0, 10, 20, 40, 80, 160], strict=True):
+        assert delay - 0.01 < gap < delay + 5, gaps

@@ -24,6 +24,7 @@ STATED = {
     "runtime_manager/plan/crash_loop BASE_SECONDS": 10.0,
     "runtime_manager/plan/crash_loop MAX_AHEAD": 8192,
     "runtime_manager/plan/crash_loop MAX_SECONDS": 300.0,
+    "runtime_manager/plan/crash_loop MOST_DOUBLINGS": 32,
     "runtime_manager/plan/crash_loop QUIET_SECONDS": 600.0,
     "runtime_manager/plan/gc_selection SHOWN": 2,
     "runtime_manager/plan/grace MINIMUM": 2,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.runtime_manager.plan.crash_loop import (
     MAX_AHEAD,
     CrashLoopBackoff,
     crash_loop_key,
 )
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, exited, has, make_pod, running
 
 POD = make_pod("app")
@@ -148,3 +152,58 @@ def test_a_changed_image_or_resources_start_afresh() -> None:
     ]
     assert len({base, *others}) == 6
     assert int(base, 16) < 2**64
+
+
+def past(count: int, created: float, finished: float, **more: Any) -> ContainerStatus:
+    """A run that an earlier agent started."""
+    ended = exited("app", 1, finished_at=int(finished * 1e9), suffix=str(count))
+    return replace(ended, restart_count=count, created_at=int(created * 1e9), **more)
+
+
+@pytest.mark.parametrize(
+    ("records", "delay"),
+    [
+        ([past(0, 90, 95)], None),  # its first restart waits for nothing
+        ([past(1, 90, 95)], 10),
+        ([past(2, 90, 95)], 20),
+        ([past(5, 90, 95)], 160),
+        ([past(6, 90, 95)], 300),
+        ([past(2**31 - 1, 90, 95)], 300),
+        # it waited for 20 s at least, where the count alone would allow 160
+        ([past(5, 90, 95), past(4, 60, 69)], 40),
+        ([past(5, 90, 95), past(4, 60, 70)], 40),
+        ([past(5, 90, 95), past(4, 60, 70.1)], 20),
+        ([past(5, 90, 95), past(4, 60, 80)], 20),
+        ([past(5, 90, 95), past(4, 60, 80.1)], 10),
+        ([past(5, 90, 95), past(4, 60, 90)], 10),
+        ([past(5, 90, 95), past(4, 60, 91)], 160),  # the clock was put back
+        ([past(2, 90, 95), past(1, 0, 1)], 20),  # the agent was away
+    ],
+)
+def test_an_agent_goes_on_with_the_delays_of_the_one_before(
+    records: list[ContainerStatus], delay: float | None
+) -> None:
+    backoff = CrashLoopBackoff(began=97)
+    held = backoff.admit(POD, APP, has(*records), 97)
+    assert held is None if delay is None else held is not None and held.due_at == 95 + delay
+
+
+def test_a_delay_that_is_resumed_doubles() -> None:
+    backoff = CrashLoopBackoff(began=100)
+    assert backoff.admit(POD, APP, has(past(2, 90, 95)), 115) is None
+    held = backoff.admit(POD, APP, has(past(3, 115, 116)), 117)
+    assert held is not None
+    assert held.due_at == 116 + 40
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (past(3, 90, 95, hash="other"), "another image"),
+        (past(3, 101, 102), "started by this agent"),
+        (past(3, 90, 691), "it ran for ten minutes"),
+    ],
+)
+def test_some_records_show_no_delay(record: ContainerStatus, why: str) -> None:
+    backoff = CrashLoopBackoff(began=100)
+    assert backoff.admit(POD, APP, has(record), record.finished_at / 1e9) is None, why
