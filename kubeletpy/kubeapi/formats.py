@@ -21,6 +21,8 @@ JSON_TYPE = "application/json"
 UNREADABLE = (ValueError, RecursionError)
 """What decoding foreign bytes may raise."""
 MAX_EVENT_BYTES = 32 * 1024 * 1024
+MAX_BLANK_LINES = 1000
+"""In a row in a watch: a kilobyte of gzip may hold a million of them."""
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -68,9 +70,14 @@ class JsonFormat:
         self, content_type: str, chunks: AsyncIterator[bytes]
     ) -> AsyncIterator[WatchEvent]:
         """As the protocol says."""
+        blank = 0
         async for line in _lines(chunks):
             if not line.strip():
+                blank += 1
+                if blank > MAX_BLANK_LINES:
+                    raise no_event()
                 continue
+            blank = 0
             try:
                 found = nulls.loads(line)
                 kind, obj = found["type"], found["object"]

@@ -11,6 +11,7 @@ import yarl
 from aiohttp.abc import AbstractResolver
 
 from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.inflating import decompressed
 from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.sockets import new_socket
 from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
@@ -42,7 +43,10 @@ class Http1Transport:
             resolver=_Resolver(),
         )
         self._http = aiohttp.ClientSession(
-            connector=self._connector, cookie_jar=aiohttp.DummyCookieJar()
+            connector=self._connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # aiohttp's own decompression does not notice a gzip that is cut off
+            auto_decompress=False,
         )
         self._host = connection.host
         self._extra: dict[str, Any] = {}
@@ -148,6 +152,14 @@ class Http1Response:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises TransportError."""
+        try:
+            async for piece in decompressed(self.header("content-encoding"), self._chunks()):
+                yield piece
+        except TransportError:
+            self.close()
+            raise
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._answer.content.iter_any():
                 yield chunk

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from kubeletpy.kubeapi.http2.inflating import Inflater
 from kubeletpy.kubeapi.http2.limits import STREAM_WINDOW
+from kubeletpy.kubeapi.inflating import decompressed
 from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -96,21 +96,9 @@ class Stream:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises TransportError."""
-        encoding = self.header("content-encoding")
-        if encoding in ("", "identity"):
-            async for chunk in self._chunks():
-                yield chunk
-            return
-        if encoding != "gzip":
-            self.close()
-            raise TransportError("the answer has a content-encoding that was not asked for")
-        inflater = Inflater()
         try:
-            async for chunk in self._chunks():
-                for piece in inflater.take(chunk):
-                    yield piece
-                    await asyncio.sleep(0)  # a little may become a lot
-            inflater.end()
+            async for piece in decompressed(self.header("content-encoding"), self._chunks()):
+                yield piece
         except TransportError:
             self.close()
             raise

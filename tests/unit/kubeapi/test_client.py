@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import Any
 
 import pytest
@@ -23,12 +24,16 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy.version import VERSION
+from tests.gzip_members import member, opened
 
 from .api_server import ApiServer, answer, failure, lines, never, raw, serving, stream
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersion": "5"}}
+
+
+EVENT = lines({"type": "ADDED", "object": POD})
 
 
 def client_of(server: ApiServer, **options: Any) -> KubeClient:
@@ -240,6 +245,62 @@ async def test_watch_errors(handler: Any, kind: type[Exception]) -> None:
         with pytest.raises(kind):
             async for event in api.watch(PODS, resource_version="7", timeout_seconds=5):
                 assert event.type == "BOOKMARK"
+        await api.close()
+
+
+async def test_a_compressed_watch_is_a_gzip_member_for_each_flush() -> None:
+    """As kube-apiserver 1.37 sends it. A flushed event is read before its member ends."""
+    read: asyncio.Queue[str] = asyncio.Queue()
+    ends: asyncio.Queue[None] = asyncio.Queue()
+
+    async def watched(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Encoding": "gzip"})
+        await response.prepare(request)
+        for name in ("a", "b", "c"):
+            data, end = opened(lines({"type": "ADDED", "object": {"metadata": {"name": name}}}))
+            await response.write(data)
+            await ends.get()
+            await response.write(end)
+        return response
+
+    async def reading(api: KubeApi) -> None:
+        async for event in api.watch(PODS, resource_version="1", timeout_seconds=9):
+            read.put_nowait(event.object["metadata"].get("name", "begun"))
+
+    async with serving(watched) as server:
+        api = client_of(server)
+        task = asyncio.ensure_future(reading(api))
+        for name in ("begun", "a", "b", "c"):
+            assert await asyncio.wait_for(read.get(), 30) == name
+            if name != "begun":
+                ends.put_nowait(None)
+        await asyncio.wait_for(task, 30)
+        await api.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (member(EVENT) + opened(EVENT)[0], "ends before its gzip"),
+        (member(EVENT) + b"trailing garbage", "no gzip after its member 1"),
+        (member(EVENT) + member(b"") * 10_000, "contain nothing"),
+        (member(EVENT) + member(b"\n" * 1_000_000), "no event"),
+        (member(EVENT) + gzip.compress(bytes(64 << 20)), "event is larger than"),
+    ],
+    ids=["truncated", "garbage", "empty members", "blank lines", "bomb"],
+)
+async def test_a_compressed_watch_that_is_broken_ends_with_the_reason(
+    body: bytes, error: str
+) -> None:
+    async def watched(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async with serving(watched) as server:
+        api, names = client_of(server), []
+        with pytest.raises(errors.Unavailable, match=f"watch of pods: .*{error}|{error}"):
+            async for event in api.watch(PODS, resource_version="1", timeout_seconds=9):
+                names.append(event.type)
+        assert names[:2] == ["BOOKMARK", "ADDED"]
         await api.close()
 
 

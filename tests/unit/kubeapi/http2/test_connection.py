@@ -12,8 +12,8 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.inflating import Inflater
 from kubeletpy.kubeapi.http2.stream import Refused, Stream
+from kubeletpy.kubeapi.inflating import Inflater
 from kubeletpy.kubeapi.transport import TransportError
 from tests.http2.wire import OK, Wire
 from tests.virtual_time import on_virtual_time, settle
@@ -170,12 +170,11 @@ async def test_a_bomb_is_cut_off_at_the_limit() -> None:
     [
         (b"plain", "gzip", "no gzip"),
         (gzip.compress(b"hello")[:-3], "gzip", "ends before its gzip"),
-        (b"", "gzip", "ends before its gzip"),
-        (gzip.compress(b"hello") + b"more", "gzip", "goes on after"),
+        (gzip.compress(b"hello") + b"more", "gzip", "no gzip after its member 1"),
         (gzip.compress(b"hello")[:-5] + b"wrong", "gzip", "no gzip"),
         (b"plain", "br", "not asked for"),
     ],
-    ids=["plain", "cut off", "empty", "longer", "wrong sum", "not asked for"],
+    ids=["plain", "cut off", "longer", "wrong sum", "not asked for"],
 )
 def test_what_is_not_the_gzip_that_was_asked_for(body: bytes, encoding: str, error: str) -> None:
     @on_virtual_time
