@@ -605,6 +605,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         awaits_admission=loop.awaits_admission,
         volume_waits=storage.claims.reports,
         claim_waits=claims.manager.waits,
+        failing_watches=storage.failing_watches,
         held=lambda pod: [
             *placement.cpus.held_by(pod),
             *placement.memory.held_by(pod),

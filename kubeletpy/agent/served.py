@@ -157,7 +157,10 @@ def served(
         outside.notices,
         by_limit=by_limit,
         evictions=evictions,
-        troubles=lambda: [said for ask in of_node if (said := ask())],
+        troubles=lambda: [
+            *(said for ask in of_node if (said := ask())),
+            *_failing_watches(outside),
+        ],
         foresee=foresee,
         gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),
         elsewhere=partial(_in_api, outside.api.pods) if outside.api is not None else None,
@@ -251,6 +254,16 @@ def _connections(outside: Outside, content_type: str) -> dict[str, Any] | None:
     times = {"since": usage.since, "lost_at": usage.lost_at}
     known = to_builtins(usage) | {n: None if at is None else at + offset for n, at in times.items()}
     return {**known, "content_type": content_type}
+
+
+def _failing_watches(outside: Outside) -> list[str]:
+    """Watches that keep failing, as sentences."""
+    failing = () if outside.api is None else outside.api.pods.failing_watches.now()
+    if not failing:
+        return []
+    from kubeletpy.explain.watch_failures import failing_watches
+
+    return failing_watches(failing, outside.clock.now() - asyncio.get_running_loop().time())
 
 
 async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:

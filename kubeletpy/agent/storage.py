@@ -5,7 +5,7 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
 from kubeletpy.config import KubeletSettings
 from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
-from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
 from kubeletpy.kubeapi.services import ServiceList
 from kubeletpy.kubeapi.watch_slots import WatchSlots
 from kubeletpy.node.options import NodeOptions
@@ -52,6 +53,8 @@ class Storage(Struct, frozen=True):
     Attributes:
         objects: the configMaps and secrets of pods; connect it (``on_change``).
         csi: None: no plugins are asked to register.
+        failing_watches: those that keep failing, of services and of objects that a pod (by uid)
+            uses and that were never read.
     """
 
     rooms: list[Room]
@@ -62,6 +65,7 @@ class Storage(Struct, frozen=True):
     environment: ContainerEnvironment
     tokens: PodTokens
     csi: Csi | None
+    failing_watches: Callable[[str], Sequence[FailingWatch]]
 
 
 def build_storage(
@@ -217,7 +221,16 @@ def build_storage(
         *([Room(services, (Task("services", services.run),))] if services is not None else []),
         *plugin_rooms,
     ]
-    return Storage(rooms, objects, volumes, claims, meter, environment, tokens, csi)
+
+    def failing_watches(uid: str) -> Sequence[FailingWatch]:
+        if kube_api is None:
+            return ()
+        unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
+        return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
+
+    return Storage(
+        rooms, objects, volumes, claims, meter, environment, tokens, csi, failing_watches
+    )
 
 
 def _iscsi(root: Path, kube_api: KubeApi | None, controller: bool) -> VolumePlugin:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kubeletpy.api import types as api
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.images.standing import PullStanding
+from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -67,6 +68,9 @@ class PodFacts(Struct, frozen=True):
     """The pod's admission is still undecided."""
     volumes: tuple[VolumeWait, ...] = ()
     """What volumes of claims and drivers wait for; times are on the event loop's clock."""
+    failing_watches: tuple[FailingWatch, ...] = ()
+    """Watches that keep failing, of services and of objects that the pod uses and that were never
+    read; times are on the event loop's clock."""
     claims: tuple[ClaimWait, ...] = ()
     """Calls to DRA drivers in flight; times are on the event loop's clock."""
     pulls: Mapping[str, PullStanding] = field(default_factory=dict)

@@ -88,6 +88,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return (
                 "see whether the API server can be reached from this node and takes its credentials"
             )
+        case "watch":
+            return "see the API server's log; kubeletpy explain --node names all watches that fail"
         case "volume":
             return "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
         case Code.REFUSED:

@@ -19,6 +19,7 @@ class WaitKind(StrEnum):
     RUNTIME = "runtime"
     STATIC_NAME = "static name"
     ADMISSION = "admission"
+    WATCH = "watch"
     IMAGE_PULL = "image pull"
     SANDBOX = "sandbox"
     GRACE_PERIOD = "grace period"

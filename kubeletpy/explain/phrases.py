@@ -119,6 +119,8 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"the container runtime can't be used: {wait.why}"
         case WaitKind.API_WRITE:
             return f"its status has not reached the API{since}: {wait.why}"
+        case WaitKind.WATCH:
+            return f"the watch of {wait.subject} has failed{since}: {wait.why}"
         case WaitKind.RESIZE:
             why = f": {wait.why}" if wait.why else ""
             return f"its resize is {wait.subject}{since}{why}"

@@ -11,6 +11,7 @@ from kubeletpy.admission.host_ports import holders
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.dra.model import ClaimWait
+from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -53,6 +54,7 @@ class Snapshots:
         awaits_admission: Callable[[str], bool],
         volume_waits: Callable[[str], Sequence[VolumeWait]] = lambda uid: (),
         claim_waits: Callable[[str], Sequence[ClaimWait]] = lambda uid: (),
+        failing_watches: Callable[[str], Sequence[FailingWatch]] = lambda uid: (),
         held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
         node: Callable[[], api.Node | None] = lambda: None,
@@ -60,6 +62,8 @@ class Snapshots:
         runtime_good_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         """Args:
+        failing_watches: those that keep failing, of services and of objects that a pod (by uid)
+            uses and that were never read.
         node: as the API has it, for its taints.
         runtime_good_at: when the runtime was last well, on the event loop's clock.
         """
@@ -76,6 +80,7 @@ class Snapshots:
         self._awaits_admission = awaits_admission
         self._volume_waits = volume_waits
         self._claim_waits = claim_waits
+        self._failing_watches = failing_watches
         self._held = held
         self._missing_secrets = missing_secrets
         self._node = node
@@ -145,6 +150,7 @@ class Snapshots:
             awaits_admission=self._awaits_admission(uid),
             volumes=tuple(self._volume_waits(uid)),
             claims=tuple(self._claim_waits(uid)),
+            failing_watches=tuple(self._failing_watches(uid)),
             pulls=self._pulls(uid),
             held=tuple(self._held(pod)) if pod is not None else (),
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),

@@ -18,6 +18,7 @@ from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, Wa
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.words import one_line
 from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
@@ -92,6 +93,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
         )
     if facts.awaits_admission:
         yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
+    yield from _watches(facts)
     yield from _volumes(facts)
     yield from _claims(facts)
     yield from _calls(facts)
@@ -124,6 +126,16 @@ def _pull(facts: PodFacts, action: Action) -> Wait:
     since = action.since if standing is None else standing.since + facts.wall_offset
     why = phrases.pull(standing)
     return Wait(WaitKind.IMAGE_PULL, action.subject, why, since, action.until, action.what)
+
+
+def _watches(facts: PodFacts) -> Iterator[Wait]:
+    """For what a watch that keeps failing should have read."""
+    needs_services = any(SERVICES_UNREAD in each.message for each in facts.start_errors.values())
+    for each in facts.failing_watches:
+        if each.of_services and not needs_services:
+            continue
+        why = cause(each.why.removeprefix(f"watch of {each.plural}: "))
+        yield Wait(WaitKind.WATCH, each.what, why, each.since + facts.wall_offset)
 
 
 def _volumes(facts: PodFacts) -> Iterator[Wait]:

@@ -128,6 +128,7 @@ class KubeClient(KubeApi):
         client._limiter = RateLimiter(qps, burst)
         client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         client.streamed_lists = self.streamed_lists
+        client.failing_watches = self.failing_watches
         client._timeout = self._timeout if timeout is None else timeout
         return client
 

@@ -81,6 +81,9 @@ class WatchedObjects:
         """How many objects are currently followed, by a watch or by polling."""
         return sum(tracked.task is not None for tracked in self._tracked.values())
 
+    def unread(self, uid: str) -> Collection[ObjectKey]:
+        return [key for key in self._keys.get(uid, {}) if not self._tracked[key].known]
+
     def register(
         self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
     ) -> None:

@@ -106,6 +106,10 @@ class ObjectsOnRequest:
                 if item.reading is not None:
                     item.reading.cancel()
 
+    def unread(self, uid: str) -> Collection[ObjectKey]:
+        """None: nothing is watched."""
+        return ()
+
     def release(self, uid: str) -> None:
         self.register(uid, ())
 

@@ -34,6 +34,10 @@ class PodObjects(Protocol):
         """
         ...
 
+    def unread(self, uid: str) -> Collection[ObjectKey]:
+        """The objects that a pod uses and that no watch has shown yet."""
+        ...
+
     def release(self, uid: str) -> None:
         """A pod has ended."""
         ...

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
@@ -138,6 +139,11 @@ class KubeApi(ABC):
     def streamed_lists(self) -> StreamedLists:
         """Whether this API streams lists."""
         return StreamedLists()
+
+    @cached_property
+    def failing_watches(self) -> FailingWatches:
+        """Which watches of this API keep failing."""
+        return FailingWatches()
 
     @property
     def usage(self) -> Usage | None:

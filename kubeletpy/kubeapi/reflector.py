@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable
+from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.limits import jittered_waits, spread
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import SILENCE_S, InitialEvents, Unstreamed, list_instead
@@ -121,6 +122,12 @@ class Reflector:
 
     async def run(self) -> None:
         """Follow until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            self._api.failing_watches.ended(self)
+
+    async def _follow(self) -> None:
         while True:
             try:
                 await self._list_and_watch()
@@ -272,12 +279,19 @@ class Reflector:
         extra = {"resource": self._resource.plural, "error": error.message, "code": error.code}
         logger.log(level, "cannot follow the API, trying again", extra=extra)
         self.last_error = error
+        now = asyncio.get_running_loop().time()
+        name = self._field_selector.partition("metadata.name=")[2]
+        self._api.failing_watches.failed(
+            self,
+            FailingWatch(self._resource.plural, self._namespace or "", name, error.message, now),
+        )
         if self._on_error is not None:
             self._on_error(error)
 
     def _worked(self) -> None:
         if self.last_error is not None:
             self.last_error = None
+            self._api.failing_watches.accepted(self, asyncio.get_running_loop().time())
             self._waits = self._new_waits()
             logger.debug("following the API", extra={"resource": self._resource.plural})
 

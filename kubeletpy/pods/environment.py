@@ -18,6 +18,8 @@ from kubeletpy.structs import Struct, field
 
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""
+SERVICES_UNREAD = "services have not yet been read at least once, cannot construct envvars"
+"""As the kubelet has it, in the event and in the container's status."""
 
 
 class EnvSources(Protocol):
@@ -66,9 +68,7 @@ def build_environment(
             "nil pod.spec.enableServiceLinks encountered, cannot construct envvars"
         )
     if inputs.services is None and not pod.is_static:
-        raise ContainerConfigError(
-            "services have not yet been read at least once, cannot construct envvars"
-        )
+        raise ContainerConfigError(SERVICES_UNREAD)
     services = service_variables(inputs.services or (), pod.namespace, links)
     variables: dict[str, str] = {}
     size = 0

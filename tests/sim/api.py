@@ -19,6 +19,7 @@ from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.inflating import Inflater
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
     RESOURCESLICES,
@@ -33,6 +34,7 @@ from kubeletpy_up.registry.list_options import NOT_OLDER, ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy_up.storage.watch import Subscription
+from tests.gzip_members import member
 from tests.sim.client import Step
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.history import History
@@ -263,6 +265,7 @@ class SimKubeApi(KubeApi):
             )
 
         subscription = await self._call(what, start)
+        inflater = Inflater() if call.send_initial_events else None
         with server.opened(subscription):
             yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": call.resource_version}})
             while (event := await subscription.next()) is not None:
@@ -275,22 +278,30 @@ class SimKubeApi(KubeApi):
                 self._step("answer", what)
                 if event.type == "ERROR":
                     raise from_status(0, event.object)
-                yield WatchEvent(event.type, _received(event.object))
+                yield WatchEvent(event.type, _received(event.object, inflater))
             if not server.up:
                 raise Unavailable("watch: connection lost")
             if server.gone:
                 raise Gone("injected: too old resource version", code=410)
 
 
-def _received(obj: JSON) -> JSON:
-    """An object as the agent's client decodes it."""
-    decoded: JSON = nulls.loads(_on_the_wire(obj))
+def _received(obj: JSON, inflater: Inflater | None = None) -> JSON:
+    """An object as the agent's client decodes it.
+
+    ``inflater``: of a watch that begins with a list; a gzip member for each flush comes to it, as
+    from kube-apiserver 1.37.
+    """
+    text = _on_the_wire(obj, compressed=inflater is not None)
+    if inflater is not None:
+        text = b"".join(inflater.take(text))
+    decoded: JSON = nulls.loads(text)
     return decoded
 
 
-def _on_the_wire(obj: JSON) -> bytes:
+def _on_the_wire(obj: JSON, *, compressed: bool = False) -> bytes:
     """As the server writes it: no work of the agent."""
-    return json.dumps(obj).encode()
+    text = json.dumps(obj).encode()
+    return member(text) if compressed else text
 
 
 def _sent(body: Any) -> Any:

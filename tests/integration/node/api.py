@@ -104,6 +104,7 @@ class ApiServer:
                 port=self.port,
                 certificate_lifetime=self.certificate_lifetime,
                 volumes_dir=self._directory / "volumes",
+                compress_watches=True,  # as every cluster's API does from Kubernetes 1.37 on
             )
 
         return self._await(make())

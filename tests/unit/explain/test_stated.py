@@ -18,6 +18,7 @@ STATED = {
     "explain/render MAX_VERDICT": 2000,
     "explain/render MAX_CELL": 1000,
     "explain/render_notices MAX_TROUBLE": 1000,
+    "explain/watch_failures MAX_NAMED": 3,
     "explain/runs RECENTLY_S": 600.0,
     "explain/containers MAX_EXITS": 20,
     "explain/probes MAX_WORDS": 160,

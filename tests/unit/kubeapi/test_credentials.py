@@ -215,7 +215,7 @@ async def test_renewed_credentials_leave_what_is_under_way_alone(tmp_path: Path)
 async def test_requests_wait_for_credentials(tmp_path: Path) -> None:
     async with serving(answer({"kind": "Node"})) as server:
         path = tmp_path / "kubeconfig"
-        api = KubeClient(None, reconnect=lambda: connect_kubeconfig(str(path)), timeout=5)
+        api = KubeClient(None, reconnect=lambda: connect_kubeconfig(str(path)), timeout=60)
         with pytest.raises(KubeconfigError):
             await api.renew_credentials()
         asking = asyncio.ensure_future(api.get(NODES, "n"))

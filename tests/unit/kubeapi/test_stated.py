@@ -9,6 +9,8 @@ from tests.stated import stated
 STATED = {
     "kubeapi/protobuf_format LARGE": 65536,
     "kubeapi/protobuf_format _LENGTH": 4,
+    "kubeapi/failing_watches FAILURES": 2,
+    "kubeapi/failing_watches LASTING_S": 10.0,
     "kubeapi/formats MAX_EVENT_BYTES": 33554432,
     "kubeapi/formats MAX_BLANK_LINES": 1000,
     "kubeapi/inflating PIECE_BYTES": 65536,

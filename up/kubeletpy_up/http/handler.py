@@ -20,7 +20,7 @@ from kubeletpy_up import errors
 from kubeletpy_up.auth import client_certificates
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http import bodies, documents, negotiation, paths, query_options
-from kubeletpy_up.http.responses import error_response, header_text, object_response
+from kubeletpy_up.http.responses import accepts_gzip, error_response, header_text, object_response
 from kubeletpy_up.http.streaming import stream
 from kubeletpy_up.node.metrics import NodeMetrics
 from kubeletpy_up.node.proxy import NodeProxy
@@ -42,8 +42,15 @@ _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 class Handler:
     """Answers every request. ``registry`` does the work."""
 
-    def __init__(self, registry: Registry, nodes: NodeProxy | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        nodes: NodeProxy | None = None,
+        *,
+        compress_watches: bool = False,
+    ) -> None:
         """Without ``nodes``, requests that a node would answer are refused."""
+        self._compress_watches = compress_watches
         self._registry = registry
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
@@ -252,13 +259,16 @@ class Handler:
         route: paths.Route,
         form: negotiation.Form,
     ) -> web.StreamResponse:
+        options = query_options.of_watch(request.query, route.name)
         subscription = self._registry.watch(
-            caller,
-            route.info.key,
-            route.namespace,
-            options=query_options.of_watch(request.query, route.name),
+            caller, route.info.key, route.namespace, options=options
+        )
+        compressed = bool(
+            self._compress_watches and options.send_initial_events and accepts_gzip(request)
         )
         try:
-            return await stream(request, form, subscription, self._registry.clock)
+            return await stream(
+                request, form, subscription, self._registry.clock, compressed=compressed
+            )
         finally:
             subscription.close()

@@ -26,10 +26,15 @@ def json_response(
         answer if isinstance(answer, bytes) else json.dumps(answer, separators=(",", ":")).encode()
     )
     headers = {"Cache-Control": "no-cache, private", "Content-Type": content_type}
-    if len(body) > _GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if len(body) > _GZIP_BYTES and accepts_gzip(request):
         body = gzip.compress(body, compresslevel=1)
         headers["Content-Encoding"] = "gzip"
     return web.Response(body=body, status=status, headers=headers)
+
+
+def accepts_gzip(request: web.Request) -> bool:
+    """Whether the client decompresses gzip."""
+    return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
 def object_response(

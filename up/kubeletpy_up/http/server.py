@@ -43,6 +43,7 @@ class Server:
         registry: the API.
         tls: with the server's certificate; None for plain HTTP (kubectl sends no token over that).
         node_tls: to reach a node's own server with; None: no node is asked anything.
+        compress_watches: compress watches that begin with a list.
     """
 
     def __init__(
@@ -50,10 +51,13 @@ class Server:
         registry: Registry,
         tls: ssl.SSLContext | None,
         node_tls: ssl.SSLContext | None = None,
+        *,
+        compress_watches: bool = False,
     ) -> None:
         self._registry = registry
         self._nodes = NodeProxy(registry, node_tls) if node_tls is not None else None
         self._tls = tls
+        self._compress_watches = compress_watches
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -65,7 +69,7 @@ class Server:
         """
         check_loopback(host)
         app = web.Application(client_max_size=BODY_LIMIT)
-        handler = Handler(self._registry, self._nodes)
+        handler = Handler(self._registry, self._nodes, compress_watches=self._compress_watches)
         app.router.add_route("*", r"/{path:[\s\S]*}", handler.handle)
         # Cancelling the handler of a client that went away frees its watch at once.
         runner = web.AppRunner(

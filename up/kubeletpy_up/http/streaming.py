@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 from aiohttp import web
@@ -18,21 +19,31 @@ _WRITE_SECONDS = 30.0
 
 
 async def stream(
-    request: web.Request, form: negotiation.Form, subscription: Subscription, clock: Clock
+    request: web.Request,
+    form: negotiation.Form,
+    subscription: Subscription,
+    clock: Clock,
+    *,
+    compressed: bool = False,
 ) -> web.StreamResponse:
-    """Send a watch's events as they come; the caller closes it."""
+    """Send a watch's events as they come; the caller closes it.
+
+    ``compressed``: with a gzip member for each flush, as kube-apiserver 1.37 does it.
+    """
     include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
     content_type = protobuf.WATCH if form.protobuf else "application/json"
     headers = {"Cache-Control": "no-cache, private", "Content-Type": content_type}
+    if compressed:
+        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
     response = web.StreamResponse(headers=headers)
     response.enable_chunked_encoding()
     await response.prepare(request)
     writer = _Writer(form, subscription, include, clock)
     while (event := await subscription.next()) is not None:
-        events = [writer.event(each) for each in (event, *subscription.take())]
+        data = b"".join(writer.event(each) for each in (event, *subscription.take()))
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                await response.write(b"".join(events))
+                await response.write(gzip.compress(data, 1) if compressed else data)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()

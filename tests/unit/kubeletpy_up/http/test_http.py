@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
 
 from kubeletpy.host import x509
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.protocol import CONFIGMAPS
+from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
 from kubeletpy_up.api import LocalApi
 from kubeletpy_up.http.server import check_loopback
 from kubeletpy_up.pki import certificates
@@ -22,6 +26,7 @@ from tests.unit.kubeletpy_up.serving import Client, serving
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
@@ -326,3 +331,39 @@ def test_certificates_are_made_once_and_again_when_spoilt(tmp_path: Path) -> Non
     assert certificates.ensure(tmp_path, "node-1").certificate.read_text() == pem
     first.certificate.write_text("spoilt")
     assert certificates.ensure(tmp_path, "node-1").certificate.read_text() not in (pem, "spoilt")
+
+
+async def test_a_watch_that_begins_with_a_list_is_compressed_flush_by_flush(
+    tmp_path: Path, pki: Path
+) -> None:
+    """As kube-apiserver 1.37 does it, where the client accepts gzip; not other watches."""
+    watch = f"{MAPS}?watch=true&allowWatchBookmarks=true"
+    listing = f"{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    body = {"metadata": {"name": "late"}}
+    async with serving(tmp_path, pki, compress_watches=True) as (local, admin, _):
+        for url, encoding, compressed in (
+            (listing, "gzip", True),
+            (listing, "identity", False),
+            (f"{watch}&resourceVersion={local.registry.store.revision}", "gzip", False),
+        ):
+            response = await admin.session.get(
+                admin.url + url, headers={"Accept-Encoding": encoding}
+            )
+            assert ("Content-Encoding" in response.headers) == compressed
+            response.close()
+        api = await KubeClient.from_kubeconfig(str(tmp_path / "admin.kubeconfig"))
+        events = api.watch(
+            CONFIGMAPS,
+            "default",
+            resource_version="",
+            timeout_seconds=60,
+            send_initial_events=True,
+        )
+        async with asyncio.timeout(30), aclosing(cast("Any", events)) as stream:
+            async for event in stream:
+                name = event.object["metadata"].get("name")
+                if INITIAL_EVENTS_END in (event.object["metadata"].get("annotations") or {}):
+                    await admin.ask("POST", MAPS, body)
+                if name == "late":
+                    break
+        await api.close()
