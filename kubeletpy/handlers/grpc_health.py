@@ -10,33 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from kubeletpy.handlers.grpc_call import (
-    CallFailed,
-    Response,
-    framed,
-    head,
-    read_message,
-    reset_code,
-)
-from kubeletpy.handlers.http2_client import Turns, carry_out
-from kubeletpy.handlers.network import must_have_been_asked
+from kubeletpy.handlers.network import must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.remote.errors import Code
+from kubeletpy.remote.grpc_message import CallFailed
+from kubeletpy.remote.http2_client import Turns
+from kubeletpy.remote.unary_call import UnaryCall
 from kubeletpy.version import KUBERNETES_MINOR
-from kubeletpy.wire.http2_exchange import Cause, Exchange, ExchangeFailed
 from kubeletpy.wire.messages import Field, message_classes
 
 __all__ = ["Turns", "check"]
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1
-FIRST_RETRY_S, LAST_RETRY_S = 0.1, 0.5
-"""Pauses between attempts to connect, which double; they are repeated as long as a probe lasts."""
+_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
 
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _FIELDS = {
@@ -57,10 +50,16 @@ async def check(
         HandlerError: the machine has run out of something, such as descriptors.
     """
     where = host_port(host, port)
-    call = _Check(host, port, service, timeout, turns or Turns())
+    request, response = _messages()
+
+    async def connect() -> socket.socket:
+        return await _connected(host, port)
+
+    asked = request(service=service).SerializeToString()
+    call = UnaryCall(connect, where, METHOD, _AGENT, turns or Turns())
     try:
         async with asyncio.timeout(timeout):
-            status = await call.answer()
+            status = _status(response, await call.answer(asked, timeout))
     except TimeoutError:
         limit = go_seconds(timeout)
         if call.connected:
@@ -80,68 +79,28 @@ async def check(
     return Reply(Answer.SUCCESS, "service healthy")
 
 
-class _Check:
-    """One health check; ``connected`` once a server has sent its HTTP/2 settings."""
-
-    def __init__(self, host: str, port: int, service: str, timeout: float, turns: Turns) -> None:
-        self.connected = False
-        request, self._response = _messages()
-        self._body = framed(request(service=service).SerializeToString())
-        self._host, self._port, self._turns = host, port, turns
-        self._deadline = asyncio.get_running_loop().time() + timeout
-
-    async def answer(self) -> int:
-        """The status that the service reports; connecting is repeated until cancelled.
-
-        Raises:
-            CallFailed: the server answered an error or what no answer is.
-            HandlerError: the machine has run out of something.
-        """
-        pause = FIRST_RETRY_S
-        while True:
-            exchange = self._exchange()
-            try:
-                await carry_out(exchange, self._host, self._port, self._turns)
-                return self._status(exchange)
-            except OSError as error:
-                must_have_been_asked(error)
-                if exchange.greeted:
-                    raise CallFailed(Code.UNAVAILABLE, f"connection lost: {error}") from None
-            except ExchangeFailed as error:
-                if exchange.greeted or error.cause is not Cause.CLOSED:
-                    raise _failure(error) from None
-            finally:
-                self.connected = exchange.greeted
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LAST_RETRY_S)
-
-    def _exchange(self) -> Exchange:
-        within = self._deadline - asyncio.get_running_loop().time()
-        authority = host_port(self._host, self._port)
-        asked = head(authority, METHOD, f"kube-probe/{KUBERNETES_MINOR}", within)
-        return Exchange(asked, self._body)
-
-    def _status(self, exchange: Exchange) -> int:
-        response = Response(
-            exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers
-        )
+async def _connected(host: str, port: int) -> socket.socket:
+    """A connection. Raises OSError, and HandlerError when the machine has run out of something."""
+    try:
+        sock = new_socket(host)
         try:
-            return int(self._response.FromString(read_message(response)).status)
-        except DecodeError:
-            text = "grpc: failed to unmarshal the received message"
-            raise CallFailed(Code.INTERNAL, text) from None
+            await asyncio.get_running_loop().sock_connect(sock, (host, port))
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as error:
+        must_have_been_asked(error)
+        raise
+    return sock
 
 
-def _failure(error: ExchangeFailed) -> CallFailed:
-    match error.cause:
-        case Cause.RESET:
-            text = f"stream terminated by RST_STREAM with error code: {error.reset}"
-            return CallFailed(reset_code(error.reset), text)
-        case Cause.BOUNDS:
-            text = f"{error} in answer to one health check; it was disconnected"
-            return CallFailed(Code.RESOURCE_EXHAUSTED, text)
-        case _:
-            return CallFailed(Code.UNAVAILABLE, str(error))
+def _status(response: Any, message: bytes) -> int:
+    """The status in a HealthCheckResponse. Raises CallFailed."""
+    try:
+        return int(response.FromString(message).status)
+    except DecodeError:
+        text = "grpc: failed to unmarshal the received message"
+        raise CallFailed(Code.INTERNAL, text) from None
 
 
 def _failed(text: str) -> Reply:

@@ -29,6 +29,9 @@ from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 
+STARTS = 8
+"""Steps that begin in one turn of the event loop: a directory may have hundreds of sockets."""
+
 
 class PluginManager:
     """The plugins of a node. Make it inside a running event loop."""
@@ -49,6 +52,7 @@ class PluginManager:
         self._known: dict[str, Known] = {}
         self._steps: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
 
     @property
     def known(self) -> dict[str, Known]:
@@ -60,8 +64,9 @@ class PluginManager:
         try:
             await self._sockets.run()
         finally:
-            if self._again is not None:
-                self._again.cancel()
+            for handle in (self._again, self._soon):
+                if handle is not None:
+                    handle.cancel()
             for step in self._steps:
                 step.cancel()
             await asyncio.gather(*self._steps, return_exceptions=True)
@@ -71,16 +76,27 @@ class PluginManager:
         self._found = sockets
         self._go_on()
 
+    def _go_on_soon(self) -> None:
+        """Start whatever is due, once for all that happens in this turn of the loop."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._go_on)
+
     def _go_on(self) -> None:
-        """Start whatever is due now."""
+        """Start what is due now, and what is left of it in the next turn."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         loop = asyncio.get_running_loop()
         todo: Plan = plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
-        for end in todo.deregister:  # start before those that may want their names
+        for end in todo.deregister[:STARTS]:  # start before those that may want their names
             self._begin(end.info.socket, self._deregister(end))
-        for begin in todo.register:
+        left = STARTS - len(todo.deregister)
+        for begin in todo.register[: max(left, 0)]:
             self._begin(begin.socket, self._register(begin))
+        if len(todo.register) > left:
+            self._go_on_soon()
         if self._again is not None:
             self._again.cancel()
         self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._go_on)
@@ -123,7 +139,7 @@ class PluginManager:
         else:
             log.info("plugin registered", extra={"plugin": name, "socket": socket})
             self._known[socket] = Known(registered=info, tried=step.stamp, name=name)
-        self._go_on()
+        self._go_on_soon()
 
     async def _introduce(self, info: PluginInfo, conversation: Conversation) -> None:
         """Hand a plugin to its handler and notify the plugin. Raises PluginRefused."""

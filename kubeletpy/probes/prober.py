@@ -27,7 +27,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
-    from kubeletpy.handlers.http2_client import Turns
+    from kubeletpy.remote.http2_client import Turns
 
 logger = logging.getLogger(__name__)
 

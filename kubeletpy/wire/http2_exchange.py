@@ -90,14 +90,26 @@ class Exchange:
         done: the response is complete.
     """
 
-    def __init__(self, head: Headers, body: bytes, bounds: Bounds = BOUNDS) -> None:
-        """``head``: with the pseudo-headers, names in lower case; ``body`` may be empty."""
+    def __init__(
+        self,
+        head: Headers,
+        body: bytes,
+        bounds: Bounds = BOUNDS,
+        *,
+        greeting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args:
+        head: with the pseudo-headers, names in lower case.
+        body: may be empty.
+        greeting: called when the server's settings have arrived.
+        """
         self.greeted = False
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.trailers: dict[str, str] = {}
         self.done = False
+        self._greeting = greeting
         self._head = head
         self._unsent = body
         self._bounds = bounds
@@ -185,6 +197,7 @@ class Exchange:
     def _on_settings(self, _event: h2.events.RemoteSettingsChanged) -> None:
         if not self.greeted:
             self.greeted = True
+            self._greeting()
             self._open()
         self._send()
 

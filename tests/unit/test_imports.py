@@ -15,7 +15,8 @@ LAZY = {
     "h2": {
         "kubeletpy.kubeapi.http2.connection",
         "kubeletpy.wire.http2_exchange",
-        "kubeletpy.handlers.http2_client",
+        "kubeletpy.remote.http2_client",
+        "kubeletpy.remote.unary_call",
         "kubeletpy.handlers.grpc_health",
     },
     "dbus_fast": {"kubeletpy.host.dbus"},

@@ -13,8 +13,8 @@ import hpack
 import pytest
 
 from kubeletpy.handlers import grpc_health
-from kubeletpy.handlers.http2_client import Turns
 from kubeletpy.handlers.outcome import Answer
+from kubeletpy.remote.http2_client import Turns
 from kubeletpy.wire.http2_exchange import BOUNDS, Exchange
 from tests.garbage import no_collections
 from tests.unit.handlers.servers import serving
@@ -98,7 +98,7 @@ async def test_the_failure_names_the_bound(kind: str) -> None:
     what = "16384 bytes" if kind == "data" else "64 frames"
     assert reply.output == (
         "error: health rpc probe failed: rpc error: code = ResourceExhausted desc = the server "
-        f"sent more than {what} in answer to one health check; it was disconnected"
+        f"sent more than {what} in answer to one call; it was disconnected"
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  # not in its stubs
 
-from kubeletpy.handlers import grpc_health, http, http2_client, tcp
+from kubeletpy.handlers import grpc_health, http, tcp
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.http_response import ResponseReader
 from kubeletpy.handlers.network import Resolver
@@ -349,7 +349,7 @@ async def test_what_can_not_be_asked_has_not_failed(
     """Else a node without descriptors would restart all its containers that have probes."""
     port = closed_port()
     assert (await _asked(resolver, kind, port)).answer is Answer.FAILURE
-    for module in (http, tcp, http2_client):
+    for module in (http, tcp, grpc_health):
         monkeypatch.setattr(module, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be asked: .*" + os.strerror(number)):
         await _asked(resolver, kind, port)

@@ -63,9 +63,10 @@ async def test_a_conversation(tmp_path: Path) -> None:
 
 async def test_nobody_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "CONNECT_S", 0.2)
-    with pytest.raises(PluginRefused, match=r"plugin at .*/dead\.sock: .*no answer within"):
-        async with SocketRegistrations().open(str(tmp_path / "dead.sock"), STAMP):
-            pass
+    why = r"plugin at .*/dead\.sock: no answer within .*No such file"
+    with pytest.raises(PluginRefused, match=why):
+        async with SocketRegistrations().open(str(tmp_path / "dead.sock"), STAMP) as conversation:
+            await conversation.info()
 
 
 GOOD = {"type": "CSIPlugin", "name": "x"}

@@ -7,6 +7,9 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "remote/grpc_message MAX_DETAILS": 1024,
+    "remote/unary_call FIRST_RETRY_S": 0.1,
+    "remote/unary_call LAST_RETRY_S": 0.5,
     "remote/timeouts DEFAULT_REQUEST_TIMEOUT": 120.0,
 }
 

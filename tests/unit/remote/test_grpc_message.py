@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.handlers.grpc_call import (
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.grpc_message import (
     CallFailed,
     Response,
     framed,
@@ -12,7 +13,6 @@ from kubeletpy.handlers.grpc_call import (
     read_message,
     reset_code,
 )
-from kubeletpy.remote.errors import Code
 
 GRPC = {"content-type": "application/grpc"}
 

@@ -1,4 +1,4 @@
-"""Carries out one HTTP/2 exchange over a new connection, which is closed afterwards.
+"""Carries out one HTTP/2 exchange over a connected socket, which is closed afterwards.
 
 Must never hold more of a server's bytes than the exchange takes, nor process the bytes of two
 servers in one turn of the event loop.
@@ -7,11 +7,11 @@ servers in one turn of the event loop.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
 
-from kubeletpy.handlers.network import new_socket
 from kubeletpy.wire.http2_exchange import Exchange, ExchangeFailed
 
 
@@ -39,34 +39,29 @@ class Turns:
 
 async def carry_out(
     exchange: Exchange,
-    address: str,
-    port: int,
+    connected: socket.socket,
     turns: Turns,
     *,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Connect and return when the exchange is done; the caller limits the time.
+    """Return when the exchange is done; the caller limits the time.
 
     Args:
+        connected: a non-blocking socket, which belongs to the exchange from now on.
         turns: shared by all exchanges of the event loop.
         tls: must offer ``h2`` by ALPN; None: in the clear.
 
     Raises:
         ExchangeFailed: the server has sent no valid response.
-        OSError: the connection could not be made, or broke.
+        OSError: the connection broke.
     """
     loop = asyncio.get_running_loop()
     protocol = _Protocol(exchange, loop, turns)
     try:
-        sock = new_socket(address)
-        try:
-            await loop.sock_connect(sock, (address, port))
-        except BaseException:
-            sock.close()
-            raise
-        # from here on the loop owns the socket, even when a handshake fails
         hostname = "" if tls is not None else None
-        await loop.create_connection(lambda: protocol, sock=sock, ssl=tls, server_hostname=hostname)
+        await loop.create_connection(
+            lambda: protocol, sock=connected, ssl=tls, server_hostname=hostname
+        )
         await protocol.finished
         protocol.raise_error()
     finally:

@@ -1,0 +1,112 @@
+"""One unary gRPC call on a connection of its own, bounded whatever the server sends.
+
+For small calls to untrusted servers: health checks of containers, registrations of plugins. gRPC's
+own library answers every frame of a server and queues the answers without a bound. Must never
+repeat a call that may have reached its server: only connecting is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.grpc_message import (
+    CallFailed,
+    Response,
+    framed,
+    head,
+    read_message,
+    reset_code,
+)
+from kubeletpy.remote.http2_client import Turns, carry_out
+from kubeletpy.wire.http2_exchange import BOUNDS, Bounds, Cause, Exchange, ExchangeFailed
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.1, 0.5
+"""Pauses between attempts to connect, which double; the caller ends them."""
+
+Connect = Callable[[], Awaitable[socket.socket]]
+"""A new connection, as a non-blocking socket. Raises OSError."""
+
+
+class UnaryCall:
+    """A call.
+
+    Attributes:
+        connected: its server has sent the HTTP/2 settings.
+        problem: why the last attempt to connect failed; empty: none has.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        authority: str,
+        method: str,
+        user_agent: str,
+        turns: Turns,
+        *,
+        bounds: Bounds = BOUNDS,
+        greeted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args:
+        method: ``/package.Service/Method``.
+        greeted: called when the server has sent its settings.
+        """
+        self.connected = False
+        self.problem = ""
+        self._connect = connect
+        self._authority = authority
+        self._method = method
+        self._user_agent = user_agent
+        self._turns = turns
+        self._bounds = bounds
+        self._greeted = greeted
+
+    async def answer(self, message: bytes, within: float) -> bytes:
+        """The answer; connecting is repeated until it is cancelled.
+
+        Args:
+            within: seconds that the server has, which it is sent; the caller has to enforce it.
+
+        Raises:
+            CallFailed: the server answered an error, or what is no answer.
+        """
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + within, FIRST_RETRY_S
+        while True:
+            asked = head(self._authority, self._method, self._user_agent, deadline - loop.time())
+            exchange = Exchange(asked, framed(message), self._bounds, greeting=self._now_connected)
+            try:
+                await carry_out(exchange, await self._connect(), self._turns)
+                return read_message(_response(exchange))
+            except OSError as error:
+                if exchange.greeted:
+                    raise CallFailed(Code.UNAVAILABLE, f"connection lost: {error}") from None
+                self.problem = error.strerror or str(error)
+            except ExchangeFailed as error:
+                if exchange.greeted or error.cause is not Cause.CLOSED:
+                    raise _failure(error) from None
+                self.problem = str(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LAST_RETRY_S)
+
+    def _now_connected(self) -> None:
+        self.connected = True
+        self._greeted()
+
+
+def _response(exchange: Exchange) -> Response:
+    return Response(exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers)
+
+
+def _failure(error: ExchangeFailed) -> CallFailed:
+    match error.cause:
+        case Cause.RESET:
+            text = f"stream terminated by RST_STREAM with error code: {error.reset}"
+            return CallFailed(reset_code(error.reset), text)
+        case Cause.BOUNDS:
+            text = f"{error} in answer to one call; it was disconnected"
+            return CallFailed(Code.RESOURCE_EXHAUSTED, text)
+        case _:
+            return CallFailed(Code.UNAVAILABLE, str(error))
