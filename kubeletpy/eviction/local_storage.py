@@ -13,10 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import parse, spelled
-from kubeletpy.pods.pod import Pod
+from kubeletpy.api.canonical import read
+from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.qos import is_critical
-from kubeletpy.pods.resources import pod_limits
+from kubeletpy.pods.resources import pod_quantities
 from kubeletpy.stats.disk_plan import PodStorage
 from kubeletpy.structs import Struct, field
 
@@ -113,7 +113,7 @@ def limits_of(pod: Pod) -> Limits | None:
         return None
     volumes = _volume_limits(pod.spec.get("volumes") or [])
     containers = {}
-    for container in pod.containers:
+    for container in (*pod.containers, *filter(is_sidecar, pod.init_containers)):
         limit = _limit(((container.get("resources") or {}).get("limits") or {}).get(RESOURCE))
         if limit is not None and limit.size:
             containers[container["name"]] = limit
@@ -198,31 +198,17 @@ def _volume_limits(volumes: list[Any]) -> dict[str, Limit]:
 
 
 def _pod_limit(pod: Pod) -> Limit | None:
-    given = [
-        text
-        for container in (*pod.containers, *pod.init_containers)
-        if (text := ((container.get("resources") or {}).get("limits") or {}).get(RESOURCE))
-        is not None
-    ]
     try:
-        size = pod_limits(pod).get(RESOURCE)
+        limit = pod_quantities(pod, "limits").get(RESOURCE)
     except ValueError:
         return None
-    if size is None:
-        return None
-    written = [text for text in given if _limit(text) == Limit(size, str(text))]
-    return Limit(size, str(written[0]) if written else spelled(int(size), binary=_binary(given)))
+    return None if limit is None else Limit(limit.amount, str(limit))
 
 
 def _limit(text: object) -> Limit | None:
     """A limit that is not given is as none as one that can't be read."""
     try:
-        return Limit(parse(str(text)), str(text))
+        limit = read(str(text))
     except ValueError:
         return None
-
-
-def _binary(texts: list[str]) -> bool:
-    """Whether a sum is written in powers of 1024: as the first amount above zero is."""
-    nonzero = [str(text) for text in texts if (limit := _limit(text)) and limit.size]
-    return nonzero[0].endswith("i")
+    return Limit(limit.amount, str(limit))

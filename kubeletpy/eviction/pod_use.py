@@ -6,13 +6,13 @@ Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-reso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import value, whole
+from kubeletpy.api.canonical import Quantity, read
+from kubeletpy.api.quantity import whole
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
-from kubeletpy.pods.resources import container_amounts, pod_requests
+from kubeletpy.pods.resources import pod_requests
 from kubeletpy.stats.usage import PodDisk, PodReading, TreeUse
 from kubeletpy.structs import Struct
 
@@ -40,7 +40,7 @@ class ContainerUse(Struct, frozen=True):
     name: str
     memory: int | None
     storage: int | None
-    requests: Mapping[str, int]
+    requests: Mapping[str, Quantity]
 
 
 class Use(Struct, frozen=True):
@@ -66,7 +66,7 @@ class Candidate(Struct, frozen=True):
     priority: int
     critical: bool
     requests: Mapping[str, int]
-    pod_level: int | None = None
+    pod_level: Quantity | None = None
     use: Use | None = None
 
 
@@ -147,25 +147,23 @@ def _sum(uses: Iterable[TreeUse | None]) -> tuple[int, int]:
 
 def _requests(pod: Pod) -> dict[str, int]:
     try:
-        return _of_interest(pod_requests(pod))
+        found = pod_requests(pod)
     except ValueError:  # what can't be read is no request
         return {}
+    return {name: whole(found[name]) for name in (MEMORY, STORAGE) if name in found}
 
 
-def _requests_of(container: api.Container) -> dict[str, int]:
+def _requests_of(container: api.Container) -> dict[str, Quantity]:
+    asked = (container.get("resources") or {}).get("requests") or {}
     try:
-        return _of_interest(container_amounts(container, "requests"))
+        return {name: read(asked[name]) for name in (MEMORY, STORAGE) if name in asked}
     except ValueError:
         return {}
 
 
-def _of_interest(found: Mapping[str, Decimal]) -> dict[str, int]:
-    return {name: whole(found[name]) for name in (MEMORY, STORAGE) if name in found}
-
-
-def _pod_level(pod: Pod) -> int | None:
+def _pod_level(pod: Pod) -> Quantity | None:
     asked = (pod.spec.get("resources") or {}).get("requests") or {}
     try:
-        return value(asked[MEMORY]) if MEMORY in asked else None
+        return read(asked[MEMORY]) if MEMORY in asked else None
     except ValueError:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeletpy.api import types as api
+from kubeletpy.api.canonical import Quantity
 from kubeletpy.api.quantity import spelled
 from kubeletpy.eviction.decide import Crossing
 from kubeletpy.eviction.pod_use import MEMORY, STORAGE, Candidate, ContainerUse, Use
@@ -42,12 +43,12 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
     if resource == MEMORY and pod.pod_level is not None:
         parts.append(
             f"Pod {pod.key.rpartition('/')[2]} was using {_number(pod.use.memory)}, request is "
-            f"{_number(pod.pod_level)}, has larger consumption of {resource}. "
+            f"{pod.pod_level}, has larger consumption of {resource}. "
         )
     for container, used, request in _offending(pod.use, resource):
         parts.append(
             f"Container {container.name} was using {_number(used)}, request is "
-            f"{_number(request)}, has larger consumption of {resource}. "
+            f"{request or 0}, has larger consumption of {resource}. "
         )
     return "".join(parts)
 
@@ -81,13 +82,13 @@ def evicted_status(status: api.PodStatus, text: str, now: float, generation: int
     }
 
 
-def _offending(use: Use, resource: str) -> list[tuple[ContainerUse, int, int]]:
-    """Containers that use more than they requested, with both numbers."""
+def _offending(use: Use, resource: str) -> list[tuple[ContainerUse, int, Quantity | None]]:
+    """Containers that use more than they requested, with both amounts."""
     found = []
     for container in use.containers:
         used = {MEMORY: container.memory, STORAGE: container.storage}.get(resource)
-        request = container.requests.get(resource, 0)
-        if used is not None and used > request:
+        request = container.requests.get(resource)
+        if used is not None and used > (request.amount if request else 0):
             found.append((container, used, request))
     return found
 

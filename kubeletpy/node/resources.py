@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 
-from kubeletpy.api.quantity import milli_value, spelled, value
+from kubeletpy.api.canonical import Format, written
+from kubeletpy.api.quantity import parse, spelled, value
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
@@ -73,26 +74,27 @@ def allocatable(
 ) -> dict[str, str]:
     """Capacity minus reservations, hard eviction thresholds and unhealthy devices."""
     left = {**total, **{name: str(n) for name, n in devices.allocatable.items()}}
-    cpu = milli_value(total["cpu"])
-    reserved_cpu = sum(
-        milli_value(reserved.get("cpu", "0"))
-        for reserved in (options.kube_reserved, options.system_reserved)
-    )
+    reserved_cpu = _reserved(options, "cpu")
     if options.reserved_cpus:
-        reserved_cpu = options.reserved_cpus * 1000
-    rest = max(cpu - reserved_cpu, 0)
-    left["cpu"] = str(rest // 1000) if rest % 1000 == 0 else f"{rest}m"
+        reserved_cpu = Decimal(options.reserved_cpus)
+    left["cpu"] = written(max(parse(total["cpu"]) - reserved_cpu, Decimal(0)), Format.DECIMAL)
     for resource, signal in (("memory", "memory.available"), (STORAGE, "nodefs.available")):
         if resource not in total:
             continue
         size = value(total[resource])
-        taken = sum(
-            value(reserved.get(resource, "0"))
-            for reserved in (options.kube_reserved, options.system_reserved)
-        )
+        taken = _reserved(options, resource)
         taken += hard_threshold(options.eviction_hard, signal, size)
         if resource == "memory":  # what is reserved as huge pages is not available as other memory
             taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
-        amount = max(size - taken, 0)
-        left[resource] = _binary(amount)
+        left[resource] = written(max(size - taken, Decimal(0)), Format.BINARY)
     return left
+
+
+def _reserved(options: NodeOptions, resource: str) -> Decimal:
+    return sum(
+        (
+            parse(reserved.get(resource, "0"))
+            for reserved in (options.kube_reserved, options.system_reserved)
+        ),
+        Decimal(0),
+    )

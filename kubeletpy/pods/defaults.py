@@ -10,10 +10,9 @@ accounts.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
-from kubeletpy.api import quantity
+from kubeletpy.api.canonical import read
 from kubeletpy.api.types import JSON
 
 _FILE_MODE = 0o644
@@ -74,11 +73,9 @@ def _pod_resources(spec: JSON) -> JSON:
 
 
 def _total(texts: list[str]) -> str:
-    """The sum of quantities, formatted like the first one."""
-    amount = sum((quantity.parse(text) for text in texts), Decimal(0))
-    if amount != amount.to_integral_value():
-        return f"{quantity.whole(amount * 1000)}m"
-    return quantity.spelled(int(amount), binary=str(texts[0]).endswith("i"))
+    """The sum of quantities."""
+    first, *others = map(read, texts)
+    return str(sum(others, first))
 
 
 def _tag_policy(image: str) -> str:

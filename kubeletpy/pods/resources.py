@@ -6,15 +6,19 @@ Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kubeletpy.api import types as api
+from kubeletpy.api.canonical import Quantity
+from kubeletpy.api.canonical import read as read_quantity
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod, is_sidecar
 
 Amounts = dict[str, Decimal]
+Kind = Literal["requests", "limits"]
+_N = TypeVar("_N", Decimal, Quantity)
 HUGEPAGES_PREFIX = "hugepages-"
 COMPUTE = ("cpu", "memory")
 """The resources that decide the QoS class and that can be resized in place."""
@@ -25,7 +29,7 @@ def amounts(quantities: Mapping[str, str] | None) -> Amounts:
     return {name: parse(text) for name, text in (quantities or {}).items()}
 
 
-def container_amounts(container: api.Container, which: Literal["requests", "limits"]) -> Amounts:
+def container_amounts(container: api.Container, which: Kind) -> Amounts:
     """One container's requests or limits. Raises ValueError."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     return amounts(resources.get(which))
@@ -38,22 +42,34 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
     while each init container does (it and the sidecars before it); pod-level values replace the
     sums. Raises ValueError.
     """
-    total = container_sum(pod, "requests")
-    total.update(_pod_level(pod, "requests"))
-    if overhead:
-        for name, amount in amounts(pod.spec.get("overhead")).items():
-            total[name] = total.get(name, Decimal(0)) + amount
-    return total
+    return _pod_total(pod, "requests", parse, overhead=overhead)
 
 
 def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
     """Like :func:`pod_requests`, for limits; overhead raises only limits that are set."""
-    total = container_sum(pod, "limits")
-    total.update(_pod_level(pod, "limits"))
+    return _pod_total(pod, "limits", parse, overhead=overhead)
+
+
+def pod_quantities(pod: Pod, which: Kind) -> dict[str, Quantity]:
+    """What a pod requests, or its limits, in the formats of the spec. Raises ValueError."""
+    return _pod_total(pod, which, read_quantity, overhead=True)
+
+
+def _pod_total(
+    pod: Pod, which: Kind, read: Callable[[str], _N], *, overhead: bool
+) -> dict[str, _N]:
+    total = _container_sum(pod, which, read)
+    pod_level = _pod_level_quantities(pod, which)
+    total.update({n: read(text) for n, text in pod_level.items() if _pod_level_supports(n)})
     if overhead:
-        for name, amount in amounts(pod.spec.get("overhead")).items():
-            if total.get(name):
-                total[name] += amount
+        _add(
+            total,
+            {
+                name: read(text)
+                for name, text in (pod.spec.get("overhead") or {}).items()
+                if which == "requests" or total.get(name)
+            },
+        )
     return total
 
 
@@ -85,32 +101,35 @@ def pod_level_set(pod: Pod) -> bool:
     )
 
 
-def container_sum(pod: Pod, which: Literal["requests", "limits"]) -> Amounts:
+def container_sum(pod: Pod, which: Kind) -> Amounts:
     """What the containers request together at the pod's peak. Raises ValueError."""
-    total: Amounts = {}
+    return _container_sum(pod, which, parse)
+
+
+def _container_sum(pod: Pod, which: Kind, read: Callable[[str], _N]) -> dict[str, _N]:
+    def own(container: api.Container) -> dict[str, _N]:
+        resources: Mapping[str, Any] = container.get("resources") or {}
+        return {name: read(text) for name, text in (resources.get(which) or {}).items()}
+
+    total: dict[str, _N] = {}
     for container in pod.containers:
-        _add(total, container_amounts(container, which))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+        _add(total, own(container))
+    sidecars: dict[str, _N] = {}
+    peak: dict[str, _N] = {}
     for container in pod.init_containers:
-        own = container_amounts(container, which)
+        amount = own(container)
         if is_sidecar(container):
-            _add(total, own)
-            _add(sidecars, own)
+            _add(total, amount)
+            _add(sidecars, amount)
             _raise(peak, sidecars)
         else:
-            _add(own, sidecars)
-            _raise(peak, own)
+            _add(amount, sidecars)
+            _raise(peak, amount)
     _raise(total, peak)
     return total
 
 
-def _pod_level(pod: Pod, which: Literal["requests", "limits"]) -> Amounts:
-    quantities = _pod_level_quantities(pod, which)
-    return amounts({n: text for n, text in quantities.items() if _pod_level_supports(n)})
-
-
-def _pod_level_quantities(pod: Pod, which: Literal["requests", "limits"]) -> Mapping[str, str]:
+def _pod_level_quantities(pod: Pod, which: Kind) -> Mapping[str, str]:
     resources: Mapping[str, Any] = pod.spec.get("resources") or {}
     return resources.get(which) or {}
 
@@ -119,11 +138,12 @@ def _pod_level_supports(name: str) -> bool:
     return name in COMPUTE or name.startswith(HUGEPAGES_PREFIX)
 
 
-def _add(total: Amounts, more: Amounts) -> None:
+def _add(total: dict[str, _N], more: Mapping[str, _N]) -> None:
     for name, amount in more.items():
-        total[name] = total.get(name, Decimal(0)) + amount
+        total[name] = total[name] + amount if name in total else amount
 
 
-def _raise(total: Amounts, other: Amounts) -> None:
+def _raise(total: dict[str, _N], other: Mapping[str, _N]) -> None:
     for name, amount in other.items():
-        total[name] = max(total.get(name, amount), amount)
+        if name not in total or total[name] < amount:
+            total[name] = amount

@@ -6,7 +6,7 @@ Pure. A value that equals the spec's is shown in the spec's own format ("1Gi", n
 from __future__ import annotations
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import milli_value, value
+from kubeletpy.api.quantity import milli_value, spelled, value
 from kubeletpy.pods.runtime_status import ContainerStatus
 
 MIN_MILLI_LIMIT = 10
@@ -81,4 +81,6 @@ def reported_resources(
 
 
 def _in_words(amount: int, given: str | None) -> str:
-    return given if given is not None and value(given) == amount else str(amount)
+    if given is not None and value(given) == amount:
+        return given
+    return spelled(amount, binary=True)

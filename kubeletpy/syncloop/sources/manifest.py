@@ -17,6 +17,7 @@ import yaml
 from kubeletpy.api import types as api
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods import defaults
+from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.structs import Struct
@@ -119,7 +120,11 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
         "status": {"phase": "Pending"},
     }
     _check(pod)
-    return cast(api.Pod, {**pod, "spec": defaults.pod_spec(pod["spec"])})
+    try:
+        filled = defaults.pod_spec(canonical_spec(pod["spec"]))
+    except ValueError as error:
+        raise ManifestError(f"invalid pod: {error}") from error
+    return cast(api.Pod, {**pod, "spec": filled})
 
 
 def _said(error: Exception) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubeletpy.api import types as api_types
+from kubeletpy.api.quantity import spelled
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
@@ -209,7 +210,9 @@ def _not_written(spec: VolumeSpec, why: str) -> OperationFailed:
 
 
 def _quantity(spec: VolumeSpec, size: int) -> str:
-    """The size as the PV spells it, if it is the PV's."""
+    """The size with the text of the PV's capacity, if it is that; else as the API writes bytes."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
-    spelled = capacity.get("storage")
-    return str(spelled) if spelled is not None and wanted_size(spec) == size else str(size)
+    text = capacity.get("storage")
+    if text is not None and wanted_size(spec) == size:
+        return str(text)
+    return spelled(size, binary=True)

@@ -97,8 +97,8 @@ def test_volumes_go_before_the_pod_and_the_pod_before_containers() -> None:
     ("limits", "text"),
     [
         (("1Gi",), "1Gi"),
-        (("1024Mi",), "1024Mi"),
-        (("0", "1024Mi"), "1024Mi"),
+        (("1024Mi",), "1Gi"),
+        (("0", "1024Mi"), "1Gi"),
         (("0", "0Ki"), "0"),
         (("512Mi", "512Mi"), "1Gi"),
         (("1536Mi", "512Mi"), "2Gi"),
@@ -110,6 +110,7 @@ def test_volumes_go_before_the_pod_and_the_pod_before_containers() -> None:
         (("500", "500"), "1k"),
         (("0", "1Gi"), "1Gi"),
         (("0", "1Ki", "1Ki"), "2Ki"),
+        (("1500m",), "1500m"),
     ],
 )
 def test_how_a_sum_is_written(limits: tuple[str, ...], text: str) -> None:
@@ -120,7 +121,7 @@ def test_how_a_sum_is_written(limits: tuple[str, ...], text: str) -> None:
     assert found.pod.text == text
 
 
-def test_init_containers_count_for_the_pod_and_not_for_themselves() -> None:
+def test_limits_of_sidecars_hold_and_those_of_init_containers_count_for_the_pod_only() -> None:
     sidecar = container("side", "1Mi", restartPolicy="Always")
     pod = make_pod(
         containers=[container("main", "1Mi")], initContainers=[sidecar, container("init", "9Mi")]
@@ -129,7 +130,11 @@ def test_init_containers_count_for_the_pod_and_not_for_themselves() -> None:
     assert found is not None
     assert found.pod is not None
     assert found.pod.size == 10 * MI
-    assert set(found.containers) == {"main"}
+    assert set(found.containers) == {"main", "side"}
+    verdict = judge(found, PodStorage({}, {"side": 2 * MI}, 2 * MI))
+    assert verdict is not None
+    assert verdict.signal == CONTAINER_SIGNAL
+    assert verdict.message == ('Container side exceeded its local ephemeral storage limit "1Mi". ')
 
 
 def test_a_limit_of_one_container_limits_the_whole_pod() -> None:

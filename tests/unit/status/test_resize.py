@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status import store
 from kubeletpy.status.generate import generate_api_pod_status
-from kubeletpy.status.pod_resources import pod_level_resources, spell
+from kubeletpy.status.pod_resources import pod_level_resources
 from kubeletpy.status.reported_resources import reported_resources
 from kubeletpy.structs import replace
-from kubeletpy_up.schema.quantities import canonical
 from tests.unit.allocation.pods import needs
 from tests.unit.status.samples import inputs, pod, record, runtime
 from tests.unit.status.test_generate import only
@@ -31,7 +29,7 @@ TOLD = RuntimeResources(
     ("told", "actuated", "old", "shown"),
     [
         (TOLD, WAS, None, WAS),
-        (TOLD, None, None, needs("cpu=100m memory=64Mi", "cpu=200m memory=67108864")),
+        (TOLD, None, None, needs("cpu=100m memory=64Mi", "cpu=200m memory=64Mi")),
         (None, WAS, None, WAS),
         (None, needs("cpu=100m"), None, needs("cpu=100m memory=64Mi", "cpu=400m memory=128Mi")),
         (None, None, WAS, WAS),
@@ -50,25 +48,6 @@ def test_what_a_container_has_in_the_middle_of_a_resize(
     assert reported_resources(wanted, entry, before, "r://a-0", actuated) == shown
     ended = record("a", "exited")
     assert reported_resources(wanted, ended, before, "r://a-0", actuated) == GIVEN
-
-
-@pytest.mark.parametrize(
-    ("name", "amount", "text"),
-    [
-        ("cpu", "1.5", "1500m"),
-        ("cpu", "2", "2"),
-        ("cpu", "0.0001", "1m"),
-        ("memory", "0", "0"),
-        ("memory", str(96 << 20), "96Mi"),
-        ("memory", str(1536 << 20), "1536Mi"),
-        ("memory", str(2 << 30), "2Gi"),
-        ("memory", "100000000", "100M"),
-        ("memory", "1000001", "1000001"),
-    ],
-)
-def test_amounts_are_spelled_as_the_api_does(name: str, amount: str, text: str) -> None:
-    assert spell(name, Decimal(amount)) == text
-    assert canonical(text) == text
 
 
 def shown(**resources: Any) -> Any:

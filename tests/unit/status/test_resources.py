@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.runtime_status import RuntimeResources
-from kubeletpy.status.pod_resources import pod_level_resources, spell
+from kubeletpy.status.pod_resources import pod_level_resources
 from kubeletpy.status.reported_resources import reported_resources
 
 from .samples import pod, record
@@ -82,7 +81,7 @@ def test_cpu_requests(asked: str, shares: int | None, shown: str) -> None:
     ("spec", "memory", "actuated", "expected"),
     [
         ({"limits": {"memory": "1Gi"}}, 2**30, None, {"limits": {"memory": "1Gi"}}),
-        ({"limits": {"memory": "1Gi"}}, 2**20, None, {"limits": {"memory": "1048576"}}),
+        ({"limits": {"memory": "1Gi"}}, 2**20, None, {"limits": {"memory": "1Mi"}}),
         ({"limits": {"memory": "1Gi"}}, 0, None, {"limits": {"memory": "1Gi"}}),
         ({"limits": {"memory": "1Gi"}}, None, None, {"limits": {"memory": "1Gi"}}),
         (
@@ -95,7 +94,7 @@ def test_cpu_requests(asked: str, shares: int | None, shown: str) -> None:
             {"limits": {"memory": "1Gi"}},
             2**20,
             {"limits": {"memory": "2Mi"}},
-            {"limits": {"memory": "1048576"}},
+            {"limits": {"memory": "1Mi"}},
         ),
         ({"limits": {"cpu": "1"}}, 2**20, None, {"limits": {"cpu": "1"}}),
         (
@@ -143,24 +142,6 @@ BEFORE = {"limits": {"cpu": "2"}}
 )
 def test_what_the_runtime_does_not_tell(facts: Any, expected: Any) -> None:
     assert reported(SPEC, None, **facts) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "amount", "text"),
-    [
-        ("cpu", "2", "2"),
-        ("cpu", "1.5", "1500m"),
-        ("cpu", "999", "999"),
-        ("cpu", "0.0001", "1m"),
-        ("cpu", "1.9999", "2"),
-        ("memory", "100663296", "96Mi"),
-        ("memory", "100000000", "100M"),
-        ("memory", "1024", "1Ki"),
-        ("memory", "0.5", "1"),
-    ],
-)
-def test_amounts_in_their_shortest_form(name: str, amount: str, text: str) -> None:
-    assert spell(name, Decimal(amount)) == text
 
 
 @pytest.mark.parametrize(
@@ -219,8 +200,52 @@ def test_the_pod_as_a_whole(
     assert pod_level_resources(of, statuses, given, phase) == expected
 
 
-def test_memory_is_whole_bytes() -> None:
-    """10m of memory is a byte begun: what a resize of the whole pod without requests leaves."""
-    of = pod("c", resources={"requests": {"cpu": "10m", "memory": "10m"}})
-    shown = pod_level_resources(of, {}, None, "Running")
-    assert shown["allocatedResources"] == {"cpu": "10m", "memory": "1"}
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+@pytest.mark.parametrize(
+    ("memory", "shown"),
+    [
+        ("10m", "10m"),  # less than a byte, as a resize of a pod without requests leaves it
+        ("1500m", "1500m"),
+        ("100M", "100M"),
+        ("1024M", "1024M"),  # a multiple of 1024 bytes, written in powers of 1000
+        ("1048576", "1048576"),
+        ("12e6", "12e6"),
+        ("1536Mi", "1536Mi"),
+        ("1Gi", "1Gi"),
+    ],
+)
+def test_memory_of_a_pod_keeps_amount_and_format(memory: str, shown: str, phase: str) -> None:
+    of = pod("c", resources={"requests": {"cpu": "10m", "memory": memory}})
+    made = pod_level_resources(of, {}, None, phase)
+    assert made["allocatedResources"] == {"cpu": "10m", "memory": shown}
+    assert made["resources"]["requests"] == {"cpu": "10m", "memory": shown}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "overhead", "total"),
+    [
+        ("100M", "28Mi", None, "129360128"),
+        ("28Mi", "100M", None, "129360128"),
+        ("64Mi", "36M", None, "103108864"),
+        ("64Mi", "1024k", "1Ki", "66537Ki"),
+        ("0", "1Mi", None, "1Mi"),  # a zero has no format
+        ("1Mi", "10m", None, "1048576010m"),
+        ("10m", "20m", "30m", "60m"),
+    ],
+)
+def test_sums_have_the_format_of_the_first_addend(
+    first: str, second: str, overhead: str | None, total: str
+) -> None:
+    containers = (
+        {"name": n, "resources": {"requests": {"memory": m}}}
+        for n, m in (("a", first), ("b", second))
+    )
+    more: Any = {} if overhead is None else {"overhead": {"memory": overhead}}
+    shown = pod_level_resources(pod(*containers, **more), {}, None, "Pending")
+    assert shown["allocatedResources"] == {"memory": total}
+
+
+def test_a_memory_limit_in_force_is_written_in_binary() -> None:
+    enforced = RuntimeResources(memory_limit_bytes=96 << 20)
+    shown = reported({"limits": {"memory": "100M"}}, enforced)
+    assert shown["limits"] == {"memory": "96Mi"}

@@ -108,6 +108,33 @@ def test_pod_level_requests_come_from_its_containers() -> None:
     assert pod["spec"]["resources"]["requests"] == {"cpu": "750m", "memory": "1Gi"}
 
 
+def test_quantities_are_those_that_the_api_would_return() -> None:
+    given = {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5, "memory": "10m"}}
+    (pod,) = decode_manifest(
+        manifest(
+            containers=[{"name": "a", "image": "i", "resources": given}],
+            initContainers=[{"name": "b", "image": "i", "resources": given}],
+            resources=given,
+            overhead={"cpu": "0.25"},
+            volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1024Ki"}}, {"name": "w"}],
+        ),
+        ORIGIN,
+    )
+    spec = pod["spec"]
+    shown = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "10m"}}
+    assert spec["containers"][0]["resources"] == shown
+    assert spec["initContainers"][0]["resources"] == shown
+    assert spec["resources"] == shown
+    assert spec["overhead"] == {"cpu": "250m"}
+    assert [v["emptyDir"] for v in spec["volumes"]] == [{"sizeLimit": "1Mi"}, {}]
+
+
+def test_a_size_limit_that_is_no_quantity() -> None:
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "much"}}]
+    with pytest.raises(ManifestError, match="not a quantity"):
+        decode_manifest(manifest(volumes=volumes), ORIGIN)
+
+
 def test_the_uid_follows_content_and_place() -> None:
     (one,) = decode_manifest(WEB.encode(), ORIGIN)
     (same,) = decode_manifest(WEB.encode() + b"\n# comment\n", ORIGIN)

@@ -1,0 +1,100 @@
+"""Quantities with the format they were written in, and the text that the API writes for them.
+
+Pure. A sum keeps its amount exactly (``10m`` bytes stay ``10m``) and has the format of its first
+addend that is not zero. Source: k8s.io/apimachinery, resource.Quantity: Add, CanonicalizeBytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_UP, Context, Decimal
+from enum import Enum, auto
+from functools import lru_cache
+
+from kubeletpy.api.quantity import parse
+
+_NANO = Decimal("1e-9")
+_EXACT = Context(prec=100)
+"""Digits enough for a sum of the largest amounts of a pod in billionths."""
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL_SUFFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_EXPONENT_LETTERS = frozenset("eE")
+
+
+class Format(Enum):
+    """How an amount is written."""
+
+    DECIMAL = auto()
+    """``1500m``, ``100M``."""
+    BINARY = auto()
+    """``96Mi``."""
+    EXPONENT = auto()
+    """``12e6``."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An amount and its format; equal if both are. ``+`` and ``<`` do what Go's Add and Cmp do."""
+
+    amount: Decimal
+    format: Format
+
+    def __add__(self, other: Quantity) -> Quantity:
+        form = self.format if self.amount else other.format
+        return Quantity(_EXACT.add(self.amount, other.amount), form)
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.amount < other.amount
+
+    def __bool__(self) -> bool:
+        return bool(self.amount)
+
+    def __str__(self) -> str:
+        return written(self.amount, self.format)
+
+
+@lru_cache(maxsize=1024)
+def read(text: str | int | float) -> Quantity:
+    """An amount with the format of its text. Raises ValueError."""
+    return Quantity(parse(text), _format_of(str(text)))
+
+
+def canonical(text: str | int | float) -> str:
+    """The text that the API returns for a quantity: ``0.5`` is ``500m``. Raises ValueError."""
+    return str(read(text))
+
+
+def written(amount: Decimal, form: Format) -> str:
+    """An amount as the API writes it: without a fraction, with the largest suffix that fits.
+
+    An amount finer than a billionth is rounded away from zero. A binary amount below 1024 or with a
+    fraction is written as a decimal one.
+    """
+    amount = amount.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
+    if form is Format.BINARY and abs(amount) >= 1024 and amount == amount.to_integral_value():
+        return _with_suffix(int(amount), 1024, _BINARY_SUFFIXES)
+    billionths = int(amount.scaleb(9, context=_EXACT))
+    if form is not Format.EXPONENT:
+        return _with_suffix(billionths, 1000, _DECIMAL_SUFFIXES)
+    exponent = -9
+    while billionths and billionths % 1000 == 0:
+        billionths //= 1000
+        exponent += 3
+    return f"{billionths}e{exponent}" if billionths and exponent else str(billionths)
+
+
+def _with_suffix(count: int, step: int, suffixes: tuple[str, ...]) -> str:
+    if not count:
+        return "0"
+    power = 0
+    while power + 1 < len(suffixes) and count % step == 0:
+        count //= step
+        power += 1
+    return f"{count}{suffixes[power]}"
+
+
+def _format_of(text: str) -> Format:
+    if text.endswith("i"):
+        return Format.BINARY
+    # a trailing E is the suffix for 10^18; before digits it is an exponent
+    return Format.EXPONENT if _EXPONENT_LETTERS & set(text[:-1]) else Format.DECIMAL
