@@ -81,6 +81,15 @@ def build_node(
     node: NodeManager | None = None
     lease: LeaseKeeper | None = None
     mirrors: ApiMirrorKeeper | None = None
+    own = OwnNode(
+        options.name,
+        api.pods if api is not None else None,
+        recorder,
+        initial=initial_node(machine.facts, options, info, node_ips=node_ips, now=started_at),
+        written=lambda: node.node if node is not None else None,
+        shown=signals.node_shown,
+        rng=rng,
+    )
     if api is not None:
         node = manager = NodeManager(
             api.heartbeats,
@@ -98,7 +107,7 @@ def build_node(
                 booted_at=machine.booted_at,
                 started_at=started_at if machine.started_at is None else machine.started_at,
             ),
-            newest=signals.newest_node,
+            newest=own.as_shown,
             answered=signals.node_answered,
             volumes_in_use=volumes_in_use,
             volumes_in_use_written=volumes_in_use_written,
@@ -117,13 +126,4 @@ def build_node(
         mirrors = ApiMirrorKeeper(
             api.pods, options.name, lambda: manager.uid or None, wanted=wanted, rng=rng
         )
-    own = OwnNode(
-        options.name,
-        api.pods if api is not None else None,
-        recorder,
-        initial=initial_node(machine.facts, options, info, node_ips=node_ips, now=started_at),
-        written=lambda: node.node if node is not None else None,
-        shown=signals.node_shown,
-        rng=rng,
-    )
     return ApiNode(node, lease, mirrors, own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
@@ -258,21 +258,3 @@ def is_ready(status: api.NodeStatus) -> bool:
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
-
-
-def is_news(shown: api.NodeStatus, status: api.NodeStatus) -> bool:
-    """Whether a status is worth a write of its own: more than the heartbeat times has changed.
-
-    ``shown`` is what the API has; fields that only others set are ignored.
-    """
-    own = {key: value for key, value in shown.items() if key in status}
-    return _without_heartbeats(own) != _without_heartbeats(status)
-
-
-def _without_heartbeats(status: Mapping[str, object]) -> dict[str, object]:
-    conditions: Sequence[api.NodeCondition] = status.get("conditions") or ()  # type: ignore[assignment]
-    plain = [
-        {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
-        for condition in conditions
-    ]
-    return {**status, "conditions": plain}

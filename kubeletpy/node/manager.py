@@ -23,6 +23,7 @@ from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.node import build
 from kubeletpy.node.build import ImageSummary, RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.difference import is_news, status_patch
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.first_status import first_status
 from kubeletpy.node.options import NodeOptions
@@ -35,8 +36,6 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
 JITTER = 0.04
 IMAGES_FRESH_S = 30.0
-_MERGED = ("capacity", "allocatable")
-"""Maps of a status: a patch removes only the keys that it names."""
 IMAGES_WAIT_S = 2.0
 """How long the status waits for the image list; after that it shows the last one."""
 
@@ -67,7 +66,8 @@ class NodeManager:
         """Args:
         health: called at each write, like ``runtime_info``.
         list_images: may fail.
-        newest: the newest of the node that is known, by whatever way; None: as it was shown to us.
+        newest: the newest object that the API has shown, by watch or response, without any value of
+            our own; None: the last response.
         answered: called each time that the API has shown us the node.
         volumes_in_use: attachable volumes of which there is something on the node; None: not known
         volumes_in_use_written: called when the API has those that were given last
@@ -254,11 +254,11 @@ class NodeManager:
         in_use = self._volumes_in_use()
         status = build.with_volumes_in_use(status, in_use, old)
         now = asyncio.get_running_loop().time()
-        news = build.is_news(old, status)
+        news = is_news(old, status)
         if not self._unsure and now < self._report_at and not news:
             self._volumes_in_use_written()
             return
-        changes = _status_changes(old, status, whole=self._unsure)
+        changes = status_patch(old, status, unsure=self._unsure)
         if self._unsure and in_use is not None:
             changes["volumesInUse"] = in_use
         patch: JSON = {"status": changes}
@@ -302,29 +302,3 @@ def until_report(period: float, chance: float, *, in_step: bool) -> float:
     Source: docs/reference/behaviour.md, o2.
     """
     return period * (0.5 + chance) if in_step else period
-
-
-def _status_changes(old: api.NodeStatus, new: api.NodeStatus, *, whole: bool) -> JSON:
-    """The strategic merge patch; lists that would be merged are replaced.
-
-    ``whole``: also what is as it was shown, which the API may not have any more, but for
-    the lists of others.
-    """
-    always = set(new) - {"addresses", "volumesInUse"} if whole else ()
-    changed: JSON = {
-        name: value
-        for name, value in new.items()
-        if name != "conditions" and (name in always or value != old.get(name))
-    }
-    for name in _MERGED:
-        if name in changed:
-            shown = cast(JSON, old).get(name) or {}
-            changed[name] = {**dict.fromkeys(shown), **changed[name]}
-    if "addresses" in changed:
-        changed["addresses"] = [*changed["addresses"], {"$patch": "replace"}]
-    changed["conditions"] = [
-        condition
-        for condition in new["conditions"]
-        if condition["type"] in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    ]
-    return changed

@@ -64,9 +64,16 @@ class OwnNode:
                 rng=rng,
             )
 
+    def as_shown(self) -> api.Node | None:
+        """The newest object that the API has shown, unchanged; None before it has shown any."""
+        return _newer(self._watched, self._written())
+
     def current(self) -> api.Node:
-        """The node as far as known; while the API has none, as it will be registered."""
-        known = _newer(self._watched, self._written())
+        """The node as far as known, with our own amounts: for decisions, not for comparisons.
+
+        While the API has none, as it will be registered.
+        """
+        known = self.as_shown()
         if known is None:
             return self._initial
         if self._made is None or self._made[0] is not known:

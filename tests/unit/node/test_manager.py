@@ -10,17 +10,30 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.api.strategic_merge import strategic_merge
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.manager import NodeManager, until_report
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .test_build import FACTS
+
+
+def _keyed(key: str) -> Any:
+    return {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": "merge"}
+
+
+SCHEMA: Any = {
+    "properties": {
+        "status": {"properties": {"conditions": _keyed("type"), "addresses": _keyed("type")}}
+    }
+}
 
 
 class NodeApi:
@@ -66,12 +79,7 @@ class NodeApi:
             told = {**old, "labels": {**(old.get("labels") or {}), **labels}}
             self.node = {**self.node, "metadata": told}
         if "status" in patch:
-            status = {**self.node.get("status", {}), **patch["status"]}
-            for key in ("capacity", "allocatable"):
-                merged = {**self.node["status"].get(key, {}), **patch["status"].get(key, {})}
-                status[key] = {what: text for what, text in merged.items() if text is not None}
-            status["addresses"] = [each for each in status["addresses"] if "$patch" not in each]
-            self.node = {**self.node, "status": status}
+            self.node = strategic_merge(SCHEMA, self.node, {"status": patch["status"]})
         return self.node
 
 
@@ -489,3 +497,65 @@ async def test_system_and_architecture_are_put_right_within_an_update_period() -
     await asyncio.sleep(100)
     assert [what for _, what in api.log] == ["create nodes", "patch nodes"], "once"
     task.cancel()
+
+
+class Watched(NodeApi):
+    """What a watch shows of the node is the newest that the API has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions = itertools.count(1)
+
+    def _note(self, what: str) -> None:
+        super()._note(what)
+        if self.node is not None:
+            metadata = {**self.node["metadata"], "resourceVersion": str(next(self.versions))}
+            self.node = {**self.node, "metadata": metadata}
+
+
+def _as_in_the_agent(api: NodeApi, **options: Any) -> tuple[NodeManager, OwnNode]:
+    """A manager and the node's own object, connected as the composition root does."""
+    of = manager(api, NodeHealth, Recorder(), **options)
+    given = NodeOptions(name="n", **options)
+    initial = initial_node(FACTS, given, RuntimeInfo(), node_ips=["10.0.0.1"], now=0.0)
+    own = OwnNode("n", None, cast(Any, Recorder()), initial=initial, written=lambda: of.node)
+    of.newest = own.as_shown
+    return of, own
+
+
+@on_virtual_time
+async def test_other_reservations_are_in_the_api_with_the_first_status_after_a_restart() -> None:
+    api = Watched()
+    reserved = {"max_pods": 20, "kube_reserved": {"cpu": "1"}, "declared_features": ("A",)}
+    of, _ = _as_in_the_agent(api, **reserved)
+    before = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    assert api.node is not None
+    assert api.node["status"]["allocatable"]["pods"] == "20"
+    before.cancel()
+    # others have written meanwhile
+    deadlock = {"type": "KernelDeadlock", "status": "False"}
+    status = api.node["status"]
+    status = {**status, "conditions": [*status["conditions"], deadlock], "volumesAttached": [1]}
+    metadata = {**api.node["metadata"], "annotations": {"mine": "stays"}}
+    metadata["labels"] = {**metadata["labels"], "mine": "stays"}
+    spec = {"taints": [{"key": "mine"}], "unschedulable": True}
+    api.node = {**api.node, "status": status, "metadata": metadata, "spec": spec}
+    api.log.clear()
+
+    of, own = _as_in_the_agent(api)
+    after = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    status = api.node["status"]
+    assert status["capacity"]["pods"] == status["allocatable"]["pods"] == "110"
+    assert status["allocatable"]["cpu"] == "4"
+    assert "declaredFeatures" not in status
+    assert own.current()["status"]["allocatable"]["pods"] == "110"
+    assert deadlock in status["conditions"]
+    assert status["volumesAttached"] == [1]
+    assert api.node["spec"] == spec
+    for of_node in (api.node["metadata"]["labels"], api.node["metadata"]["annotations"]):
+        assert of_node["mine"] == "stays"
+    await asyncio.sleep(140)
+    assert [what for _, what in api.log].count("patch nodes status") == 1, "and only once"
+    after.cancel()

@@ -1,0 +1,113 @@
+"""What of a node's status is written, next to what the API has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.node.difference import is_news, status_patch
+
+PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+def condition(kind: str, status: str = "False", **more: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "lastTransitionTime": "t", **more}
+
+
+OWN = [*map(condition, PRESSURES), condition("Ready", "True")]
+FOREIGN = condition("KernelDeadlock")
+AMOUNTS = {"cpu": "4", "pods": "110"}
+STATUS: Any = {
+    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    "capacity": AMOUNTS,
+    "allocatable": AMOUNTS,
+    "conditions": OWN,
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+    "images": [],
+    "nodeInfo": {"bootID": "b", "kubeletVersion": "v1"},
+}
+
+
+def status(**changes: Any) -> Any:
+    made = {**STATUS, **changes}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        (status(), status()),
+        # what the API leaves out because it is empty
+        (status(images=None), status()),
+        # the fields of others
+        (status(volumesAttached=[{"name": "v"}], config={"error": "e"}), status()),
+        (status(conditions=[*OWN, FOREIGN]), status(conditions=[FOREIGN, *OWN])),
+        (
+            status(conditions=[condition("Ready", "True", lastHeartbeatTime="1"), *OWN[:3]]),
+            status(conditions=[*OWN[:3], condition("Ready", "True", lastHeartbeatTime="2")]),
+        ),
+        (status(nodeInfo={**STATUS["nodeInfo"], "ofANewerVersion": "x"}), status()),
+    ],
+)
+def test_no_news(shown: Any, written: Any) -> None:
+    assert not is_news(shown, written)
+
+
+OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
+
+
+@pytest.mark.parametrize(
+    ("shown", "written", "sent"),
+    [
+        (
+            status(allocatable={"cpu": "3", "gone": "1", "pods": "20"}),
+            status(),
+            {"allocatable": {**AMOUNTS, "gone": None}},
+        ),
+        (status(capacity={"cpu": "2"}), status(), {"capacity": AMOUNTS}),
+        (
+            status(addresses=[{"type": "InternalIP", "address": "10.0.0.9"}]),
+            status(),
+            {"addresses": [*STATUS["addresses"], {"$patch": "replace"}]},
+        ),
+        (status(images=[{"sizeBytes": 1}]), status(), {"images": []}),
+        (
+            status(daemonEndpoints={"kubeletEndpoint": {"Port": 1}}),
+            status(),
+            {"daemonEndpoints": STATUS["daemonEndpoints"]},
+        ),
+        # fields that an earlier configuration, runtime or machine had
+        (status(features={"supplementalGroupsPolicy": True}), status(), {"features": None}),
+        (status(runtimeHandlers=[{"name": "kata"}]), status(), {"runtimeHandlers": None}),
+        (status(declaredFeatures=["A"]), status(), {"declaredFeatures": None}),
+        (
+            status(declaredFeatures=["A", "B"]),
+            status(declaredFeatures=["A"]),
+            {"declaredFeatures": ["A"]},
+        ),
+        (
+            status(nodeInfo={**STATUS["nodeInfo"], "swap": {"capacity": 1}}),
+            status(),
+            {"nodeInfo": {**STATUS["nodeInfo"], "swap": None}},
+        ),
+        (status(volumesInUse=["v"]), status(volumesInUse=[]), {"volumesInUse": []}),
+        (status(volumesInUse=["v"]), status(), None),
+        (status(conditions=OWN[:3]), status(), {}),
+    ],
+)
+def test_what_differs_is_news_and_is_sent(shown: Any, written: Any, sent: Any) -> None:
+    assert is_news(shown, written) is (sent is not None)
+    patch = status_patch(shown, written, unsure=False)
+    assert patch == {**(sent or {}), "conditions": OWN}
+
+
+def test_a_patch_contains_no_condition_of_others() -> None:
+    patch = status_patch(status(), status(conditions=[FOREIGN, *OWN]), unsure=True)
+    assert patch["conditions"] == OWN
+
+
+def test_when_unsure_all_is_sent_but_lists_with_other_writers() -> None:
+    written = status(features={"supplementalGroupsPolicy": True}, volumesInUse=["v"])
+    patch = status_patch(written, written, unsure=True)
+    assert set(patch) == set(written) - {"addresses", "volumesInUse"}
