@@ -89,6 +89,7 @@ from kubeletpy.podworkers.steps.runtime import RuntimeSync
 from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
@@ -433,14 +434,17 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             decided=decided,
         ),
     ]
+    made_steps = [step for step in steps if step is not None]
+    updates = TerminatingUpdates(made_steps, settings.sync_frequency, rng)
     syncer = KubePodSyncer(
-        [step for step in steps if step is not None],
+        made_steps,
         composer,
         runtime,
         cache,
         probes=probes,
         recorder=recorder,
         clock=clock,
+        updates=updates,
     )
     workers = PodWorkers(
         machine_of_workers,
@@ -457,6 +461,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         traces=traces,
         metrics=metrics.workers,
         on_finished=signals.pod_finished,
+        on_update=updates.touch,
         event_log=flight.event,
     )
     rooms.append(Room(workers, close=workers.close))

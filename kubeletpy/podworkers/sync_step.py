@@ -40,6 +40,13 @@ class SyncStep(ABC):
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Run the step; an outcome ends the sync, with or without an error."""
 
+    async def keep_up(self, pod: Pod) -> None:
+        """The pod terminates, its containers still run: update what they read.
+
+        Called now and then, and when something changes. Never raises for what can't be updated.
+        """
+        return
+
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """The pod has ended: release what this step got for it; with an outcome it is retried.
 

@@ -19,6 +19,7 @@ from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.structs import replace
@@ -43,9 +44,14 @@ class KubePodSyncer:
         probes: ProbeManager,
         recorder: EventRecorder,
         clock: Clock,
+        updates: TerminatingUpdates,
     ) -> None:
-        """``steps``: the steps of a sync, in order; they are released in reverse order."""
+        """``steps``: the steps of a sync, in order; they are released in reverse order.
+
+        ``updates`` updates what the containers of terminating pods read.
+        """
         self._steps = tuple(steps)
+        self._updates = updates
         self._composer = composer
         self._runtime = runtime
         self._cache = cache
@@ -115,7 +121,8 @@ class KubePodSyncer:
             if composer.shows_end(pod.uid) and not pod.being_deleted:
                 composer.store(pod, None, ended, override=override)
 
-        result = await self._runtime.kill_pod(pod, status, grace, stopped)
+        async with self._updates.during(pod):
+            result = await self._runtime.kill_pod(pod, status, grace, stopped)
         error = result.error_message() if result.failed else ""
         final = status
         if not error:

@@ -89,11 +89,14 @@ class PodWorkers:
         traces: Traces | None = None,
         metrics: WorkerMetrics | None = None,
         on_finished: Callable[[str], None] = lambda uid: None,
+        on_update: Callable[[Pod], None] = lambda pod: None,
         event_log: Callable[[Event, Sequence[Effect]], None] | None = None,
     ) -> None:
         """``statuses`` is what the workers report about their pods between syncs.
 
         ``on_finished`` is called with the uid when a worker is done with a pod or forgets it.
+
+        ``on_update`` is called with the pod of each message, with its allocated resources.
 
         ``allocated`` returns the pod with its allocated resources: all that syncs ever see.
 
@@ -114,6 +117,7 @@ class PodWorkers:
             syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends
         )
         self._on_finished = on_finished
+        self._on_update = on_update
         self._event_log = event_log
         self._tasks: dict[str, asyncio.Task[SyncOutcome]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -131,6 +135,8 @@ class PodWorkers:
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
         self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
+        if update.pod is not None:
+            self._on_update(update.pod)
 
     def refresh_status(self, uid: str) -> None:
         """Something that a pod's status is made of has changed (a probe has settled): show it at

@@ -154,32 +154,12 @@ class NodeVolumes:
         if not (state.plan.volumes or state.plan.problems or state.plan.claimed):
             return {}
         await self._settled(pod.uid)
-        work = await self._changed(pod, state)
+        work = await self._changed(pod, state, state.plan.volumes)
         silent = {item.volume.name for item in work if waits_only(item.inputs)}
         state.unanswered.seen(silent, asyncio.get_running_loop().time())
         problems = dict(state.plan.problems)
         if work:
-            setting = PodSetting(
-                pod,
-                state.paths,
-                state.owner,
-                (self._allocatable or {}).get("memory"),
-                self._clock.now(),
-                max(0, MAX_POD_BYTES - state.bytes_besides(work)),
-            )
-            apart = any(item.volume.kind == "hostPath" for item in work)
-            act = partial(set_up_all, work, setting)
-            try:
-                outcomes = await self._in_thread(pod.uid, act, self._patient if apart else None)
-            except NoThread as error:
-                names = " ".join(item.volume.name for item in work)
-                raise VolumeError(f"unmounted volumes=[{names}]: {error}") from error
-            self._accounts.worked(pod.uid, outcomes, asyncio.get_running_loop().time())
-            failed = {made.volume.name: made.problem for made in outcomes if made.problem}
-            for item in work:
-                if item.volume.name not in failed:
-                    state.made_of[item.volume.name] = tuple(item.inputs)
-            state.bytes.update((made.volume.name, made.bytes) for made in outcomes)
+            failed = await self._make(pod, state, work)
             problems |= await self._fatal(pod, state, failed)
         claimed = await self._claimed(pod, state, problems)
         if problems:
@@ -187,6 +167,57 @@ class NodeVolumes:
         if state.plan.claimed:
             return PodMounts(pod, state.plan, state.paths, claimed)
         return state.mounts
+
+    async def refresh(self, pod: Pod) -> None:
+        """Update the files that a terminating pod's containers have.
+
+        Volumes that were never set up are left alone. What can't be read any more (a deleted
+        configMap, in a namespace that is deleted) leaves its volume unchanged, without an event.
+
+        Raises:
+            VolumeError: some could not be updated.
+        """
+        state = self._state(pod)
+        of_files = [v for v in state.plan.volumes if v.kind in FILE_KINDS]
+        if not of_files:
+            return
+        await self._settled(pod.uid)
+        unsure = [v for v in of_files if v.name not in state.made_of]
+        if unsure:  # this agent has started while the pod terminated
+            missing = await asyncio.to_thread(_not_established, unsure, state.paths)
+            of_files = [v for v in of_files if v.name not in missing]
+        work = await self._changed(pod, state, of_files)
+        failed = await self._make(pod, state, work) if work else {}
+        if failed:
+            listed = "; ".join(f'volume "{name}": {why}' for name, why in failed.items())
+            raise VolumeError(f"not updated: {listed}")
+
+    async def _make(
+        self, pod: Pod, state: _PodState, work: Sequence[VolumeWork]
+    ) -> Mapping[str, str]:
+        """Set volumes up or update them; returns those that failed, with the reason."""
+        setting = PodSetting(
+            pod,
+            state.paths,
+            state.owner,
+            (self._allocatable or {}).get("memory"),
+            self._clock.now(),
+            max(0, MAX_POD_BYTES - state.bytes_besides(work)),
+        )
+        apart = any(item.volume.kind == "hostPath" for item in work)
+        act = partial(set_up_all, work, setting)
+        try:
+            outcomes = await self._in_thread(pod.uid, act, self._patient if apart else None)
+        except NoThread as error:
+            names = " ".join(item.volume.name for item in work)
+            raise VolumeError(f"unmounted volumes=[{names}]: {error}") from error
+        self._accounts.worked(pod.uid, outcomes, asyncio.get_running_loop().time())
+        failed = {made.volume.name: made.problem for made in outcomes if made.problem}
+        for item in work:
+            if item.volume.name not in failed:
+                state.made_of[item.volume.name] = tuple(item.inputs)
+        state.bytes.update((made.volume.name, made.bytes) for made in outcomes)
+        return failed
 
     async def _claimed(
         self, pod: Pod, state: _PodState, problems: Mapping[str, str]
@@ -323,16 +354,18 @@ class NodeVolumes:
         )
         return state
 
-    async def _changed(self, pod: Pod, state: _PodState) -> list[VolumeWork]:
-        """The volumes whose sources have changed."""
-        of_files = [volume for volume in state.plan.volumes if volume.kind in FILE_KINDS]
+    async def _changed(
+        self, pod: Pod, state: _PodState, volumes: Sequence[PlannedVolume]
+    ) -> list[VolumeWork]:
+        """Those of ``volumes`` whose sources have changed."""
+        of_files = [volume for volume in volumes if volume.kind in FILE_KINDS]
         answers = await asyncio.gather(
             *(self._inputs(pod, state.spec, volume) for volume in of_files)
         )
         inputs = {volume.name: found for volume, found in zip(of_files, answers, strict=True)}
         return [
             VolumeWork(volume, found)
-            for volume in state.plan.volumes
+            for volume in volumes
             if state.made_of.get(volume.name) != (found := inputs.get(volume.name, ()))
         ]
 
@@ -457,6 +490,10 @@ def file_owner(pod: Pod) -> FileOwner:
     }
     user = users.pop() if len(users) == 1 else None
     return FileOwner(user, of_pod.get("fsGroup"))
+
+
+def _not_established(volumes: Sequence[PlannedVolume], paths: PodPaths) -> set[str]:
+    return {volume.name for volume in volumes if not is_established(volume, paths)}
 
 
 def _token_key(pod: Pod, source: Mapping[str, Any]) -> TokenKey:

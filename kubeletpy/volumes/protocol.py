@@ -33,6 +33,13 @@ class VolumeManager(Protocol):
         """
         ...
 
+    async def refresh(self, pod: Pod) -> None:
+        """Update the files that a terminating pod's containers have; sets up no other volume.
+
+        Raises VolumeError: some could not be updated.
+        """
+        ...
+
     async def tear_down(self, pod_uid: str) -> None:
         """Tear down all volumes of a pod whose containers are gone. Idempotent.
 

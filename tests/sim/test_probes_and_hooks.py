@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from kubeletpy.agent.outside import Outside
 from kubeletpy.api.types import JSON
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.volumes.syscalls import mounts_below, unmount
 from tests.sim.loop import run
 from tests.sim.user import container, pod, sidecar
 from tests.sim.world import World
@@ -205,6 +208,93 @@ def test_an_agent_killed_during_a_pre_stop_hook(tmp_path: Path) -> None:
         world.start()
         await world.until(lambda: world.user.get("a") is None)
         assert [word for _, word in world.asked] == ["bye", "bye"]
+
+    live(tmp_path, story)
+
+
+def volumes_of(root: Path) -> list[Path]:
+    """The directories of pods' volumes."""
+    return list(root.rglob("pods/*/volumes"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_hook_reads_valid_tokens_and_new_files_for_as_long_as_it_runs(
+    tmp_path: Path, killed: bool
+) -> None:
+    """The token is valid for ten minutes, the hook runs for 25."""
+
+    async def story(world: ExecWorld) -> None:
+        world.takes["bye"] = 1500
+        hook = {"preStop": {"exec": {"command": ["bye"]}}}
+        world.user.set_config_map("settings", {"a": "before"})
+        token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}
+        note = {
+            "path": "note",
+            "fieldRef": {"fieldPath": "metadata.annotations['example.com/note']"},
+        }
+        volumes: list[JSON] = [
+            {"name": "t", "projected": {"sources": [token]}},
+            {"name": "s", "configMap": {"name": "settings"}},
+            {"name": "d", "downwardAPI": {"items": [note]}},
+        ]
+        uses = [{"name": v["name"], "mountPath": f"/{v['name']}"} for v in volumes]
+        made = world.user.create(
+            pod(
+                "a",
+                [container("c", "run", lifecycle=hook, volumeMounts=uses)],
+                grace=1600,
+                volumes=volumes,
+            )
+        )
+        await world.until(lambda: world.ready("a"))
+        (below,) = (path for path in volumes_of(tmp_path) if made["metadata"]["uid"] in str(path))
+
+        def read(path: str) -> str:
+            return (below / f"kubernetes.io~{path}").read_text()
+
+        world.user.delete("a")
+        await world.until(lambda: world.asked)
+        end = world.now + 1400
+        if killed:
+            await asyncio.sleep(400)
+            await world.kill()
+            world.start()
+        world.user.set_config_map("settings", {"a": "after"})
+        world.user.annotate("a", "after")
+        await world.until(lambda: read("configmap/s/a") == "after", within=100)
+        await world.until(lambda: read("downward-api/d/note") == "after", within=100)
+        while world.now < end:
+            claims = read("projected/t/token").split(".")[1]
+            expires = json.loads(base64.urlsafe_b64decode(claims + "==="))["exp"]
+            assert expires > world.clock.now() + 30
+            await asyncio.sleep(20)
+        await world.until(lambda: world.user.get("a") is None, within=4000)
+
+    try:
+        live(tmp_path, story)
+    finally:
+        for point in mounts_below(str(tmp_path)):  # of tokens, if the test has failed
+            unmount(point)
+
+
+def test_readiness_is_probed_while_a_pod_terminates(tmp_path: Path) -> None:
+    """Each change is shown, until the containers have ended; liveness is not probed any more."""
+
+    async def story(world: ExecWorld) -> None:
+        world.takes["bye"] = 60
+        hook = {"preStop": {"exec": {"command": ["bye"]}}}
+        probes: JSON = {"readinessProbe": asks("ready?"), "livenessProbe": asks("alive?")}
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook, **probes)], grace=90))
+        await world.until(lambda: world.ready("a"))
+        world.user.delete("a")
+        await world.until(lambda: "bye" in [word for _, word in world.asked])
+        world.says["alive?"] = lambda: 1
+        del world.asked[:]
+        for answer in (1, 0, 1, 0):
+            world.says["ready?"] = lambda answer=answer: answer  # type: ignore[misc]
+            await world.until(lambda answer=answer: world.ready("a") is (answer == 0), within=5)  # type: ignore[misc]
+        assert "alive?" not in [word for _, word in world.asked]
+        await world.until(lambda: world.user.get("a") is None, within=120)
 
     live(tmp_path, story)
 

@@ -97,6 +97,14 @@ class User:
         """Create a secret."""
         self._registry.create(ADMIN, "secrets", obj, NAMESPACE)
 
+    def set_config_map(self, name: str, data: dict[str, str]) -> None:
+        """Create or change a configMap."""
+        if self._registry.find("configmaps", NAMESPACE, name) is None:
+            obj = {"metadata": {"name": name}, "data": data}
+            self._registry.create(ADMIN, "configmaps", obj, NAMESPACE)
+        else:
+            self._registry.patch(ADMIN, "configmaps", name, {"data": data}, NAMESPACE)
+
     def get(self, name: str) -> JSON | None:
         """A pod, None when there is none."""
         return self._registry.find("pods", NAMESPACE, name)

@@ -82,6 +82,7 @@ LATER = (
 serves, when the node is Ready."""
 BUDGET = 682
 BUDGET = 686
+BUDGET = 687
 """Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
 35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
@@ -106,7 +107,7 @@ in, of which only JSON is loaded.
 One has the classes that values are, each of which costs a twentieth of what a dataclass does.
 """
 One bounds what a TLS handshake costs. Quantities
-with their format, a static pod's quantities and the difference of the Node object are part of every
+with their format, a static pod's quantities, the difference of the Node object and the updates of terminating pods are part of every
 start."""
 
 MORE = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from kubeletpy.admission.verdict import Rejection
@@ -14,6 +15,8 @@ from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.trace.spans import span
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
+
+log = logging.getLogger(__name__)
 
 LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 
@@ -44,6 +47,16 @@ class Volumes(SyncStep):
             message = f"Unable to attach or mount volumes: {error}"
             return self._failed(sync.pod, error, Reason.FAILED_MOUNT, message)
         return None
+
+    async def keep_up(self, pod: Pod) -> None:
+        """Renew tokens and update files; a volume that can't be updated stays as it is."""
+        try:
+            await self._volumes.refresh(pod)
+        except VolumeError as error:
+            log.info(
+                "volumes of a terminating pod not updated",
+                extra={"pod": pod.key, "why": str(error)},
+            )
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Take them down."""

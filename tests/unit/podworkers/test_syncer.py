@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
 from kubeletpy.podworkers.steps.runtime import RuntimeSync
 from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.protocol import VolumeError
@@ -55,6 +58,9 @@ class Rooms:
         self.result = PodSyncResult()
         self.more: list[PodSyncResult] = []
         self.takes = 0.0
+        self.kill_takes = 0.0
+        self.refreshed: list[tuple[float, str]] = []
+        """When, and of which version of the pod."""
         self.volume_error: str = ""
         self.node_is_full = False
         self.request: SyncPodRequest | None = None
@@ -86,6 +92,7 @@ class Rooms:
     ) -> PodSyncResult:
         self.steps.append("kill")
         self.kill_args = (pod, grace)
+        await asyncio.sleep(self.kill_takes)
         if self.ends_with is not None:
             assert on_stopped is not None
             on_stopped(self.ends_with)
@@ -110,6 +117,12 @@ class Rooms:
         if self.volume_error:
             raise VolumeError(self.volume_error, node_is_full=self.node_is_full)
         return {}
+
+    async def refresh(self, pod: Pod) -> None:
+        loop = asyncio.get_running_loop()
+        self.refreshed.append((round(loop.time(), 3), pod.labels.get("v", "")))
+        if self.volume_error:
+            raise VolumeError(self.volume_error)
 
     async def tear_down(self, uid: str) -> None:
         self.steps.append("tear down")
@@ -196,23 +209,26 @@ class Setup:
         )
         groups = [PodCgroup(cgroups, rooms, self.cache, self.recorder)] if cgroups else []
         self.pull_secrets = PullSecrets(kube_api, self.recorder)
+        steps = [
+            NetworkGate(network_error, self.recorder),
+            *groups,
+            MirrorPod(rooms),
+            Directories(tmp_path / "pods", self.recorder),
+            Volumes(rooms, self.recorder, self.rejected.append),
+            self.pull_secrets,
+            Probes(rooms),
+            runtime,
+        ]
+        self.updates = TerminatingUpdates(steps, 60.0, random.Random(1))
         self.syncer = KubePodSyncer(
-            [
-                NetworkGate(network_error, self.recorder),
-                *groups,
-                MirrorPod(rooms),
-                Directories(tmp_path / "pods", self.recorder),
-                Volumes(rooms, self.recorder, self.rejected.append),
-                self.pull_secrets,
-                Probes(rooms),
-                runtime,
-            ],
+            steps,
             self.composer,
             rooms,
             self.cache,
             probes=rooms,
             recorder=self.recorder,
             clock=LoopClock(),
+            updates=self.updates,
         )
         self.terminating = False
 
@@ -623,3 +639,40 @@ def test_a_start_held_back_goes_on_saying_how_the_one_before_failed() -> None:
     worked = SyncResult(SyncAction.START_CONTAINER, "main")
     reasons.update("a", PodSyncResult(results=(worked,)))
     assert told("CrashLoopBackOff", "back-off 40s") == "back-off 40s"
+
+
+@on_virtual_time
+@pytest.mark.parametrize("problem", ["", "no answer"])
+async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, problem: str) -> None:
+    """A second after the stop began, after each change, and once or less in 60 s otherwise."""
+    s = Setup(tmp_path)
+    s.rooms.kill_takes, s.rooms.volume_error = 300.0, problem
+    pod = make_pod()
+    labels = {"metadata": {**pod.object["metadata"], "labels": {"v": "2"}}}
+    newer = Pod({**pod.object, **labels})  # type: ignore[typeddict-item]
+    s.updates.touch(newer)  # it does not terminate yet
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    ending = asyncio.create_task(s.syncer.sync_terminating_pod(pod, runtime_status(), 300, None))
+    await asyncio.sleep(30)
+    s.updates.touch(newer)
+    s.updates.touch(newer)
+    await ending
+    took = [(at - begun, version) for at, version in s.rooms.refreshed]
+    assert took[:2] == [(1.0, ""), (30.0, "2")]
+    gaps = [after[0] - before[0] for before, after in itertools.pairwise(took[1:])]
+    assert len(gaps) in (3, 4)
+    assert all(60 <= gap <= 90 for gap in gaps)
+    assert {version for _, version in took[1:]} == {"2"}
+    assert s.updates._pods == {}
+    await asyncio.sleep(600)
+    assert len(s.rooms.refreshed) == len(took)
+
+
+@on_virtual_time
+async def test_volumes_of_a_pod_that_ends_at_once_are_not_refreshed(tmp_path: Path) -> None:
+    s = Setup(tmp_path)
+    s.rooms.kill_takes = 0.9
+    await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 30, None)
+    await asyncio.sleep(100)
+    assert s.rooms.refreshed == []

@@ -364,6 +364,59 @@ async def test_a_token_from_disk_that_is_due_serves_until_there_is_a_new_one(nod
     assert file.read_text() != before
 
 
+async def test_files_of_a_terminating_pod_are_updated_and_its_token_is_renewed(node: Node) -> None:
+    node.api.signs = True
+    node.api.put("cfg", data={"a": "1"})
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    down = {"name": "d", "downwardAPI": {"items": [FIELD]}}
+    volumes = (CONFIG, {"name": "s", "secret": {"secretName": "s"}}, PROJECTED, down)
+    pod, token = pod_of(*volumes), node.path("projected", "p") / "t"
+    await node.volumes.set_up(pod)
+    before = token.read_text()
+    await node.volumes.refresh(pod)
+    assert token.read_text() == before
+    for restarts in (False, True):  # while the pod terminates
+        if restarts:
+            await node.restart()
+            await node.volumes.refresh(pod)
+        node.woken.clear()
+        node.api.put("cfg", data={"a": f"2{restarts}"})
+        await node.woken.wait()
+        node.tokens._kept["u"][TokenKey("default", "", 3607)].renew_at = 0.0
+        labels = {"app": f"y{restarts}"}
+        changed = {**pod.object, "metadata": {**pod.object["metadata"], "labels": labels}}
+        await node.volumes.refresh(Pod(cast(Any, changed)))
+        assert (node.path("configmap") / "a").read_text() == f"2{restarts}"
+        assert (node.path("downward-api", "d") / "app").read_text() == f"y{restarts}"
+        assert token.read_text() != before
+        before = token.read_text()
+    assert node.events == []
+    await node.volumes.tear_down("u")
+    assert node.objects.watches == 0
+
+
+async def test_a_terminating_pod_gets_no_volume_that_it_did_not_have(node: Node) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    pod = pod_of(CONFIG, {"name": "e", "emptyDir": {}}, PROJECTED)
+    await node.volumes.refresh(pod)
+    assert not (node.pods_dir / "u").exists()
+    assert not node.api.calls["create"]
+
+
+async def test_what_a_terminating_pod_reads_outlives_its_object_without_an_event(
+    node: Node,
+) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    pod = pod_of(CONFIG)
+    await node.volumes.set_up(pod)
+    node.api.remove("cfg")
+    await node.woken.wait()
+    with pytest.raises(VolumeError, match='not updated: volume "v": configmap'):
+        await node.volumes.refresh(pod)
+    assert (node.path("configmap") / "a").read_text() == "1"
+    assert node.events == []
+
+
 @pytest.mark.parametrize("left", ["", "token-1", "\N{SNOWMAN}", "x" * 100_000])
 async def test_a_file_that_holds_no_token_is_replaced(node: Node, left: str) -> None:
     node.api.signs = True
