@@ -81,8 +81,6 @@ LATER = (
 """Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
 serves, when the node is Ready."""
 BUDGET = 682
-BUDGET = 686
-BUDGET = 687
 """Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
 35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
 claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
@@ -106,11 +104,12 @@ One keeps a cancelled call out of a cycle with its task, and one has what reques
 in, of which only JSON is loaded.
 One has the classes that values are, each of which costs a twentieth of what a dataclass does.
 """
-One bounds what a TLS handshake costs. Quantities
-with their format, a static pod's quantities, the difference of the Node object and the updates of terminating pods are part of every
-start."""
 
 MORE = {
+    "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",
+    "kubeletpy.node.difference": "what of the Node object is written",
+    "kubeletpy.pods.canonical_spec": "quantities of static pods",
+    "kubeletpy.podworkers.terminating_updates": "keeps what terminating pods read up to date",
     "kubeletpy.host.tls_limits": "bounds what a TLS handshake costs",
     "kubeletpy.host.dbus_error": "the error of D-Bus calls, which shutdown and slices share",
     "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",
