@@ -1,6 +1,7 @@
 """Joins two byte streams: what comes in at one end goes out at the other, uninspected.
 
-Back-pressure is passed on: an end is not read while the other can't take more. When either end
+Back-pressure is passed on: an end is not read while the other can't take more. Nor is it while it
+has to wait for its turn among all streams (:mod:`kubeletpy.wire.stream_work`). When either end
 closes, bytes in flight are still delivered to the other, which is then closed too; the far end is
 told a moment later. Must never buffer more than the transports' own limits, and never outlive
 either end by more than FLUSH_S.
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+
+from kubeletpy.wire.stream_work import StreamWork
 
 FLUSH_S = 10.0
 """How long the last bytes may take once one end has closed."""
@@ -53,6 +56,11 @@ class RelayEnd(asyncio.Protocol):
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
+        self._work = StreamWork()
+        self._waits = False
+        """Whether it is read again only in its turn."""
+        self._is_ahead = False
+        """Whether the other end has not caught up with what was read here."""
         self.transport: asyncio.Transport | None = None
         self.other: RelayEnd
 
@@ -72,6 +80,23 @@ class RelayEnd(asyncio.Protocol):
         other = self.other.transport
         if other is not None and not other.is_closing():
             other.write(data)
+        if not self._waits and self._work.exceeds(len(data)):
+            self._waits = True
+            self._read_or_pause()
+            self._work.resume_later(self._has_its_turn)
+
+    def _has_its_turn(self) -> None:
+        self._waits = False
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._waits or self._is_ahead:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def eof_received(self) -> bool:
         """The peer sends no more: flush and close both (there is no half-open TLS)."""
@@ -80,14 +105,16 @@ class RelayEnd(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer is slow: pause the other end."""
-        if self.other.transport is not None:
-            self.other.transport.pause_reading()
+        self.other.set_ahead(True)
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
-        transport = self.other.transport
-        if transport is not None and not transport.is_closing():
-            transport.resume_reading()
+        self.other.set_ahead(False)
+
+    def set_ahead(self, is_ahead: bool) -> None:
+        """Whether the other end's peer has not read enough of what came from here."""
+        self._is_ahead = is_ahead
+        self._read_or_pause()
 
 
 class Relay:

@@ -7,11 +7,13 @@ leak the connection: it is closed when the relay ends, however it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
 
-from kubeletpy.wire.relay import Relay
+from kubeletpy.wire.relay import FLUSH_S, Relay
 from kubeletpy.wire.upgrade import Answer
 
 _ANSWER_HEADERS = frozenset(
@@ -71,6 +73,43 @@ async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> 
         # aiohttp no longer tracks the connection: without this it would stay in its records
         asyncio.get_running_loop().call_soon(handler.connection_lost, None)
     return TakenOver()
+
+
+@contextlib.asynccontextmanager
+async def streams(
+    request: web.Request, head: bytes, limit: int
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Send the head of an answer; then the client's connection as streams, closed on exit.
+
+    Args:
+        limit: bytes that wait for their reader; at twice as many the client has to wait.
+
+    Raises:
+        ConnectionResetError: the client has already disconnected.
+    """
+    client = request.transport
+    if client is None or client.is_closing():
+        raise ConnectionResetError("the client has gone")
+    handler, loop = request.protocol, asyncio.get_running_loop()
+    client.write(head)
+    reader = asyncio.StreamReader(limit=limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    writer = asyncio.StreamWriter(client, protocol, reader, loop)
+    try:
+        client.set_protocol(protocol)
+        protocol.connection_made(client)
+        if early := bytes(getattr(handler, "_message_tail", b"")):
+            reader.feed_data(early)
+        client.resume_reading()
+        yield reader, writer
+        client.close()
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(FLUSH_S):
+                await writer.wait_closed()
+    finally:
+        client.abort()
+        # aiohttp no longer tracks the connection: without this it would stay in its records
+        loop.call_soon(handler.connection_lost, None)
 
 
 def _passes(name: str) -> bool:

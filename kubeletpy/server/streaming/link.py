@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.server.streaming.client_socket import ClientSocket, handshake
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
@@ -33,9 +34,8 @@ from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-CLOSE_S = 5.0
-MAX_MESSAGE = 4 << 20
-"""Maximum bytes of a translated WebSocket message."""
+CLIENT_BUFFER = 64 << 10
+"""Bytes of a client that wait to be read; at twice as many it has to wait."""
 _EXEC_PROTOCOL = "v4.channel.k8s.io"
 _FORWARD_PROTOCOL = "portforward.k8s.io"
 
@@ -69,6 +69,7 @@ class RuntimeLink:
                 return await takeover.join(request, answer, idle_timeout=self._idle)
             if (way is Way.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
+            accepted = handshake(request, TUNNEL if streams is None else V5)
             self._metrics.websocket_streams.labels(subresource).inc()
             protocol = _FORWARD_PROTOCOL if streams is None else _EXEC_PROTOCOL
             headers = [
@@ -83,7 +84,7 @@ class RuntimeLink:
             return web.Response(status=502, text="the runtime's streaming server failed\n")
         if answer.status != 101:
             return _refusal(answer)
-        return await self._carry(request, answer, streams)
+        return await self._carry(request, accepted, answer, streams)
 
     async def _ask(self, url: str, method: str, headers: Headers) -> Answer:
         parts = urlsplit(url, scheme="http")  # cri-dockerd's URLs have none
@@ -103,16 +104,13 @@ class RuntimeLink:
         )
 
     async def _carry(
-        self, request: web.Request, answer: Answer, streams: Streams | None
+        self, request: web.Request, accepted: bytes, answer: Answer, streams: Streams | None
     ) -> web.StreamResponse:
-        socket = web.WebSocketResponse(
-            protocols=(TUNNEL,) if streams is None else (V5,),
-            max_msg_size=MAX_MESSAGE,
-            compress=False,
-            timeout=CLOSE_S,
-        )
-        async with _streams_of(answer) as (reader, writer):
-            await socket.prepare(request)
+        async with (
+            _streams_of(answer) as (reader, writer),
+            takeover.streams(request, accepted, CLIENT_BUFFER) as client,
+        ):
+            socket = ClientSocket(*client)
             try:
                 if streams is None:
                     tunnel = Tunnel(socket, reader, writer)
@@ -123,7 +121,7 @@ class RuntimeLink:
             except* (ConnectionError, ValueError) as broken:
                 log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
             await socket.close()
-        return socket
+        return takeover.TakenOver()
 
     async def _until_idle(self, carrier: _Carrier, run: Callable[[], Awaitable[None]]) -> None:
         if not self._idle:

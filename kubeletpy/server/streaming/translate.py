@@ -11,10 +11,10 @@ import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from aiohttp import WSMsgType, web
-
+from kubeletpy.server.streaming.client_socket import ClientSocket
 from kubeletpy.server.streaming.options import Streams
 from kubeletpy.wire import spdy
+from kubeletpy.wire.stream_work import StreamWork
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,13 @@ def _now() -> float:
 class _BothWays(ABC):
     """Carries data between a client's WebSocket and the runtime's connection."""
 
-    _socket: web.WebSocketResponse
+    _socket: ClientSocket
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
     moved_at: float = field(default_factory=_now, init=False)
     """Event-loop time in seconds at which data was last carried."""
+    _outward: StreamWork = field(default_factory=StreamWork, init=False)
+    """What was done for the runtime's frames; the client's are counted by its socket."""
 
     async def carry(self) -> None:
         """Carry everything until either side has ended."""
@@ -91,20 +93,21 @@ class Translation(_BothWays):
                 return
             self.moved_at = _now()
             for frame in self._decoder.feed(piece):
+                await self._outward.did(len(frame.data))
                 if frame.kind == spdy.PING:
                     self._writer.write(spdy.ping_answer(frame.stream))
                 channel = channels.get(frame.stream)
                 if frame.kind == spdy.DATA and frame.data and channel is not None:
-                    await self._socket.send_bytes(bytes((channel,)) + frame.data)
+                    await self._socket.send(bytes((channel,)), frame.data)
                 if frame.is_last:
                     open_ones.discard(frame.stream)
 
     async def _to_runtime(self) -> None:
-        async for message in self._socket:
+        while (message := await self._socket.receive()) is not None:
             self.moved_at = _now()
-            if message.type is not WSMsgType.BINARY or not message.data:
+            if not message:
                 continue
-            channel, content = message.data[0], message.data[1:]
+            channel, content = message[0], message[1:]
             if channel == CLOSE:
                 self._send(content[0] if content else CLOSE, b"", last=True)
             elif channel in (STDIN, RESIZE) and content:
@@ -127,11 +130,11 @@ class Tunnel(_BothWays):
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):
             self.moved_at = _now()
-            await self._socket.send_bytes(piece)
+            await self._outward.did(len(piece))
+            await self._socket.send(piece)
 
     async def _to_runtime(self) -> None:
-        async for message in self._socket:
+        while (message := await self._socket.receive()) is not None:
             self.moved_at = _now()
-            if message.type is WSMsgType.BINARY:
-                self._writer.write(message.data)
-                await self._writer.drain()
+            self._writer.write(message)
+            await self._writer.drain()

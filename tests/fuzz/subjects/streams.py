@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-from aiohttp import WSMessage, WSMsgType
 
 from kubeletpy.server.streaming.options import Streams
 from kubeletpy.server.streaming.translate import Translation
-from kubeletpy.wire import spdy
+from kubeletpy.wire import spdy, websocket
 from kubeletpy.wire.upgrade import UpgradeFailed, _HeadReader, _read
 from tests.fuzz.target import pieces, target
 
@@ -55,16 +52,16 @@ def spdy_frames(data: bytes) -> None:
 class _Ends:
     """A client's WebSocket, and the runtime's connection."""
 
-    def __init__(self, sent: list[WSMessage], said: list[bytes]) -> None:
+    def __init__(self, sent: list[bytes], said: list[bytes]) -> None:
         self.sent, self.said = sent, said
         self.written = bytearray()
 
-    async def __aiter__(self) -> AsyncIterator[WSMessage]:
-        for message in self.sent:
-            yield message
+    async def receive(self) -> bytes | None:
+        return self.sent.pop(0) if self.sent else None
 
-    async def send_bytes(self, data: bytes) -> None:
-        assert data[0] in (1, 2, 3)
+    async def send(self, channel: bytes, data: bytes) -> None:
+        assert channel[0] in (1, 2, 3)
+        assert data
 
     async def read(self, _size: int) -> bytes:
         return self.said.pop(0) if self.said else b""
@@ -74,6 +71,33 @@ class _Ends:
 
     async def drain(self) -> None:
         return
+
+
+def _client_frames(parts: list[bytes]) -> tuple[list[websocket.Message], int]:
+    """Messages of a client, and the code that it is closed with."""
+    decoder, found = websocket.Decoder(1000), []
+    try:
+        for part in parts:
+            decoder.feed(part)
+            while (message := decoder.take()) is not None:
+                found.append(message)
+    except websocket.ProtocolError as error:
+        return found, error.code
+    return found, 0
+
+
+@target(
+    seeds=(
+        b"\0\0\x82\x85\1\2\3\4hello\x89\x80\0\0\0\0\x88\x82\0\0\0\0\3\xe8",
+        b"\0\0\1\x81\0\0\0\0a\0\x80\0\0\0\0\x80\x81\0\0\0\0b",
+        b"\0\0\x82\xfe\0\x80\0\0\0\0" + b"x" * 128,
+    ),
+    words=(b"\x82\x81\0\0\0\0", b"\x88\x80", b"\xff", b"\xfe", b"\0\0\0\0"),
+)
+def websocket_frames(data: bytes) -> None:
+    """The same messages come however a client cuts its bytes into pieces."""
+    parts = list(pieces(data))
+    assert _client_frames(parts) == _client_frames([b"".join(parts)])
 
 
 _LOOP = asyncio.new_event_loop()
@@ -86,8 +110,7 @@ _LOOP = asyncio.new_event_loop()
 )
 def websocket_messages(data: bytes) -> None:
     """Messages of a client become frames, and frames of the runtime messages."""
-    messages = [WSMessage(WSMsgType.BINARY, part, None) for part in pieces(data)]
-    ends: Any = _Ends(messages, list(pieces(data)))
+    ends: Any = _Ends(list(pieces(data)), list(pieces(data)))
 
     async def both() -> None:
         translation = Translation(ends, ends, ends)

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from kubeletpy.wire import relay, takeover, upgrade
+from kubeletpy.wire import relay, stream_work, takeover, upgrade
+from tests.unit.wire.turns_of import events_per_turn
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SWITCH = (
@@ -235,3 +236,41 @@ async def test_a_head_can_not_be_smuggled_in() -> None:
             await upgrade.ask(
                 "127.0.0.1", 1, method="GET", target=target, headers=headers, timeout=1
             )
+
+
+async def test_many_relays_share_the_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one relay reads at once is little; a thousand together kept everybody waiting."""
+    count, size = 20, 2 << 20
+    read = relay.RelayEnd.data_received
+
+    async def floods(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        for _ in range(size >> 16):
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+        writer.write_eof()
+        await reader.read()
+
+    async def takes(chain: Chain) -> int:
+        reader, writer, _ = await chain.connect()
+        got = 0
+        while piece := await reader.read(1 << 18):
+            got += len(piece)
+        writer.close()
+        return got
+
+    with events_per_turn() as counted:
+
+        def counting(end: relay.RelayEnd, data: bytes) -> None:
+            for _ in range(1 + (len(data) >> 12)):
+                counted.count()
+            read(end, data)
+
+        monkeypatch.setattr(relay.RelayEnd, "data_received", counting)
+        async with Chain(floods) as chain, asyncio.timeout(60):
+            assert await asyncio.gather(*(takes(chain) for _ in range(count))) == [size] * count
+    assert counted.total > count * (size >> 12) * 3 // 4
+    turns = sorted(counted.turns)
+    most = stream_work.SLICE_WORK * stream_work.SLICES_A_TURN
+    # a relay's first read, and one after its slice, need no leave
+    assert turns[len(turns) * 3 // 4] <= 2 * most
