@@ -20,8 +20,12 @@ set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
 all=(lint types imports generated docs wheel unit contract sim fuzz integration)
-packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static stress-ng
-    docker-registry skopeo apache2-utils prometheus dbus chromium-headless-shell)
+# what tests start: Debian's own packages, by section
+declare -A packages=(
+    [unit]="prometheus"
+    [integration]="containerd runc containernetworking-plugins iptables iproute2 busybox-static
+        stress-ng docker-registry skopeo apache2-utils prometheus dbus chromium-headless-shell"
+)
 
 sections=()
 while [ $# -gt 0 ] && [[ " ${all[*]} mutation " == *" $1 "* ]]; do
@@ -47,10 +51,15 @@ case "${1:-}" in
 esac
 [ ${#sections[@]} -gt 0 ] || sections=("${all[@]}")
 
-# What integration tests start: Debian's own packages.
+# Install what the given sections start.
 system_packages() {
-    local missing=() log="$PWD/.cache/install.log"
-    for package in "${packages[@]}"; do
+    local missing=() log="$PWD/.cache/install.log" package section wanted=()
+    for section in "$@"; do
+        read -ra more <<<"$(tr '\n' ' ' <<<"${packages[$section]:-}")"
+        wanted+=("${more[@]}")
+    done
+    for package in "${wanted[@]}"; do
+        [[ " ${missing[*]} " != *" $package "* ]] || continue
         [ "$(dpkg-query -Wf '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
             missing+=("$package")
     done
@@ -58,7 +67,7 @@ system_packages() {
     printf 'Debian packages: %s … ' "${missing[*]}"
     if [ "$(id -u)" -ne 0 ]; then
         echo "missing" >&2
-        echo "test.sh: integration tests need root, also to install these" >&2
+        echo "test.sh: installing them needs root" >&2
         return 1
     fi
     apt_install "$log" "${missing[@]}" || return 1
@@ -136,9 +145,7 @@ run_section() {
 }
 
 python_environment "$PWD" dev "Python environment"
-if [[ " ${sections[*]} " == *" integration "* ]]; then
-    system_packages
-fi
+system_packages "${sections[@]}"
 export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
 # an installed agent has its bytecode, too: compiling all modules is half of the CPU time of a start
 unset PYTHONDONTWRITEBYTECODE

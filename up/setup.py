@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+import tempfile
 from email.parser import HeaderParser
 from pathlib import Path
 
 from setuptools import setup
 
 HERE = Path(__file__).resolve().parent
+BUILD = tempfile.TemporaryDirectory(prefix="kubeletpy-up-build-")  # removed when the build ends
 
 
 def version() -> str:
@@ -21,6 +23,8 @@ def version() -> str:
 
 setup(
     version=version(),
+    # in the checkout, where pip builds, a copy of the modules would be found by every tool
+    options={"build": {"build_base": BUILD.name}},
     install_requires=[
         f"kubeletpy=={version()}",  # its lower rooms: api, pods, clock, host and wire
         "aiohttp>=3.14",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
-    "replay": ("kubeletpy.cli.replay", "decide again what was recorded, and tell it"),
+    "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
     "version": ("kubeletpy.cli.version", "say which version this is"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""
@@ -54,10 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if given[:1] == ["--version"]:
         given[0] = "version"
+    if not given[0].startswith("-") and given[0] not in COMMANDS:
+        parser.error(_unknown(given[0]))
     parsed = parser.parse_args(given)
     module = importlib.import_module(COMMANDS[parsed.command][0])
     code: int = module.main(parsed.arguments)
     return code
+
+
+def _unknown(command: str) -> str:
+    near = difflib.get_close_matches(command, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+    return f"there is no command {command!r}; {hint}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether work grows as its input does: for parsers of strangers' bytes."""
+"""Whether work grows in proportion to its input: for parsers of untrusted bytes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,34 @@ from collections.abc import Callable
 SIZE = 12_000
 
 
+FEWEST, MOST = 3, 20
+"""How often both sizes are measured: on a busy machine one measurement is longer, never shorter."""
+
+
 def is_linear(work: Callable[[int], object], size: int = SIZE) -> bool:
     """Whether ``work(size)`` takes less than eight times as long for four times the size.
 
-    What is quadratic takes sixteen times as long. Counted in time of the processor, the best of
-    three, so that a busy machine changes nothing, without the collector of garbage: it looks at all
-    that the process has whenever enough was made.
+    Quadratic work takes sixteen times as long. The shortest of several measurements in processor
+    time counts. Other processes share caches and the core's speed with this one, so it is measured
+    until both minima settle the question; the garbage collector, which visits all objects of the
+    process, is off meanwhile.
     """
-    return _seconds(work, 4 * size) < 8 * _seconds(work, size)
-
-
-def _seconds(work: Callable[[int], object], size: int) -> float:
-    taken = []
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for _ in range(3):
-            begun = time.thread_time()
-            work(size)
-            taken.append(time.thread_time() - begun)
+        small = large = float("inf")
+        for round_ in range(MOST):
+            small = min(small, _seconds(work, size))
+            large = min(large, _seconds(work, 4 * size))
+            if round_ + 1 >= FEWEST and large < 8 * small:
+                return True
+        return False
     finally:
         if collecting:
             gc.enable()
-    return min(taken)
+
+
+def _seconds(work: Callable[[int], object], size: int) -> float:
+    begun = time.thread_time()
+    work(size)
+    return time.thread_time() - begun

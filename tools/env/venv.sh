@@ -41,8 +41,9 @@ python_environment() {
         stamp="$venv/installed${extra:+-$extra}"
         wanted=$(cd "$checkout" &&
             cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py | sha256sum)
+        # the development environment has all that a user's has
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
-            [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && exit 0
+            grep -qsxF "$wanted" "$stamp" "$venv/installed-dev" && exit 0
         : >"$log"
         if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
             apt_install "$log" python3-venv || exit 1
@@ -52,7 +53,7 @@ python_environment() {
         fi
         quietly "$log" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
             --editable "$checkout${extra:+[$extra]}" --editable "$checkout/up" || exit 1
-        printf '%s' "$wanted" >"$stamp"
+        printf '%s\n' "$wanted" >"$stamp"
     ) || return 1
     printf "ready (%d s)\n" "$((SECONDS - begin))"
 }

@@ -32,11 +32,18 @@ def test_without_a_command_it_names_them(capsys: pytest.CaptureFixture[str]) -> 
     assert all(f"\n  {command} " in err for command in main.COMMANDS)
 
 
-def test_no_such_command(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("expalin", "there is no command 'expalin'; did you mean explain?"),
+        ("xyz", "there is no command 'xyz'; the commands are run, up, explain"),
+    ],
+)
+def test_no_such_command(command: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.main(["nonsense"])
+        main.main([command])
     assert ended.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
+    assert hint in capsys.readouterr().err
 
 
 def test_help_imports_nothing_slow() -> None:
