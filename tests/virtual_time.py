@@ -50,6 +50,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
+        self.wall_step = 0.0
+        """Seconds by which the wall clock of this machine has been set ahead; negative: back."""
         super().__init__(self._jumping)
         self._clock_resolution = 1e-9
 
@@ -78,11 +80,22 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class LoopClock:
     """The wall clock of virtual time (:class:`kubeletpy.clock.Clock`)."""
 
-    def __init__(self, epoch: float = EPOCH) -> None:
+    def __init__(self, epoch: float = EPOCH, *, elsewhere: bool = False) -> None:
+        """``elsewhere``: the clock of another machine, which is never set."""
         self._epoch = epoch
+        self._elsewhere = elsewhere
 
     def now(self) -> float:
-        return self._epoch + asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        step = 0.0 if self._elsewhere else getattr(loop, "wall_step", 0.0)
+        return self._epoch + loop.time() + step
+
+
+def step_wall_clock(seconds: float) -> None:
+    """Set the wall clock of this machine by so many seconds; the loop's clock goes on."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.wall_step += seconds
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

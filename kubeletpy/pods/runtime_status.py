@@ -99,8 +99,9 @@ class SandboxStatus(Struct, frozen=True):
 class PodRuntimeStatus(Struct, frozen=True):
     """Everything that the runtime knows about one pod.
 
-    ``observed_at`` is a lower bound: the Unix nanoseconds just before the runtime was queried, or
-    the timestamp of its event. Of two statuses the one observed later wins.
+    ``observed_at`` is a lower bound, in nanoseconds of the event loop's clock: just before the
+    runtime was queried, or when its event was sent. Of two statuses the one observed later wins,
+    however the wall clock was set meanwhile.
     """
 
     uid: str

@@ -126,6 +126,11 @@ class PodStatusCache:
             return self.known_absent(uid)
         return uid not in self._running
 
+    def refuses(self, status: PodRuntimeStatus) -> bool:
+        """Whether a status is older than the one kept, and would be dropped."""
+        old = self._entries.get(status.uid)
+        return old is not None and not old.error and status.observed_at < old.status.observed_at
+
     def set(self, status: PodRuntimeStatus, *, own: bool = False) -> bool:
         """Keep a status; returns whether it says something new (by its essence).
 
@@ -138,7 +143,7 @@ class PodStatusCache:
             merged = with_known_ends(status, old.status)
             own, status = merged is status, merged
         if old is not None:
-            if status.observed_at < old.status.observed_at and not old.error:
+            if self.refuses(status):
                 return False
             if not status.ips and not status.has_ready_sandbox:
                 status = replace(status, ips=old.status.ips)

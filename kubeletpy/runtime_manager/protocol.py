@@ -16,11 +16,6 @@ from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from kubeletpy.structs import Struct, field
 
-PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
-PLAUSIBLE_EVENT_LEAD = 60 * 10**9
-"""Nanoseconds that the time of a runtime's event may be behind or ahead of ours; beyond that it is
-nonsense."""
-
 
 class SyncPodRequest(Struct, frozen=True):
     """All that one runtime sync bases its decisions on."""

@@ -37,7 +37,8 @@ def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> boo
 
 
 def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStatus:
-    """What is known, less a container or sandbox that was removed at ``at`` (Unix ns).
+    """What is known, less a container or sandbox that was removed at ``at``
+    (nanoseconds, as ``observed_at``).
 
     A sandbox takes its containers with it.
     """

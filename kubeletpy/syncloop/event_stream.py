@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache, essence
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, diff, summarise
 from kubeletpy.syncloop.pleg import OnChange, Pleg
@@ -36,6 +36,9 @@ FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
 ESTABLISHED_AFTER = 1.0
 """Seconds without an error after which a silent stream counts as connected."""
+STEP_NS = 10**9
+"""Nanoseconds by which the wall clock moves against the event loop's before it was set, not
+corrected slowly."""
 
 
 class EventStream:
@@ -62,7 +65,9 @@ class EventStream:
         self._established: asyncio.TimerHandle | None = None
         self._delay = FIRST_RETRY
         self._opened_at = 0
-        """Unix nanoseconds."""
+        """Nanoseconds of the event loop's clock."""
+        self._wall_offset = 0
+        """Nanoseconds from the event loop's clock to the wall clock, when the stream was opened."""
 
     async def run(self) -> None:
         """Follow until cancelled, or until it is clear that the runtime has no events."""
@@ -84,13 +89,16 @@ class EventStream:
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
         self._established = loop.call_later(ESTABLISHED_AFTER, self._connected)
-        self._opened_at = int(self._clock.now() * 1e9)
+        self._opened_at = steady_ns()
+        self._wall_offset = self._wall_ns() - self._opened_at
         events = self._service.get_container_events()
         async with aclosing(cast("Any", events)) as stream:
             async for event in stream:
                 self._connected()
                 if not self._is_left_over(event):
                     await self._take(event)
+                elif self._clock_was_set():
+                    self._pleg.relist_soon()  # it may be a new event that only looks old
 
     def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
         """Whether an event is an old one, which the runtime has kept from before we listened.
@@ -98,7 +106,15 @@ class EventStream:
         The relist on connecting knows better. Applied one after the other, such events would bring
         back, for some milliseconds, sandboxes that are long gone.
         """
-        return 0 < self._opened_at - event.created_at < PLAUSIBLE_EVENT_AGE
+        sent_at = event_observed_at(event.created_at, self._wall_ns(), steady_ns())
+        return sent_at is not None and sent_at < self._opened_at
+
+    def _clock_was_set(self) -> bool:
+        """Whether the wall clock was set since the stream was opened."""
+        return abs(self._wall_ns() - steady_ns() - self._wall_offset) > STEP_NS
+
+    def _wall_ns(self) -> int:
+        return int(self._clock.now() * 1e9)
 
     def _connected(self) -> None:
         if self._established is None:
@@ -145,7 +161,8 @@ class EventStream:
             # what is kept may lack what runs: of such a rest, nothing is known to be gone
             self._pleg.read_soon(uid, known.name, known.namespace)
             return
-        rest = without(known, event.container_id, event.created_at)
+        sent_at = event_observed_at(event.created_at, self._wall_ns(), steady_ns())
+        rest = without(known, event.container_id, known.observed_at if sent_at is None else sent_at)
         if rest.empty:
             self._cache.remove(uid)
         elif rest.sandboxes != known.sandboxes or rest.containers != known.containers:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kubeletpy.api.durations import format_duration
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_ns
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
@@ -139,7 +139,7 @@ class Pleg:
     async def relist(self) -> bool:
         """Look at everything once; returns whether it found news. Never raises for the runtime."""
         loop = asyncio.get_running_loop()
-        start, start_ns = loop.time(), int(self._clock.now() * 1e9)
+        start, listed_at = loop.time(), steady_ns()
         try:
             listed = {pod.uid: pod for pod in await self._runtime.list_pods()}
         except CRIError as error:
@@ -148,7 +148,7 @@ class Pleg:
         changed = [uid for uid, pod in listed.items() if not self._is_known(uid, pod)]
         gone = [uid for uid in self._all_known() if uid not in listed]
         for uid in gone:
-            self._gone(uid, start_ns)
+            self._gone(uid, listed_at)
         if changed:
             await asyncio.gather(*(self._update(listed[uid]) for uid in changed))
         self._cache.populated = True
@@ -196,7 +196,10 @@ class Pleg:
             self._on_change(pod.uid, diff(old, pod))
 
     async def _read(self, uid: str, name: str, namespace: str) -> bool | None:
-        """Read one pod into the cache; returns whether it is new to us, None when that failed."""
+        """Read one pod into the cache; returns whether it is new to us.
+
+        None: the read failed, or the cache has a later status. The next relist then compares again.
+        """
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
@@ -205,6 +208,8 @@ class Pleg:
             self._cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
             return None
         self.metrics.pod_relist_done(loop.time() - start)
+        if self._cache.refuses(status):
+            return None
         if status.empty:
             return self._cache.remove(uid)
         return self._cache.set(status)

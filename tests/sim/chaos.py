@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.sim.api import NODE
 from tests.sim.faults import random_rates
-from tests.sim.loop import call_later
+from tests.sim.loop import call_later, spawn
 from tests.sim.user import RandomUser
 from tests.sim.world import World
 
@@ -18,6 +18,25 @@ CONVERGES_WITHIN = 1500.0
 (300), one after the other at worst."""
 EMPTY_WITHIN = 700.0
 """Deletion with hung leftovers, then a housekeeping pass and a round of garbage collection."""
+
+
+CLOCK_STEPS = (0.3, 5.0, 60.0, 300.0, 3600.0, 86_400.0)
+"""Seconds by which the node's wall clock is set, in either direction."""
+CLOCK_SET_EVERY = 20.0
+"""Seconds between two of them, on average."""
+
+
+async def set_clock_at_random(world: World) -> None:
+    """Set the node's wall clock in both directions, in half of all worlds; it is never put right.
+
+    It has a source of chance of its own: the rest of a history hardly depends on it.
+    """
+    rng = world.rng("clock")
+    if rng.random() < 0.5:
+        return
+    while True:
+        await asyncio.sleep(rng.expovariate(1 / CLOCK_SET_EVERY))
+        world.set_clock(rng.choice((-1, 1)) * rng.choice(CLOCK_STEPS))
 
 
 class Chaos:
@@ -34,12 +53,14 @@ class Chaos:
         self._set_rates()
         user = self.user()
         end = world.loop.time() + seconds
+        clock = spawn(set_clock_at_random(world))
         while world.loop.time() < end:
             await asyncio.sleep(rng.expovariate(1 / 2.5))
             if rng.random() < 0.6:
                 user.act(max_pods=4)
             else:
                 await self._mishap()
+        clock.cancel()
         await self._revive()
 
     def user(self) -> RandomUser:
@@ -165,7 +186,8 @@ async def history(seed: int, root: Path, *, seconds: float = 90.0, recorded: int
     Raises Violation with the story when an invariant was broken or the node did not converge.
     """
     rng = random.Random(f"{seed} chaos")
-    world = World(seed, root, events=bool(seed % 2), recorded=recorded)
+    api_on_node = random.Random(f"{seed} api clock").random() < 0.5
+    world = World(seed, root, events=bool(seed % 2), recorded=recorded, api_on_node=api_on_node)
     world.start()
     await Chaos(world, rng).unleash(seconds)
     await world.converges(CONVERGES_WITHIN)

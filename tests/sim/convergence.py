@@ -218,7 +218,7 @@ def _newest(pod: PodTruth, runtime: SimRuntime) -> dict[str, Container]:
     for container in runtime.containers.values():
         if container.uid == pod.uid:
             known = newest.get(container.name)
-            if known is None or container.created_at >= known.created_at:
+            if known is None or container.number >= known.number:
                 newest[container.name] = container
     return newest
 

@@ -133,7 +133,7 @@ class Invariants:
 
     def _newer_sandbox(self, sandbox: Sandbox) -> bool:
         return any(
-            other.uid == sandbox.uid and other.created_at > sandbox.created_at
+            other.uid == sandbox.uid and other.number > sandbox.number
             for other in self._runtime.sandboxes.values()
         )
 
@@ -185,7 +185,7 @@ class Invariants:
             self._removed_unheard[removed.id] = self._life()
             return
         newer = any(
-            c.uid == removed.uid and c.name == removed.name and c.created_at > removed.created_at
+            c.uid == removed.uid and c.name == removed.name and c.number > removed.number
             for c in self._runtime.containers.values()
         )
         is_init = any(init["name"] == removed.name for init in pod.inits)
@@ -235,7 +235,7 @@ class Invariants:
                 for container in self._runtime.containers.values()
                 if (container.uid, container.name) == (pod.uid, end.name)
             ),
-            key=lambda container: container.created_at,
+            key=lambda container: container.number,
         )
         earlier = records[:-1] if end.followed else records
         known = earlier if end.earlier else records[-1:]

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import POD_UID, RESTART_COUNT
 from tests.sim.scripts import Script, image_id
-from tests.virtual_time import EPOCH
+from tests.virtual_time import LoopClock
 
 BILLION = 10**9
 
 
 def now_ns() -> int:
-    """Unix nanoseconds of virtual time."""
-    return int((EPOCH + asyncio.get_running_loop().time()) * BILLION)
+    """Unix nanoseconds of the node's wall clock."""
+    return int(LoopClock().now() * BILLION)
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +27,11 @@ class Sandbox:
     ip: str
     created_at: int
     ready: bool = True
+
+    @property
+    def number(self) -> int:
+        """Higher is newer, however the clock was set."""
+        return int(self.id[1:])
 
     @property
     def uid(self) -> str:
@@ -96,6 +101,11 @@ class Container:
     """Its status has its limits, as those of containerd 2 do."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
+
+    @property
+    def number(self) -> int:
+        """Higher is newer, however the clock was set."""
+        return int(self.id[1:])
 
     @property
     def uid(self) -> str:

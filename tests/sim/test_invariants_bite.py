@@ -11,20 +11,24 @@ import pytest
 
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.runtime_manager import manager as runtime_manager
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.status import container_status
 from kubeletpy.status.entry import Entry
 from kubeletpy.structs import replace
+from kubeletpy.syncloop import event_stream, pleg
 from kubeletpy.syncloop.sources.ready import ReadySources
 from tests.sim import scripts
 from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.user import PULL_SECRET, container, pod, sidecar
 from tests.sim.world import World
+from tests.virtual_time import LoopClock
 
 Breaker = Callable[[pytest.MonkeyPatch], None]
 Story = Callable[[World], Awaitable[None]]
@@ -88,9 +92,49 @@ def records_are_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runtime_manager.KubeRuntimeManager, "collect_garbage", nothing)
 
 
+def observations_are_ordered_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    def wrong() -> int:
+        return int(LoopClock().now() * 1e9)
+
+    for module in (status_source, pleg, event_stream):
+        patch.setattr(module, "steady_ns", wrong)
+
+
+def every_status_that_was_read_counts_as_known(patch: pytest.MonkeyPatch) -> None:
+    """As the PLEG did before: what the cache refused was not read again."""
+    observations_are_ordered_by_the_wall_clock(patch)
+    right = PodStatusCache.refuses
+    patch.setattr(PodStatusCache, "refuses", lambda *args: False)
+
+    def wrong(self: Any, status: Any, *, own: bool = False) -> bool:
+        old = self._entries.get(status.uid)
+        if old is not None and not own and right(self, status):
+            return False
+        return kept(self, status, own=own)
+
+    kept = PodStatusCache.set
+    patch.setattr(PodStatusCache, "set", wrong)
+
+
 async def fails_once(world: World) -> None:
     world.user.create(pod("a", [container("c", "fail")], restart="Never"))
     await world.converges(60)
+
+
+async def ends_after_the_clock_was_set_back(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run")], restart="Never"))
+    await world.converges(60)
+    world.set_clock(-300.0)
+    world.runtime.kill_container(world.runtime.running()[0], 3)
+    await world.converges(200)
+
+
+async def ends_long_after_the_clock_was_set_back(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run")], restart="Never"))
+    await world.converges(60)
+    world.set_clock(-300.0)
+    world.runtime.kill_container(world.runtime.running()[0], 3)
+    await world.converges(1500)
 
 
 async def runs(world: World) -> None:
@@ -158,6 +202,16 @@ async def image_of_another(world: World) -> None:
         (pods_are_deleted_before_they_have_stopped, is_deleted, "is gone while"),
         (containers_are_left_running, is_deleted, "not converged"),
         (records_are_kept_for_ever, is_deleted, "not converged"),
+        (
+            observations_are_ordered_by_the_wall_clock,
+            ends_after_the_clock_was_set_back,
+            "not converged",
+        ),
+        (
+            every_status_that_was_read_counts_as_known,
+            ends_long_after_the_clock_was_set_back,
+            "not converged",
+        ),
     ],
 )
 def test_a_broken_agent_is_found_out(
@@ -179,7 +233,15 @@ def test_a_broken_agent_is_found_out(
 
 
 @pytest.mark.parametrize(
-    "story", [fails_once, runs, loops, agent_comes_back_without_api, image_of_another]
+    "story",
+    [
+        fails_once,
+        runs,
+        loops,
+        agent_comes_back_without_api,
+        image_of_another,
+        ends_after_the_clock_was_set_back,
+    ],
 )
 def test_a_sound_agent_is_not(tmp_path: Path, story: Story) -> None:
     async def main() -> None:

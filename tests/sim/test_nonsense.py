@@ -16,12 +16,10 @@ from kubeletpy.kubeapi.errors import from_status
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names import labels
-from tests.sim import records
 from tests.sim.api import SimKubeApi
 from tests.sim.test_scenarios import both, node_ready, play, state, until
 from tests.sim.user import container, pod
 from tests.sim.world import World
-from tests.virtual_time import EPOCH
 
 DAY = 86_400.0
 
@@ -50,14 +48,11 @@ def _restarts(world: World) -> int:
 
 @both
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forward", "back"])
-def test_the_clock_jumps_by_a_day(
-    tmp_path: Path, events: bool, jump: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clock_jumps_by_a_day(tmp_path: Path, events: bool, jump: float) -> None:
     async def scenario(world: World) -> None:
         same = await _a_pod_that_runs(world)
         await until(world, lambda: "waiting" in state(world, "crashes", "c"), within=60)
-        world.clock._epoch += jump
-        monkeypatch.setattr(records, "EPOCH", EPOCH + jump)
+        world.set_clock(jump)
         world.user.create(pod("later", [container("c", "run")]))
         await until(world, lambda: "running" in state(world, "later", "c"))
         before, restarts = _runs(world), _restarts(world)
@@ -74,8 +69,7 @@ def test_the_clock_jumps_by_a_day(
             # a day later, as it seems: how often it crashed yesterday does not count
             world.user.delete("crashes")
             await until(world, lambda: world.user.get("crashes") is None)
-            world.clock._epoch -= jump
-            monkeypatch.setattr(records, "EPOCH", EPOCH)
+            world.set_clock(-jump)
             await asyncio.sleep(60)
             assert same()
 

@@ -41,7 +41,7 @@ from tests.sim.runtime import SimRuntime
 from tests.sim.storage import Storage
 from tests.sim.truth import Truth
 from tests.sim.user import User, pull_secret
-from tests.virtual_time import LoopClock
+from tests.virtual_time import LoopClock, step_wall_clock
 
 DRIVERS = {"stager": True, "plain": False}
 """CSI drivers of a world with storage: one is attached and stages, one does neither and publishes
@@ -85,8 +85,10 @@ class World:
         claims: bool = False,
         devices: bool = False,
         recorded: int = 0,
+        api_on_node: bool = True,
     ) -> None:
-        """``recorded``: MiB of the agent's flight recorder."""
+        """``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server has
+        the node's wall clock, also when it is set."""
         self.seed = seed
         self.recorded = recorded
         self.manifest_url = manifest_url
@@ -95,11 +97,13 @@ class World:
         self.groups = PodGroups(self.history) if pod_groups else None
         self.root = root
         self.clock = LoopClock()
+        """The node's wall clock, also that of the runtime."""
+        api_clock = LoopClock(elsewhere=not api_on_node)
         self.runtime = SimRuntime(self.rng("runtime"), self.history, events=events)
         self.connection = Connection()
         self.registry = Registry(
-            self.clock,
-            Store(":memory:", self.clock),
+            api_clock,
+            Store(":memory:", api_clock),
             strict=True,
             signing_key=b"sim",
             rng=self.rng("registry"),
@@ -345,6 +349,11 @@ class World:
         for sandbox in list(self.runtime.sandboxes.values()):
             self.runtime.kill_sandbox(sandbox)
         self.mounts.reboot()
+
+    def set_clock(self, seconds: float) -> None:
+        """The node's wall clock is set, by so many seconds; elapsed time goes on."""
+        self.history.note("world", f"sets the clock by {seconds:+.3f} s")
+        step_wall_clock(seconds)
 
     def runtime_down(self) -> None:
         """The runtime's process dies; its containers go on."""

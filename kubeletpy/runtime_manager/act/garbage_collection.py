@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_now
 from kubeletpy.host.trees import remove_tree
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
@@ -73,6 +73,8 @@ class ContainerGarbageCollector:
         self._own_starts = own_starts
         self._settings = settings
         self._clock = clock
+        self._listed_at: dict[str, float] = {}
+        """When containers were listed first, by id: seconds of the event loop's clock."""
 
     async def collect(
         self,
@@ -112,8 +114,11 @@ class ContainerGarbageCollector:
         all_sources_ready: bool,
         reported: Callable[[str], bool],
     ) -> set[str]:
+        now = steady_now()
+        self._listed_at = {c.id: self._listed_at.get(c.id, now) for c in containers}
+        known_for = {each: now - at for each, at in self._listed_at.items()}
         dead = await self._without_abandoned(
-            dead_containers(containers, self._policy, self._clock.now())
+            dead_containers(containers, self._policy, self._clock.now(), known_for)
         )
         going = containers_to_remove(
             dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported

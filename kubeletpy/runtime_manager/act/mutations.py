@@ -24,7 +24,7 @@ class Mutations:
     """Changes in flight and the time of the last one, by pod uid."""
 
     def __init__(self, now: Callable[[], int]) -> None:
-        """``now``: Unix nanoseconds, of the clock that stamps pod statuses."""
+        """``now``: nanoseconds of the clock that stamps pod statuses."""
         self._now = now
         self._under_way: dict[str, set[asyncio.Task[Any]]] = {}
         self._changed_at: dict[str, int] = {}
@@ -54,7 +54,8 @@ class Mutations:
 
     def outdated(self, uid: str, observed_at: int) -> bool:
         """Whether a pod's status is older than the last change made to the pod."""
-        return observed_at < self._changed_at.get(uid, 0)
+        changed_at = self._changed_at.get(uid)
+        return changed_at is not None and observed_at < changed_at
 
     async def drain(self, timeout: float) -> None:
         """Wait for all calls in flight, at most ``timeout`` seconds; for the agent's shutdown."""

@@ -7,7 +7,8 @@ select what runs, nor a pod's newest records while the pod is wanted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -66,17 +67,23 @@ class DeadContainer(Struct, frozen=True):
 
 
 def dead_containers(
-    containers: Iterable[cri.Container], policy: GCPolicy, now: float
+    containers: Iterable[cri.Container],
+    policy: GCPolicy,
+    now: float,
+    known_for: Mapping[str, float] = MappingProxyType({}),
 ) -> list[DeadContainer]:
     """The pods' containers that do not run and are old enough. ``now``: Unix seconds.
 
+    ``known_for``: container id -> seconds since this agent first listed it. A container is at least
+    as old as that, also when the wall clock was set back after it was created.
+
     A container that is listed twice counts once: it must not be removed as the older of two.
     """
-    newest = int((now - policy.min_age) * 1e9)
     found: dict[str, DeadContainer] = {}
     for container in containers:
         labels = read_container_labels(container.labels)
-        if container.state == cri.CONTAINER_RUNNING or container.created_at > newest:
+        age = max(now - container.created_at / 1e9, known_for.get(container.id, 0.0))
+        if container.state == cri.CONTAINER_RUNNING or age < policy.min_age:
             continue
         if labels.pod_uid and container.id:
             found[container.id] = DeadContainer(

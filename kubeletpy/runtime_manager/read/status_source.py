@@ -10,13 +10,13 @@ import logging
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, SandboxStatus
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels, sandbox_rank
-from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE, PLAUSIBLE_EVENT_LEAD
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
@@ -61,8 +61,8 @@ class StatusSource:
         self._reads = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     def now(self) -> int:
-        """Unix nanoseconds, as statuses are stamped."""
-        return int(self._clock.now() * 1e9)
+        """Nanoseconds of the event loop's clock, as statuses are stamped."""
+        return steady_ns()
 
     async def read(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         """All that the runtime has of a pod.
@@ -121,12 +121,8 @@ class StatusSource:
         An event covers one sandbox: what ``previous`` knows about the pod's other ones is kept.
         """
         sandbox = event.pod_sandbox_status
-        now = self.now()
-        if (
-            not event.HasField("pod_sandbox_status")
-            or not sandbox.id
-            or not now - PLAUSIBLE_EVENT_AGE < event.created_at < now + PLAUSIBLE_EVENT_LEAD
-        ):
+        observed_at = event_observed_at(event.created_at, int(self._clock.now() * 1e9), self.now())
+        if not event.HasField("pod_sandbox_status") or not sandbox.id or observed_at is None:
             return None
         owner = read_sandbox_labels(sandbox.labels)
         if not owner.pod_uid:
@@ -135,7 +131,7 @@ class StatusSource:
             await self._with_message(status, sandbox.id) for status in event.containers_statuses
         ]
         identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
-        fresh = pod_status_from_cri(identity, [sandbox], containers, event.created_at)
+        fresh = pod_status_from_cri(identity, [sandbox], containers, observed_at)
         if previous is None:
             return fresh
         return replace_sandbox_records(previous, sandbox.id, fresh)

@@ -7,6 +7,8 @@ import pytest
 from tests.stated import is_shown, stated
 
 STATED: dict[str, object] = {
+    "pods/event_time PLAUSIBLE_EVENT_AGE": 604_800_000_000_000,
+    "pods/event_time PLAUSIBLE_EVENT_LEAD": 1_000_000_000,
     "pods/sync_results SyncIntent.ends": False,
     "pods/sync_results SyncIntent.new_sandbox": False,
     "pods/cgroup_units MIN_SHARES": 2,

@@ -204,12 +204,25 @@ async def test_what_the_worker_found_out_is_not_read_again() -> None:
 @on_virtual_time
 async def test_pods_that_are_gone() -> None:
     s = Setup()
-    s.runtime.put(runtime_status(state=E, ready=False))
+    s.runtime.put(runtime_status(state=E, ready=False, at=0))
     await s.pleg.relist()
     s.runtime.pods.clear()
     await s.pleg.relist()
     assert s.changes[1] == ("uid-web", ["ContainerRemoved", "ContainerRemoved"])
     assert s.cache.known_absent("uid-web")
+
+
+@on_virtual_time
+async def test_a_read_that_the_cache_refuses_is_repeated() -> None:
+    s = Setup()
+    s.cache.set(runtime_status(state=R, at=5))
+    s.runtime.put(runtime_status(state=E, at=4))
+    await s.pleg.relist()
+    assert s.cache.status("uid-web") == runtime_status(state=R, at=5)
+    s.runtime.put(runtime_status(state=E, at=6))
+    await s.pleg.relist()
+    assert s.cache.status("uid-web") == runtime_status(state=E, at=6)
+    assert s.changes == [("uid-web", ["ContainerDied", "ContainerStarted"])]
 
 
 @on_virtual_time

@@ -7,6 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "syncloop/event_stream STEP_NS": 1_000_000_000,
     "syncloop/sources/manifest MAX_MANIFEST": 10 * 1024 * 1024,
     "syncloop/sources/manifest MAX_NODES": 200_000,
     "syncloop/merge _Source.nameless": False,

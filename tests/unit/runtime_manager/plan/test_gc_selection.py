@@ -61,6 +61,21 @@ def test_who_is_dead(fields: dict[str, Any], found: DeadContainer | None) -> Non
     assert dead_containers([one, one], policy, 100.0) == ([found] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("created_at", "known_for", "dead"),
+    [(40, 0.0, True), (41, 0.0, False), (41, 60.0, True), (400, 59.0, False), (400, 60.0, True)],
+)
+def test_a_container_is_as_old_as_the_agent_has_known_it(
+    created_at: int, known_for: float, dead: bool
+) -> None:
+    """It is second 100, and the wall clock may have been set back since the creation."""
+    one = cri.Container(
+        id="c", labels=LABELS, created_at=created_at * S, state=cri.CONTAINER_EXITED
+    )
+    found = dead_containers([one], GCPolicy(min_age=60.0), 100.0, {"c": known_for})
+    assert [each.id for each in found] == (["c"] if dead else [])
+
+
 def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[DeadContainer]:
     return [DeadContainer(f"{uid}{name}{n}", uid, name, n, False, unstarted) for n in created]
 

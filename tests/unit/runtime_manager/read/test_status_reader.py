@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.clock import steady_ns
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -254,7 +255,7 @@ async def test_events() -> None:
     status = await source.event_to_status(event(now()))
     assert status is not None
     assert (status.uid, status.name, status.namespace) == ("u", "web", "prod")
-    assert status.observed_at == now()
+    assert status.observed_at == steady_ns()
     assert [c.id for c in status.containers] == ["c2"]
     for nonsense in (0, -(2**62), now() + 3600 * 10**9, 2**62):
         assert await source.event_to_status(event(nonsense)) is None
