@@ -155,6 +155,7 @@ class KubeProbeManager:
             self.remove_pod(uid)
         if running:
             await asyncio.wait(running, timeout=CLOSE_S)
+        await self._prober.close(CLOSE_S)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -163,8 +164,10 @@ class KubeProbeManager:
         old, probe.state = probe.state, state
         if state.container_id != old.container_id:
             probe.last = None
-        if probe.task is not None and (state.ended or state.container_id != old.container_id):
-            probe.task.cancel()
+        if state.ended or state.container_id != old.container_id:
+            if probe.task is not None:
+                probe.task.cancel()
+            self._prober.abandon(old.container_id, probe.spec.kind)
         self._arm(probe)
 
     def _arm(self, probe: Probe) -> None:

@@ -13,7 +13,6 @@ from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http, tcp
-from kubeletpy.handlers.exec import run_command
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
@@ -21,8 +20,9 @@ from kubeletpy.handlers.ports import resolve_port
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.probes.commands import ProbeCommands
 from kubeletpy.probes.report import KEPT_WORDS, Finding
-from kubeletpy.probes.schedule import FIELDS, ProbeSpec
+from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
 
@@ -64,11 +64,19 @@ class Prober:
     """Runs probes."""
 
     def __init__(self, runtime: RuntimeService, recorder: EventRecorder) -> None:
-        self._runtime = runtime
+        self._commands = ProbeCommands(runtime)
         self._recorder = recorder
         self._resolver = Resolver()
         self._turns: Turns | None = None
         """Of gRPC probes; None before the first."""
+
+    def abandon(self, container_id: str, kind: ProbeKind) -> None:
+        """The probe of a container has ended: cancel a command of it that hangs."""
+        self._commands.abandon((container_id, kind))
+
+    async def close(self, seconds: float) -> None:
+        """Cancel the commands that hang, and wait at most ``seconds`` for their ends."""
+        await self._commands.close(seconds)
 
     async def run(self, target: Target, *, quietly: bool) -> Finding:
         """Run a probe once. ``quietly``: a failure is not reported."""
@@ -100,7 +108,8 @@ class Prober:
         timeout = target.spec.timeout
         if command := probe.get("exec"):
             words = _expanded(target.container, command.get("command") or ())
-            return await run_command(self._runtime, target.container_id, words, timeout)
+            key = target.container_id, target.spec.kind
+            return await self._commands.run(key, words, timeout)
         if (get := probe.get("httpGet")) is not None:
             request = request_for(get, ports, target.pod_ip, "probe")
             _must_have_address(request.host)

@@ -64,6 +64,12 @@ class World:
         return asyncio.get_running_loop().time()
 
     # the prober
+    def abandon(self, container_id: str, kind: ProbeKind) -> None:
+        """A probe has ended; nothing hangs here."""
+
+    async def close(self, seconds: float) -> None:
+        """Nothing hangs here."""
+
     async def run(self, target: Target, *, quietly: bool) -> Finding:
         self.runs[target.pod.uid, target.spec.kind].append(self.now)
         self.quiet.append(quietly)
@@ -74,9 +80,6 @@ class World:
             return Finding(self.answer(target), self.words)
         finally:
             self.running -= 1
-
-    def close(self) -> None:
-        pass
 
     # the status writer
     def start(self, pod: Pod, container_id: str = "c1", *, ran: float = 0.0, **more: Any) -> None:

@@ -13,7 +13,7 @@ from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.prober import TRIES, Prober, Target
 from kubeletpy.probes.report import KEPT_WORDS
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
-from kubeletpy.remote.errors import DeadlineExceeded, NotFound
+from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.handlers.servers import answering, redirecting, serving
 from tests.unit.images.fake_images import Events
@@ -31,10 +31,24 @@ class Runtime:
         self.commands: list[tuple[str, list[str], float]] = []
         self.takes = 0.0
         """Seconds until an answer."""
+        self.canceled = 0
+        self.status: Any = cri.ContainerStatusResponse()
+        """The answer to ContainerStatus; None: there is none."""
+
+    async def container_status(self, container_id: str) -> Any:
+        if self.status is None:
+            await asyncio.sleep(1000)
+        if isinstance(self.status, Exception):
+            raise self.status
+        return self.status
 
     async def exec_sync(self, container_id: str, cmd: Any, timeout: float) -> Any:
         self.commands.append((container_id, list(cmd), timeout))
-        await asyncio.sleep(self.takes)
+        try:
+            await asyncio.sleep(self.takes)
+        except asyncio.CancelledError:
+            self.canceled += 1
+            raise
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -92,14 +106,86 @@ async def test_a_timeout_is_a_failure() -> None:
     ]
 
 
+HANGS = {**COMMAND, "timeoutSeconds": 1}
+
+
 @on_virtual_time
-async def test_an_answer_that_comes_after_the_limit_counts() -> None:
-    """As of ``sleep 10 & exit 1``: the command has ended, something holds its output open."""
-    runtime = Runtime(cri.ExecSyncResponse(exit_code=1))
+async def test_a_call_that_hangs_is_a_failure_when_its_time_is_over() -> None:
+    """As of ``sh -c "sleep 100; true"``: a process holds the output open after the command."""
+    runtime, events = Runtime(cri.ExecSyncResponse()), Events()
+    runtime.takes = 100
+    prober = Prober(runtime, events)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    for expected_at in (3.0, 3.0, 3.0):
+        outcome, words = await prober.run(target(HANGS), quietly=False)
+        assert (outcome, loop.time()) == (BAD, expected_at)
+    assert len(runtime.commands) == 1
+    assert "the runtime has not ended it for 3s" in words
+    # another probe of the container is another command
+    outcome, _ = await prober.run(target(HANGS, ProbeKind.READINESS), quietly=False)
+    assert (outcome, len(runtime.commands)) == (BAD, 2)
+    await asyncio.sleep(100)
+    runtime.takes = 0.5
+    outcome, _ = await prober.run(target(HANGS), quietly=False)
+    assert (outcome, len(runtime.commands)) == (OK, 3)
+    assert all("timed out after 1s" in each for each in events.seen)
+
+
+@on_virtual_time
+async def test_a_slow_answer_within_the_slack_counts() -> None:
+    runtime = Runtime(cri.ExecSyncResponse())
+    runtime.takes = 2.9
+    prober = Prober(runtime, Events())  # type: ignore[arg-type]
+    outcome, _ = await prober.run(target(HANGS), quietly=False)
+    assert outcome is OK
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Unavailable("ContainerStatus", "gone"), None),
+        (DeadlineExceeded("ContainerStatus", "slow"), None),
+        (None, None),
+        (NotFound("ContainerStatus", "not found"), BAD),
+        (cri.ContainerStatusResponse(), BAD),
+    ],
+    ids=["unavailable", "deadline", "silent", "not-found", "answers"],
+)
+async def test_a_runtime_that_does_not_answer_says_nothing_about_the_container(
+    answer: Any, outcome: ProbeOutcome | None
+) -> None:
+    runtime, events = Runtime(cri.ExecSyncResponse()), Events()
+    runtime.takes, runtime.status = 100, answer
+    prober = Prober(runtime, events)  # type: ignore[arg-type]
+    found = await prober.run(target(HANGS), quietly=False)
+    assert found.outcome is outcome
+    assert len(runtime.commands) == 1
+    if outcome is None:
+        assert "the container runtime did not answer ContainerStatus within 2s" in events.seen[0]
+    assert asyncio.get_running_loop().time() <= 3.0 + TRIES * 2.0
+
+
+@on_virtual_time
+async def test_commands_that_hang_end_with_their_probe() -> None:
+    runtime = Runtime(cri.ExecSyncResponse())
     runtime.takes = 100
     prober = Prober(runtime, Events())  # type: ignore[arg-type]
-    outcome, _ = await prober.run(target({**COMMAND, "timeoutSeconds": 1}), quietly=False)
-    assert (outcome, len(runtime.commands)) == (BAD, 1)
+    for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS):
+        await prober.run(target(HANGS, kind), quietly=False)
+    assert len(prober._commands) == 2
+    prober.abandon("c1", ProbeKind.LIVENESS)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(prober._commands) == 1
+    await prober.close(1.0)
+    assert (len(prober._commands), runtime.canceled) == (0, 2)
+    cut_off = asyncio.ensure_future(prober.run(target(HANGS), quietly=False))
+    await asyncio.sleep(0.5)
+    cut_off.cancel()
+    await asyncio.wait([cut_off])
+    await asyncio.sleep(0)
+    assert (len(prober._commands), runtime.canceled) == (0, 3)
 
 
 async def test_what_cannot_be_run_is_tried_again_and_then_reported() -> None:

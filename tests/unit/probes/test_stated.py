@@ -7,6 +7,8 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "probes/commands SLACK_S": 2.0,
+    "probes/commands RUNTIME_S": 2.0,
     "probes/report KEPT_WORDS": 200,
     "probes/schedule EARLY_PAUSE_S": 0.1,
     "probes/schedule RESTART_SLACK_S": 10.0,
