@@ -28,6 +28,7 @@ from kubeletpy.remote.errors import (
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.operations import OPERATIONS
+from kubeletpy.remote.silence import is_silence, runtime_is_silent
 from kubeletpy.remote.stubs import stubs
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
 from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
@@ -107,7 +108,7 @@ class Calls:
             try:
                 response = await self._stubs[method](request, timeout=timeout, metadata=metadata)
             except grpc.aio.AioRpcError as error:
-                raise _typed(error, method, target, secrets) from None
+                raise self._typed(error, method, target, secrets, timeout) from None
             except asyncio.CancelledError:
                 raise self._unless_ours(method, target) from None
             assert isinstance(response, answer)
@@ -130,11 +131,26 @@ class Calls:
                     assert isinstance(response, answer)
                     yield response
             except grpc.aio.AioRpcError as error:
-                raise _typed(error, method, "", ()) from None
+                raise self._typed(error, method, "", (), timeout) from None
             except asyncio.CancelledError:
                 raise self._unless_ours(method, "") from None
             finally:
                 call.cancel()
+
+    def _typed(
+        self,
+        error: grpc.aio.AioRpcError,
+        method: str,
+        target: str,
+        secrets: Iterable[str],
+        timeout: float | None,
+    ) -> CRIError:
+        """Convert gRPC's error to one of ours, without the secrets."""
+        code, details = Code[error.code().name], scrub(error.details() or "", secrets)
+        if is_silence(code, details):
+            code = Code.DEADLINE_EXCEEDED
+            details = runtime_is_silent(method, self.connection.endpoint, timeout)
+        return error_for(code, method, details, target=target)
 
     def _must_be_open(self, method: str, target: str) -> None:
         """Raises Cancelled when the connection is closed (gRPC's own error is a bare Exception)."""
@@ -183,11 +199,3 @@ class Calls:
             raise
         finally:
             self._metrics.call_done(OPERATIONS[method], loop.time() - start, failed)
-
-
-def _typed(
-    error: grpc.aio.AioRpcError, method: str, target: str, secrets: Iterable[str]
-) -> CRIError:
-    """Convert gRPC's error to one of ours, without the secrets."""
-    details = scrub(error.details() or "", secrets)
-    return error_for(Code[error.code().name], method, details, target=target)

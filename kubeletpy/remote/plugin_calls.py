@@ -21,6 +21,7 @@ from kubeletpy.api.scrub import scrub
 from kubeletpy.remote import cancellation
 from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import Code
+from kubeletpy.remote.silence import is_silence, no_answer
 from kubeletpy.remote.stubs import stubs
 
 Answer = TypeVar("Answer", bound=Message)
@@ -146,8 +147,10 @@ class PluginCalls:
             async with asyncio.timeout(within + 1):
                 data = await self._stubs[method](request, timeout=within)
         except grpc.aio.AioRpcError as error:
-            details = scrub(error.details() or "", secrets)
-            raise PluginCallFailed(Code[error.code().name], call, details) from None
+            code, details = Code[error.code().name], scrub(error.details() or "", secrets)
+            if is_silence(code, details):
+                code, details = Code.DEADLINE_EXCEEDED, no_answer(within)
+            raise PluginCallFailed(code, call, details) from None
         except TimeoutError:
             text = f"no answer within {within:g}s"
             raise PluginCallFailed(Code.DEADLINE_EXCEEDED, call, text, answered=False) from None

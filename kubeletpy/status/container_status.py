@@ -7,9 +7,10 @@ as lost (exit code 137, ContainerStatusUnknown), never as success.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.times import format_nanoseconds
+from kubeletpy.api.times import format_nanoseconds, format_time
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import should_container_be_restarted
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -46,11 +47,30 @@ class ContainerInputs(Struct, frozen=True):
     """The pod's runtime handler can mount read-only recursively."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """What containers were last given, by name."""
+    now: float = 0.0
+    """Unix seconds; the end of a container that is found to be gone."""
 
 
-def lost(message: str = LOST_MESSAGE, reason: str = LOST_REASON) -> api.ContainerStateTerminated:
-    """The termination of a container when nobody knows how it ended."""
-    return {"exitCode": LOST_EXIT_CODE, "reason": reason, "message": message}
+def lost(
+    state: api.ContainerState,
+    now: float,
+    message: str = LOST_MESSAGE,
+    reason: str = LOST_REASON,
+) -> api.ContainerStateTerminated:
+    """The termination of a container when nobody knows how it ended.
+
+    ``state`` is what was last shown of it, ``now`` when it was found to be gone (Unix seconds): the
+    API shows times that are left out as those of the year 1.
+    """
+    ended: api.ContainerStateTerminated = {
+        "exitCode": LOST_EXIT_CODE,
+        "reason": reason,
+        "message": message,
+    }
+    if started_at := (state.get("running") or {}).get("startedAt"):
+        ended["startedAt"] = started_at
+        ended["finishedAt"] = format_time(now)
+    return ended
 
 
 def container_statuses(
@@ -101,13 +121,15 @@ def _without_record(
     if inputs.restarting_all and old is not None and "waiting" not in old_state:
         status["state"] = {"waiting": {"reason": RESTARTING_ALL, "message": RESTART_ALL_MESSAGE}}
         # for some, how they ended before removal is known: that helps to find out why
-        ended = old_state.get("terminated") or lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)
+        ended = old_state.get("terminated") or lost(
+            old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL
+        )
         status["lastState"] = {"terminated": ended}
         status["restartCount"] = (old.get("restartCount") or 0) + 1
         return status
     if "running" in old_state and not status.get("lastState"):
         # it ran and is gone: shown as terminated, so that the pod does not fall back to Pending
-        status["lastState"] = {"terminated": lost(WAS_RUNNING_MESSAGE)}
+        status["lastState"] = {"terminated": lost(old_state, inputs.now, WAS_RUNNING_MESSAGE)}
         if not inputs.pod.being_deleted:
             status["restartCount"] = (status.get("restartCount") or 0) + 1
     if kind is ContainerKind.INIT and not is_sidecar(container) and _regular_created(inputs):
@@ -209,25 +231,33 @@ def _state(
     old: api.ContainerStatus | None,
 ) -> api.ContainerState:
     if record.state is ContainerState.RUNNING:
-        return {"running": {"startedAt": format_nanoseconds(record.started_at)}}
+        return {"running": _times(startedAt=record.started_at or record.created_at)}
     if record.state is ContainerState.EXITED:
         ended: api.ContainerStateTerminated = {
             "exitCode": record.exit_code,
             "reason": record.reason,
-            "startedAt": format_nanoseconds(record.started_at),
-            "finishedAt": format_nanoseconds(record.finished_at),
             "containerID": f"{inputs.runtime_name}://{record.id}",
+            **_times(
+                startedAt=record.started_at or record.created_at,
+                finishedAt=record.finished_at or record.started_at or record.created_at,
+            ),
         }
         if record.message:
             ran = record.started_at > 0
             ended["message"] = record.message if ran else shown_reason(record.message, container)
         return {"terminated": ended}
-    was_running = "running" in ((old or {}).get("state") or {})
+    old_state = (old or {}).get("state") or {}
+    was_running = "running" in old_state
     if record.state is ContainerState.UNKNOWN and was_running:
         if inputs.restarting_all:
-            return {"terminated": lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)}
-        return {"terminated": lost()}
+            return {"terminated": lost(old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL)}
+        return {"terminated": lost(old_state, inputs.now)}
     return {"waiting": {}}
+
+
+def _times(**nanoseconds: int) -> Any:
+    """Times of the runtime for the API, without those that are 0: not known."""
+    return {name: format_nanoseconds(at) for name, at in nanoseconds.items() if at > 0}
 
 
 def _regular_created(inputs: ContainerInputs) -> bool:

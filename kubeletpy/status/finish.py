@@ -11,27 +11,31 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.status.container_status import lost
 
 
-def finished_status(pod: Pod, status: api.PodStatus) -> api.PodStatus:
-    """The status with every container terminated and, for all but static pods, a terminal phase."""
+def finished_status(pod: Pod, status: api.PodStatus, now: float) -> api.PodStatus:
+    """The status with every container terminated and, for all but static pods, a terminal phase.
+
+    ``now`` in Unix seconds.
+    """
     done: api.PodStatus = {**status}
     regular = status.get("containerStatuses") or []
     if regular and _has_initialized(pod, status):
-        done["containerStatuses"] = [_ended(entry) for entry in regular]
+        done["containerStatuses"] = [_ended(entry, now) for entry in regular]
     entries = status.get("initContainerStatuses") or []
     if entries:
         begun = _begun(entries)
         done["initContainerStatuses"] = [
-            _ended(entry) if index < begun else entry for index, entry in enumerate(entries)
+            _ended(entry, now) if index < begun else entry for index, entry in enumerate(entries)
         ]
     if not pod.is_static and done.get("phase") not in ("Succeeded", "Failed"):
         done["phase"] = "Failed"
     return done
 
 
-def _ended(entry: api.ContainerStatus) -> api.ContainerStatus:
-    if "terminated" in (entry.get("state") or {}):
+def _ended(entry: api.ContainerStatus, now: float) -> api.ContainerStatus:
+    state = entry.get("state") or {}
+    if "terminated" in state:
         return entry
-    return {**entry, "state": {"terminated": lost()}, "ready": False, "started": False}
+    return {**entry, "state": {"terminated": lost(state, now)}, "ready": False, "started": False}
 
 
 def _begun(entries: list[api.ContainerStatus]) -> int:

@@ -142,6 +142,7 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
         restarting_all=inputs.restarting_all or _was_restarting_all(old),
         recursive_read_only=inputs.recursive_read_only,
         actuated=inputs.actuated,
+        now=inputs.now,
     )
     status: api.PodStatus = {
         "containerStatuses": container_statuses(

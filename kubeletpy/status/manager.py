@@ -110,7 +110,8 @@ class ApiStatusManager:
         """Settle the status of a pod whose worker is done; see the Protocol."""
         entry = self._entries.get(pod.uid)
         known = pod.status if entry is None else entry.status
-        self._keep(pod, finished_status(pod, known), containers_may_run=False, finished=True)
+        done = finished_status(pod, known, self._clock.now())
+        self._keep(pod, done, containers_may_run=False, finished=True)
 
     def reconcile(self, pod: Pod) -> None:
         """The API's object changed: take it as the base, and restore what others overwrote.

@@ -12,7 +12,9 @@ import pytest
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
+from kubeletpy.cli import explain
 from kubeletpy.probes.schedule import RESTART_SLACK_S
+from tests.integration.explain.judge import says
 from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod, serving
@@ -217,6 +219,45 @@ def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: st
     node.wait_event(namespace, "hangs", "Unhealthy: Readiness probe failed: command timed out")
     found = node.pod(namespace, "hangs")
     assert not is_ready(found), json.dumps(found["status"])
+
+
+def test_a_command_whose_child_hangs_is_a_failure_and_runs_once(node: Node, namespace: str) -> None:
+    """containerd kills the shell at the time limit, and waits for the child without one."""
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo run >> /tmp/runs; sleep 10000; true"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 1,
+        "failureThreshold": 1000,
+    }
+    node.apply(pod("stuck", container(livenessProbe=probe)), namespace=namespace)
+    # the first run comes within a period, the second one finds the first still there
+    node.wait_event(namespace, "stuck", "it is not run again until then", timeout=40)
+    runs = node.kubectl("exec", "stuck", "--", "cat", "/tmp/runs", namespace=namespace)
+    assert runs.split() == ["run"]
+    assert "not run yet" not in says(explain.main, node, f"{namespace}/stuck")
+
+
+def test_a_runtime_that_is_paused_is_no_failure_of_the_container(
+    node: Node, namespace: str
+) -> None:
+    probe = {
+        "exec": {"command": ["true"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 1,
+        "failureThreshold": 1,
+    }
+    node.apply(pod("works", container(livenessProbe=probe)), namespace=namespace)
+    before = container_status(node.wait_running(namespace, "works"))
+    node.until(lambda: successes(node, namespace), "a run of the probe", namespace)
+    node.containerd.pause()
+    try:
+        node.wait_event(namespace, "works", "did not answer ContainerStatus within 2s", timeout=40)
+    finally:
+        node.containerd.resume()
+    counted = successes(node, namespace)
+    node.until(lambda: successes(node, namespace) != counted, "another success", namespace)
+    after = container_status(node.pod(namespace, "works"))
+    assert after["containerID"] == before["containerID"], node.story(namespace, "works")
 
 
 def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(

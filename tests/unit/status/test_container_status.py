@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.runtime_status import RuntimeUser
+from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.structs import replace
 
 from .samples import pod, record, runtime, shown
 
+S = 10**9
 INIT = [{"name": "i"}]
 SIDECAR = [{"name": "i", "restartPolicy": "Always"}]
 ENDED = {"exitCode": 7}
@@ -308,3 +309,57 @@ def test_what_a_start_error_quotes_is_hidden_beside_secrets(started_at: int, hid
     ended = replace(record("a", "exited", 128, message='no "s3cret"'), started_at=started_at)
     status = one(pod({"name": "a", "env": [SECRET]}), runtime(ended))
     assert ("s3cret" not in status["state"]["terminated"]["message"]) is hidden
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        (
+            {"state": ContainerState.RUNNING, "started_at": 9 * S, "created_at": 8 * S},
+            {"running": {"startedAt": "1970-01-01T00:00:09Z"}},
+        ),
+        (
+            {"state": ContainerState.RUNNING, "started_at": 0, "created_at": 8 * S},
+            {"running": {"startedAt": "1970-01-01T00:00:08Z"}},
+        ),
+        ({"state": ContainerState.RUNNING, "started_at": 0, "created_at": 0}, {"running": {}}),
+        (
+            {"started_at": 0, "created_at": 8 * S, "finished_at": 9 * S},
+            {"startedAt": "1970-01-01T00:00:08Z", "finishedAt": "1970-01-01T00:00:09Z"},
+        ),
+        (
+            {"started_at": 7 * S, "created_at": 6 * S, "finished_at": 0},
+            {"startedAt": "1970-01-01T00:00:07Z", "finishedAt": "1970-01-01T00:00:07Z"},
+        ),
+        ({"started_at": 0, "created_at": 0, "finished_at": 0}, {}),
+    ],
+)
+def test_a_time_that_the_runtime_does_not_know_is_never_that_of_an_epoch(
+    fields: Any, state: Any
+) -> None:
+    exited = {"state": ContainerState.EXITED, **fields}
+    found = one(pod(), runtime(replace(record("a"), **exited)))["state"]
+    if "terminated" in found:
+        found = {k: v for k, v in found["terminated"].items() if k.endswith("At")}
+    assert found == state
+
+
+@pytest.mark.parametrize("restarting", [False, True])
+def test_a_container_that_is_gone_keeps_its_start_and_gets_an_end(restarting: bool) -> None:
+    old = shown("a", running={"startedAt": "1970-01-01T00:01:40Z"})
+    status = one(pod(), runtime(), old, restarting_all=restarting, now=200.0)
+    ended = status["lastState"]["terminated"]
+    assert ended["startedAt"] == "1970-01-01T00:01:40Z"
+    assert ended["finishedAt"] == "1970-01-01T00:03:20Z"
+    again = one(pod(), runtime(), status, restarting_all=restarting, now=300.0)
+    assert again["lastState"] == status["lastState"]
+
+
+def test_an_unknown_container_keeps_its_start_and_gets_an_end() -> None:
+    old = shown("a", running={"startedAt": "1970-01-01T00:01:40Z"})
+    unknown = replace(record("a"), state=ContainerState.UNKNOWN)
+    ended = one(pod(), runtime(unknown), old, now=200.0)["state"]["terminated"]
+    assert (ended["startedAt"], ended["finishedAt"]) == (
+        "1970-01-01T00:01:40Z",
+        "1970-01-01T00:03:20Z",
+    )

@@ -10,6 +10,8 @@ from kubeletpy.status.finish import finished_status
 
 from .samples import pod, shown
 
+NOW = 200.0
+SINCE = "1970-01-01T00:01:40Z"
 OK = {"exitCode": 0}
 BAD = {"exitCode": 3}
 INIT = [{"name": "i"}]
@@ -29,16 +31,19 @@ STATIC = {"annotations": {"kubernetes.io/config.source": "file"}}
 )
 def test_the_phase(metadata: Any, phase: str | None, expected: str) -> None:
     status: Any = {"phase": phase} if phase else {}
-    assert finished_status(pod(metadata=metadata), status)["phase"] == expected
+    assert finished_status(pod(metadata=metadata), status, NOW)["phase"] == expected
 
 
 def test_what_ended_stays_and_what_did_not_is_lost() -> None:
-    entries: Any = [shown("a", terminated=OK), shown("b", running={}, extra={"ready": True})]
-    first, second = finished_status(pod("a", "b"), {"containerStatuses": entries})[
+    runs = shown("b", running={"startedAt": SINCE}, extra={"ready": True})
+    entries: Any = [shown("a", terminated=OK), runs]
+    first, second = finished_status(pod("a", "b"), {"containerStatuses": entries}, NOW)[
         "containerStatuses"
     ]
     assert first == entries[0]
-    assert second["state"]["terminated"]["exitCode"] == 137
+    ended = second["state"]["terminated"]
+    assert ended["exitCode"] == 137
+    assert (ended["startedAt"], ended["finishedAt"]) == (SINCE, "1970-01-01T00:03:20Z")
     assert (second["ready"], second["started"]) == (False, False)
 
 
@@ -88,7 +93,7 @@ def test_regular_containers_are_settled_once_init_is_done(
     init: Any, statuses: Any, regular: Any, settled: bool
 ) -> None:
     status: Any = {"initContainerStatuses": statuses, "containerStatuses": [regular]}
-    done = finished_status(pod(init=init), status)
+    done = finished_status(pod(init=init), status, NOW)
     assert ("terminated" in done["containerStatuses"][0]["state"]) is settled
 
 
@@ -108,7 +113,7 @@ def test_init_containers_that_began_are_settled(states: list[str], settled: int)
         for i, s in enumerate(states)
     ]
     of = pod(init=[{"name": str(i)} for i in range(len(states))])
-    done = finished_status(of, {"initContainerStatuses": entries})["initContainerStatuses"]
+    done = finished_status(of, {"initContainerStatuses": entries}, NOW)["initContainerStatuses"]
     assert ["terminated" in entry["state"] for entry in done] == [
         index < settled for index in range(len(states))
     ]

@@ -245,7 +245,7 @@ def test_a_refused_pod_keeps_its_status(known: Any, has: Any, told: bool) -> Non
     only_old = inputs(pod(), has, old=refused, terminated=True)
     assert generate_api_pod_status(only_old).get("containerStatuses")
     if not told:
-        assert finished_status(pod(status=refused), status) == refused
+        assert finished_status(pod(status=refused), status, NOW) == refused
 
 
 @pytest.mark.parametrize(

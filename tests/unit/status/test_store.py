@@ -155,6 +155,7 @@ def test_what_is_open_at_the_end_is_settled(
     done = finished_status(
         pod(**spec),
         {"phase": "Running", "containerStatuses": statuses, "initContainerStatuses": inits},
+        NOW,
     )
 
     def code(entries: Any) -> Any:
