@@ -24,11 +24,16 @@ def pending_words(reason: str) -> str:
 
 
 def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> str:
-    """The event's message: ``words`` and a JSON summary of what the pod requests."""
+    """The event's message: ``words`` and a JSON summary of what the pod requests.
+
+    ``resources`` beside the containers are those of the pod itself.
+    """
     summary: dict[str, Any] = {}
     if pod.init_containers:
         summary["initContainers"] = _listed(pod.init_containers)
     summary["containers"] = _listed(pod.containers)
+    if own := _resources(pod.spec):
+        summary["resources"] = own
     summary["generation"] = generation
     if error:
         summary["error"] = error
@@ -41,7 +46,7 @@ def _listed(containers: Sequence[api.Container]) -> list[dict[str, Any]]:
     ]
 
 
-def _resources(container: api.Container) -> dict[str, Any]:
+def _resources(container: api.Container | api.PodSpec) -> dict[str, Any]:
     resources = container.get("resources") or {}
     shown: dict[str, Any] = {}
     for kind in ("limits", "requests"):

@@ -9,7 +9,7 @@ from kubeletpy.explain.containers import exits, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.runs import killed_by, never_ran
-from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.busy import says_busy
@@ -37,6 +37,7 @@ class Code(StrEnum):
     IMAGE_ABSENT = "image-not-found"
     IMAGE_NAME = "image-name-invalid"
     IMAGE_NEVER = "image-never-pulled"
+    IMAGE_NOT_VERIFIED = "image-not-verified"
     REGISTRY = "registry-unreachable"
     CONFIG_MISSING = "config-object-missing"
     CONFIG_KEY = "config-key-missing"
@@ -96,7 +97,7 @@ def image_code(why: str) -> str:
     if reason == ImageErrorCode.INVALID_NAME:
         return Code.IMAGE_NAME
     if reason == ImageErrorCode.NEVER_PULL:
-        return Code.IMAGE_NEVER
+        return Code.IMAGE_NOT_VERIFIED if NOT_VERIFIED in said else Code.IMAGE_NEVER
     for code, pattern in (
         (Code.IMAGE_AUTH, _DENIED),
         (Code.REGISTRY, _UNREACHABLE),

@@ -39,6 +39,11 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return "correct the image's name in the pod"
         case Code.IMAGE_NEVER:
             return "load the image on this node, or use imagePullPolicy IfNotPresent"
+        case Code.IMAGE_NOT_VERIFIED:
+            return (
+                "add the pull secret of the image to the pod's imagePullSecrets, or use "
+                "imagePullPolicy IfNotPresent with it"
+            )
         case WaitKind.IMAGE.value:
             return "see the message of the runtime, and its log"
         case Code.CRASH | Code.LIVENESS | Code.STARTUP | Code.POST_START:

@@ -14,7 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
-from kubeletpy.images.errors import ImageError, ImageErrorCode, runtime_text
+from kubeletpy.images.errors import ImageError, ImageErrorCode, never_pulled, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes
 from kubeletpy.images.node_credentials import NodeCredentials
@@ -117,8 +117,7 @@ class ImageManager:
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
         if action is ImageAction.REFUSE:
-            # the same whether absent or not for this pod: a pod that may not use it learns nothing
-            message = f'Container image "{image}" is not present with pull policy of Never'
+            message = never_pulled(image, present=bool(present))
             note(Call.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message

@@ -16,7 +16,6 @@ from kubeletpy.handlers.outcome import Answer, HandlerError, Reply, go_seconds
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.structs import Struct
 
 SLACK_S = 2.0
 """Seconds after a command's timeout in which the runtime may still report it: the runtime counts
@@ -28,18 +27,12 @@ Key = tuple[str, ProbeKind]
 """Container id and kind of the probe."""
 
 
-class _Call(Struct, frozen=True):
-    task: asyncio.Task[Reply]
-    began: float
-    """Seconds of the event loop's clock."""
-
-
 class ProbeCommands:
     """Runs the commands of exec probes, one at a time for each probe."""
 
     def __init__(self, runtime: RuntimeService) -> None:
         self._runtime = runtime
-        self._calls: dict[Key, _Call] = {}
+        self._calls: dict[Key, asyncio.Task[Reply]] = {}
 
     def __len__(self) -> int:
         """Calls that the runtime has not answered."""
@@ -54,20 +47,19 @@ class ProbeCommands:
         Raises:
             HandlerError: the runtime could not run the command, or does not answer at all.
         """
-        loop = asyncio.get_running_loop()
         limit = f'"{" ".join(command)[:200]}" timed out after {go_seconds(timeout)}'
-        if (earlier := self._calls.get(key)) is not None:
+        if key in self._calls:
             await self._must_answer(key)
-            for_s = go_seconds(loop.time() - earlier.began)
+            # the same text each time, so that the events of many runs are one
             return Reply(
                 Answer.FAILURE,
-                f"command timed out: {limit}; the runtime has not ended it for {for_s} "
-                "(a process holds its output open), so it is not run again until then",
+                f"command timed out: {limit}; the runtime has not ended an earlier run of it (a "
+                "process holds its output open), so it is not run again until then",
             )
         work = run_command(self._runtime, key[0], command, timeout)
-        task = loop.create_task(work, name=f"probe command in {key[0]}")
-        call = self._calls[key] = _Call(task, loop.time())
-        task.add_done_callback(lambda done: self._ended(key, call))
+        task = asyncio.get_running_loop().create_task(work, name=f"probe command in {key[0]}")
+        self._calls[key] = task
+        task.add_done_callback(lambda done: self._ended(key, done))
         try:
             await asyncio.wait([task], timeout=timeout + SLACK_S)
         except asyncio.CancelledError:
@@ -80,12 +72,12 @@ class ProbeCommands:
 
     def abandon(self, key: Key) -> None:
         """The probe has ended, or its container: cancel a call that hangs."""
-        if (call := self._calls.get(key)) is not None:
-            call.task.cancel()
+        if (task := self._calls.get(key)) is not None:
+            task.cancel()
 
     async def close(self, seconds: float) -> None:
         """Cancel all calls, and wait at most ``seconds`` for their ends."""
-        tasks = [call.task for call in self._calls.values()]
+        tasks = list(self._calls.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -105,8 +97,8 @@ class ProbeCommands:
         except CRIError:
             return  # it answers
 
-    def _ended(self, key: Key, call: _Call) -> None:
-        if self._calls.get(key) is call:
+    def _ended(self, key: Key, task: asyncio.Task[Reply]) -> None:
+        if self._calls.get(key) is task:
             del self._calls[key]
-        if not call.task.cancelled():
-            call.task.exception()  # whoever waits for it gets it; a late one has no reader
+        if not task.cancelled():
+            task.exception()  # whoever waits for it gets it; a late one has no reader

@@ -237,11 +237,11 @@ def _state(
             "exitCode": record.exit_code,
             "reason": record.reason,
             "containerID": f"{inputs.runtime_name}://{record.id}",
-            **_times(
-                startedAt=record.started_at or record.created_at,
-                finishedAt=record.finished_at or record.started_at or record.created_at,
-            ),
         }
+        ended |= _times(
+            startedAt=record.started_at or record.created_at,
+            finishedAt=record.finished_at or record.started_at or record.created_at,
+        )
         if record.message:
             ran = record.started_at > 0
             ended["message"] = record.message if ran else shown_reason(record.message, container)

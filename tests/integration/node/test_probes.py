@@ -231,7 +231,7 @@ def test_a_command_whose_child_hangs_is_a_failure_and_runs_once(node: Node, name
     }
     node.apply(pod("stuck", container(livenessProbe=probe)), namespace=namespace)
     # the first run comes within a period, the second one finds the first still there
-    node.wait_event(namespace, "stuck", "it is not run again until then", timeout=40)
+    node.wait_event(namespace, "stuck", ".*it is not run again until then", timeout=40)
     runs = node.kubectl("exec", "stuck", "--", "cat", "/tmp/runs", namespace=namespace)
     assert runs.split() == ["run"]
     assert "not run yet" not in says(explain.main, node, f"{namespace}/stuck")
@@ -251,7 +251,8 @@ def test_a_runtime_that_is_paused_is_no_failure_of_the_container(
     node.until(lambda: successes(node, namespace), "a run of the probe", namespace)
     node.containerd.pause()
     try:
-        node.wait_event(namespace, "works", "did not answer ContainerStatus within 2s", timeout=40)
+        silent = ".*did not answer ContainerStatus within 2s"
+        node.wait_event(namespace, "works", silent, timeout=40)
     finally:
         node.containerd.resume()
     counted = successes(node, namespace)

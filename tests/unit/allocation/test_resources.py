@@ -183,3 +183,14 @@ def test_what_the_api_shows_of_a_pod_as_a_whole_is_what_it_has() -> None:
     assert whole({"resources": shown}) == needs("cpu=500m", "cpu=2 memory=512Mi")
     unasked = reported_resources(pod(a={}, status={"resources": shown}))
     assert unasked.pod is None, "no resources are added"
+
+
+def test_a_resize_of_the_pod_itself_is_named_with_its_values() -> None:
+    wanted: Any = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "cpu": "2"}}
+    container: Any = {"name": "c"}
+    spec: Any = {"containers": [container], "resources": wanted}
+    of = Pod({"metadata": METADATA, "spec": spec})
+    told = json.loads(resize_message("Pod resize completed", of, 3).partition(": ")[2])
+    assert told["resources"] == wanted
+    given = Pod({"metadata": METADATA, "spec": {"containers": [container]}})
+    assert "resources" not in json.loads(resize_message("x", given, 3).partition(": ")[2])

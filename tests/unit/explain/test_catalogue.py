@@ -15,6 +15,7 @@ from kubeletpy.explain import render
 from kubeletpy.explain.causes import LONGEST, READ, cause
 from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.gather import explain, line
+from kubeletpy.images.errors import never_pulled
 from kubeletpy.images.standing import PullStanding
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision, KillReason
@@ -228,6 +229,18 @@ CASES: list[Case] = [
         "present with pull policy of Never; next try in 7s",
         "image-never-pulled",
         "load the image on this node, or use imagePullPolicy IfNotPresent",
+        300,
+    ),
+    (
+        "never pulled, and on the node for others",
+        None,
+        start("ErrImageNeverPull", never_pulled("x:2", present=True)),
+        'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is on '
+        "the node, but was pulled with credentials that the pod does not have; the pull policy of "
+        "Never allows no pull that would verify its own; next try in 7s",
+        "image-not-verified",
+        "add the pull secret of the image to the pod's imagePullSecrets, or use imagePullPolicy "
+        "IfNotPresent with it",
         300,
     ),
     (

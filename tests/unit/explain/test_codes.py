@@ -11,6 +11,7 @@ import pytest
 from kubeletpy.explain.codes import Code, crash_code, image_code, terminal_code, wait_code
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import cause_code
+from kubeletpy.images.errors import never_pulled
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
@@ -82,6 +83,8 @@ def test_errors_know_the_field_that_they_are_about() -> None:
     [
         ("InvalidImageName: unauthorized", "image-name-invalid"),
         ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
+        (f"ErrImageNeverPull: {never_pulled('a', present=False)}", "image-never-pulled"),
+        (f"ErrImageNeverPull: {never_pulled('a', present=True)}", "image-not-verified"),
         ("ErrImagePull: unauthorized, not found", "image-access-denied"),
         ("ErrImagePull: reading manifest 1 in a/b: authentication required", "image-access-denied"),
         ("ErrImagePull: status 401", "image-access-denied"),

@@ -30,7 +30,11 @@ USED = (
     f'Normal Pulled: Container image "{IMAGE}" already present on machine and can be accessed by '
     "the pod"
 )
-REFUSED = f'Container image "{IMAGE}" is not present with pull policy of Never'
+ABSENT = f'Container image "{IMAGE}" is not present with pull policy of Never'
+REFUSED = (
+    f'Container image "{IMAGE}" is on the node, but was pulled with credentials that the pod does '
+    "not have; the pull policy of Never allows no pull that would verify its own"
+)
 
 
 @dataclass
@@ -175,18 +179,19 @@ def test_pulled_with_a_secret(node: Node, policy: str) -> None:
     scenario()
 
 
-def test_refusals_look_alike(node: Node) -> None:
-    """Who may not use an image does not learn whether it is there."""
+def test_refusals_name_their_cause(node: Node) -> None:
+    """Whether the image is absent, or there for others only: the remedies differ."""
 
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
         absent = await failure(agent, policy="Never")
-        told = node.events.seen[-1]
+        assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {ABSENT}"
         await ensure(agent, RIGHT, uid="u2")
         refused = await failure(agent, policy="Never")
-        assert (refused.code, refused.message) == (absent.code, absent.message)
-        assert node.events.seen[-1] == told == f"Warning ErrImageNeverPull: {REFUSED}"
+        assert (absent.code, absent.message) == ("ErrImageNeverPull", ABSENT)
+        assert (refused.code, refused.message) == ("ErrImageNeverPull", REFUSED)
+        assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {REFUSED}"
 
     scenario()
 

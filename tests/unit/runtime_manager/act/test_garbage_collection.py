@@ -67,7 +67,7 @@ def test_running_young_and_foreign_containers_are_no_candidates() -> None:
         cri.Container(id="lost", labels=labels, state=cri.CONTAINER_UNKNOWN),
         cri.Container(id="made", labels=labels, state=cri.CONTAINER_CREATED),
     ]
-    found = dead_containers(containers, GCPolicy(), 1000)
+    found = dead_containers(containers, GCPolicy(min_age=1), 1000)
     assert [(c.id, c.unknown) for c in found] == [("lost", True), ("made", False)]
 
 
