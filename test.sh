@@ -4,7 +4,7 @@
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
 # Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
-# when none is named), and mutation, which only runs when it is named.
+# when none is named), and mutation and cluster, which only run when they are named.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -13,6 +13,7 @@
 #                                    on another CRI runtime, for these tests alone (docs/contributing.md)
 #   ./test.sh sim --runs 1000        so many random histories with seeds that nobody has run
 #   ./test.sh fuzz --seconds 600 manifest mountinfo   these targets longer than a second (all: none named)
+#   ./test.sh cluster --programs DIR a node of a real control plane (without DIR it is built, --kubernetes 1.37.2)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
@@ -28,7 +29,7 @@ declare -A packages=(
 )
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} mutation " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} mutation cluster " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -45,7 +46,7 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} mutation" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} mutation cluster" >&2
     exit 2
     ;;
 esac
@@ -131,6 +132,7 @@ run_section() {
         python -m tests.fuzz --jobs "${JOBS:-2}" --seconds 1 "${options[@]}"
         ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
+    cluster) tests tests/cluster ;;
     integration)
         if [ "$(id -u)" -ne 0 ]; then
             echo "integration tests start containers: run ./test.sh as root" >&2

@@ -20,9 +20,7 @@ def failing_watches(found: Sequence[FailingWatch], wall_offset: float) -> list[s
     """
     by_reason: dict[str, list[FailingWatch]] = {}
     for each in found:
-        # the message of an error begins with its own watch
-        why = each.why.removeprefix(f"watch of {each.plural}: ")
-        by_reason.setdefault(why, []).append(each)
+        by_reason.setdefault(each.reason, []).append(each)
     return [_sentence(why, rows, wall_offset) for why, rows in by_reason.items()]
 
 

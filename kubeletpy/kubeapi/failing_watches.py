@@ -6,6 +6,7 @@ would otherwise be one line in the log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Sequence
 
 from kubeletpy.structs import Struct, replace
@@ -15,6 +16,8 @@ FAILURES = 2
 LASTING_S = 10.0
 """A watch that fails within this time after the server has accepted it still fails in the same
 row."""
+_REQUEST = re.compile(r"^[A-Z]{3,10} \S{1,1000}: ")
+"""How the message of a request without an answer begins."""
 
 
 class FailingWatch(Struct, frozen=True):
@@ -35,6 +38,11 @@ class FailingWatch(Struct, frozen=True):
     why: str
     since: float
     failures: int = 1
+
+    @property
+    def reason(self) -> str:
+        """The message without the request or the watch, so that equal reasons are equal texts."""
+        return _REQUEST.sub("", self.why.removeprefix(f"watch of {self.plural}: "))
 
     @property
     def of_services(self) -> bool:

@@ -33,6 +33,18 @@ def test_a_node_names_its_failing_watches_by_reason() -> None:
     ]
 
 
+def test_an_api_that_is_away_is_one_sentence() -> None:
+    """The message of a request without an answer begins with its own path."""
+    away = [
+        FailingWatch(each, "", "", f"GET https://api:6443/api/v1/{each}: refused", 40.0, 2)
+        for each in ("nodes", "pods", "services")
+    ]
+    assert failing_watches(away, OFFSET) == [
+        "the watch of nodes, pods, services has failed since 2023-11-14T22:14:00Z (2 times in a "
+        "row): refused; changes there are not seen"
+    ]
+
+
 def test_many_watches_that_fail_for_one_reason_are_one_sentence() -> None:
     many = [FailingWatch("secrets", "ns", f"s{n}", WHY, 1.0, 2) for n in range(500)]
     (said,) = failing_watches(many, OFFSET)

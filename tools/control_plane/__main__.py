@@ -1,0 +1,59 @@
+"""Start and remove a control plane by hand: `python -m tools.control_plane --help`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from tools.control_plane.building import programs
+from tools.control_plane.plane import ControlPlane
+from tools.env.process import CommandError
+from tools.env.waiting import NotReadyError
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m tools.control_plane", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build the programs and print their directory")
+    serve = commands.add_parser("serve", help="run a control plane until Ctrl-C")
+    for each in (build, serve):
+        each.add_argument("--version", default="1.37.2", help="the release of Kubernetes")
+    serve.add_argument("--dir", type=Path, required=True, help="its files; must not exist")
+    serve.add_argument("--programs", type=Path, help="built programs; default: build --version")
+    serve.add_argument("--node", action="append", default=[], help="write a node's kubeconfig")
+    serve.add_argument(
+        "--no-controllers", action="store_true", help="etcd and the API server alone"
+    )
+    given = parser.parse_args()
+    try:
+        if given.command == "build":
+            print(programs(given.version))
+        else:
+            _serve(given)
+    except (CommandError, NotReadyError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _serve(given: argparse.Namespace) -> None:
+    plane = ControlPlane(given.dir.absolute(), given.programs or programs(given.version))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        plane.start(controllers=not given.no_controllers)
+        print(f"admin {plane.admin}")
+        for name in given.node:
+            print(f"{name} {plane.node_kubeconfig(name)}")
+        sys.stdout.flush()
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        plane.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
