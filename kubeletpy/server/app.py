@@ -19,14 +19,14 @@ from aiohttp import web
 from kubeletpy.host.exhausted import exhausted
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError, Busy
-from kubeletpy.server.headers import guard_headers
-from kubeletpy.server.listening import BACKLOG, small_tls_buffers
 from kubeletpy.server.request_span import answered, span_attributes, span_name
 from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.wire.door import Door, guarded, most_connections
 from kubeletpy.wire.http_log import http_log
+from kubeletpy.wire.http_server import set_up
+from kubeletpy.wire.listener import Listener
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ MAX_BODY = 64 << 10
 MAX_LINE = 64 << 10
 """Bytes of a request's first line: the command of an exec is in its query."""
 MAX_CONNECTIONS = 4096
+MAX_READ_ONLY = 512
+"""Connections of the read-only port, where an address stands for an identity."""
 MAX_ANSWERS = 128
 """Requests answered at once, not counting streams and those waiting for admission."""
 ANSWER_S = 60.0
@@ -45,7 +47,6 @@ IDLE_S = 60.0
 PIECE = 128 << 10
 LINGER_S = 2.0
 """How long the rest of an unwanted body is drained, so that the client reads the answer."""
-HANDSHAKE_S = 10.0
 STOP_S = 1.0
 
 
@@ -69,7 +70,6 @@ class AgentServer:
         self._type = "readonly" if access is None else "readwrite"
         self._routes: dict[str, Route] = {}
         app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
-        guard_headers(app)
         for route in ROUTES:
             handler = handlers.get(route.name)
             if access is None and not route.read_only:
@@ -95,7 +95,7 @@ class AgentServer:
             max_line_size=MAX_LINE,
             max_field_size=8190,
         )
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._tls: ServingTls | None = None
         self._door: Door | None = None
         self._answering = 0
@@ -104,25 +104,18 @@ class AgentServer:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
         if tls is None and self._access is not None:
             raise ValueError("credentials are not accepted over plain HTTP")
-        if tls is not None:
-            small_tls_buffers()
         self._tls = tls
-        await self._runner.setup()
-        assert self._runner.server is not None, "the runner has been set up"
-        entrance = guarded(sock, most_connections(MAX_CONNECTIONS))
+        serve = await set_up(self._runner)
+        most = MAX_READ_ONLY if self._access is None else MAX_CONNECTIONS
+        entrance = guarded(sock, most_connections(most))
         self._door = entrance.door
-        self._server = await asyncio.get_running_loop().create_server(
-            self._runner.server,
-            sock=entrance,
-            ssl=tls.context if tls is not None else None,
-            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
-            backlog=BACKLOG,
-        )
+        self._listener = Listener(entrance, serve, tls.context if tls is not None else None)
+        self._listener.start()
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
 
     @web.middleware

@@ -7,15 +7,16 @@ aiohttp before it serves: no node needs that to be Ready.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.server.errors import ServerError
-from kubeletpy.server.listening import limited, listen
+from kubeletpy.server.listening import listen
 from kubeletpy.wire.accepting import ListeningSocket
+from kubeletpy.wire.door import guarded
+from kubeletpy.wire.listener import Listener
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-"""Pods on the host's network reach this port too."""
-IDLE_S = 60.0
+"""Pods on the host's network reach this port too. Nobody authenticates here, so that a connection
+ends with its first answer, and is closed sooner when its address opens too many."""
 
 HealthCheck = Callable[[], str]
 """Empty when healthy, else what is wrong."""
@@ -58,7 +59,7 @@ class HealthServer:
 
     code: ClassVar[Sequence[str]] = (
         "aiohttp.web",
-        "kubeletpy.server.headers",
+        "kubeletpy.wire.http_server",
         "kubeletpy.wire.http_log",
     )
 
@@ -80,7 +81,7 @@ class HealthServer:
         self._render_probes = render_probe_metrics
         self._socket: ListeningSocket | None = None
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @property
     def port(self) -> int:
@@ -102,31 +103,29 @@ class HealthServer:
         """Answer, once it has been started."""
         from aiohttp import web
 
-        from kubeletpy.server.headers import guard_headers
         from kubeletpy.wire.http_log import http_log
+        from kubeletpy.wire.http_server import set_up
 
         app = web.Application()
-        guard_headers(app)
+        app.on_response_prepare.append(_close_after)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/healthz/{check}", self._one_check)
         if self._local:
             app.router.add_get("/metrics", self._metrics)
         if self._local and self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
-        self._runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=IDLE_S, logger=http_log
-        )
-        await self._runner.setup()
-        assert self._runner.server is not None, "it has been set up"
+        self._runner = web.AppRunner(app, access_log=None, logger=http_log)
         assert self._socket is not None, "it has been started"
-        self._server = await asyncio.get_running_loop().create_server(
-            limited(self._runner.server, MAX_CONNECTIONS), sock=self._socket
-        )
+        serve = await set_up(self._runner)
+        with self._socket:
+            entrance = guarded(self._socket, MAX_CONNECTIONS)
+        self._listener = Listener(entrance, serve)
+        self._listener.start()
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         elif self._socket is not None:
             self._socket.close()
         if self._runner is not None:
@@ -154,6 +153,10 @@ class HealthServer:
     async def _probe_metrics(self, _request: web.Request) -> web.Response:
         assert self._render_probes is not None, "there is no such route without it"
         return _samples(*self._render_probes())
+
+
+async def _close_after(_request: web.Request, response: web.StreamResponse) -> None:
+    response.force_close()
 
 
 def _text(text: str, status: int) -> web.Response:

@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import listen
 from kubeletpy.view import feed
 from kubeletpy.view.drawing import source_hash
 from kubeletpy.view.watcher import Ask, Watcher
 from kubeletpy.wire.door import Door, guarded
 from kubeletpy.wire.http_log import http_log
+from kubeletpy.wire.http_server import set_up
+from kubeletpy.wire.listener import Listener
 
 ADDRESS = "127.0.0.1"
 HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -93,6 +94,7 @@ class ViewServer:
         self._watcher: Watcher | None = None
         self.streams = 0
         self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     @property
     def url(self) -> str:
@@ -102,7 +104,6 @@ class ViewServer:
     async def start(self) -> None:
         """Listen. Raises OSError."""
         app = web.Application(middlewares=[self._admit])
-        guard_headers(app)
         app.on_response_prepare.append(_head)
         app.router.add_get("/{token}/", self._show, allow_head=False)
         app.router.add_get("/{token}/stream", self._stream, allow_head=False)
@@ -110,15 +111,18 @@ class ViewServer:
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, logger=http_log, shutdown_timeout=0.5
         )
-        await self._runner.setup()
+        serve = await set_up(self._runner)
         with listen(ADDRESS, self._port, short_answers=True) as sock:
             entrance = guarded(sock, MAX_CONNECTIONS)
         self._door = entrance.door
         self._port = int(entrance.getsockname()[1])
-        await web.SockSite(self._runner, entrance).start()
+        self._listener = Listener(entrance, serve)
+        self._listener.start()
 
     async def close(self) -> None:
         """Stop serving."""
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """What asyncio waits a second for."""
 SAID_AGAIN_S = 60.0
-_ASYNCIOS_WORDS = "socket.accept() out of system resource"
+ASYNCIOS_TEXT = "socket.accept() out of system resource"
 
 
 class ListeningSocket(socket.socket):
@@ -57,7 +57,7 @@ class LoopProblems:
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log a problem that nobody else handles."""
-        if context.get("message") != _ASYNCIOS_WORDS:
+        if context.get("message") != ASYNCIOS_TEXT:
             loop.default_exception_handler(context)
             return
         now = time.monotonic()

@@ -1,16 +1,18 @@
 """Limits the connections of a port, by what is known about the clients behind them.
 
-A client without credentials is a stranger: strangers are few, stay only briefly, and when there are
-too many, the oldest connection of the address with the most is closed. So clients that open
-connections and send nothing can't keep others out; nor can one authorized client take all
-connections: an identity has at most SHARE times as many as are still free. Must never count by
-anything but descriptors: a connection counts until its socket is closed, also during the TLS
-handshake.
+A client without credentials is a stranger: strangers are few and stay only briefly. When there are
+too many, of one address or of all, the oldest connection of the address with the most is closed.
+So clients that open connections and send nothing can't keep others out; nor can one authorized
+client take all connections: an identity has at most SHARE times as many as are still free. Must
+never count by anything but descriptors: a connection counts until its socket is closed, also
+during the TLS handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import logging
 import os
 import resource
 import select
@@ -20,9 +22,19 @@ from typing import Any
 
 from kubeletpy.wire.accepting import ListeningSocket
 
+log = logging.getLogger(__name__)
+
 STRANGER_S = 20.0
 """How long a connection may go without an authenticated request, TLS handshake included."""
 STRANGERS = 512
+"""Connections of a port without an authenticated request yet. One that is silent holds 3 kB, one in
+a TLS handshake 55 kB."""
+STRANGERS_OF_ONE = 256
+"""Strangers of one address. An API server may have thousands of streams from one address: each is
+authenticated by its first request, some milliseconds after it has connected."""
+V6_NETWORK = 64
+"""Bits of an IPv6 address that count as one source: one host may own all addresses below them."""
+REFUSALS_LOGGED_EVERY_S = 60.0
 SHARE = 3
 """A single identity gets three quarters of a port, two get three sevenths each, and so on."""
 SPARE = 3
@@ -41,6 +53,7 @@ class Door:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._most_strangers = max(2, min(STRANGERS, limit // 2))
+        self._refusals = _Refusals()
         self._inside: dict[int, Guest] = {}
         self._strangers: dict[str, dict[Guest, None]] = {}
         self._count = 0
@@ -57,15 +70,19 @@ class Door:
         """
         if not self._strangers:
             return False
-        self._send_one_away()
+        self._send_one_away("the port is full")
         return True
 
     def enter(self, guest: Guest) -> bool:
         """Admit a connection; False: there is no room, and it must be closed."""
         if self.is_full():
+            self._refusals.add(guest.source, "the port is full")
             return False
-        if self._count >= self._most_strangers:
-            self._send_one_away()
+        if len(of_source := self._strangers.get(guest.source, {})) >= STRANGERS_OF_ONE:
+            self._send_away(next(iter(of_source)))
+            self._refusals.add(guest.source, "too many unauthenticated connections of one address")
+        elif self._count >= self._most_strangers:
+            self._send_one_away("too many unauthenticated connections")
         self._inside[guest.fileno()] = guest
         self._strangers.setdefault(guest.source, {})[guest] = None
         self._count += 1
@@ -82,6 +99,7 @@ class Door:
             return True
         has = self._known[who]
         if has and has >= SHARE * (self._limit - len(self._inside)):
+            self._refusals.add(guest.source, "one client has too many connections")
             return False
         self._no_stranger(guest)
         self._forget(guest)
@@ -96,9 +114,11 @@ class Door:
         if self._inside.get(guest.fileno()) is guest:
             del self._inside[guest.fileno()]
 
-    def _send_one_away(self) -> None:
+    def _send_one_away(self, why: str) -> None:
         most = max(self._strangers.values(), key=len)
-        self._send_away(next(iter(most)))
+        guest = next(iter(most))
+        self._send_away(guest)
+        self._refusals.add(guest.source, why)
 
     def _send_away(self, guest: Guest) -> None:
         self._no_stranger(guest)
@@ -123,6 +143,26 @@ class Door:
             self._count -= 1
             if not of_source:
                 del self._strangers[guest.source]
+
+
+class _Refusals:
+    """Logs that connections were closed: at once, then at most once in REFUSALS_LOGGED_EVERY_S."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._logged_at = float("-inf")
+
+    def add(self, source: str, why: str) -> None:
+        """A connection is closed."""
+        self._count += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._logged_at < REFUSALS_LOGGED_EVERY_S:
+            return
+        log.warning(
+            "connections to a port of this node are closed",
+            extra={"why": why, "last_from": source, "closed": self._count},
+        )
+        self._logged_at, self._count = now, 0
 
 
 class Guest(socket.socket):
@@ -151,7 +191,7 @@ class Entrance(ListeningSocket):
 
     door: Door
 
-    def take(self) -> tuple[socket.socket, Any]:
+    def take(self) -> tuple[Guest, Any]:
         """The next connection.
 
         Raises:
@@ -165,7 +205,7 @@ class Entrance(ListeningSocket):
         number, address = self._accept()  # type: ignore[attr-defined]
         guest = Guest(self.family, self.type, self.proto, fileno=number)
         guest.door = self.door
-        guest.source = str(address[0])
+        guest.source = source_of(address)
         if not self.door.enter(guest):
             guest.close()
             raise ConnectionAbortedError("too many connections")
@@ -186,6 +226,22 @@ def guarded(listening: socket.socket, limit: int) -> Entrance:
     made.setblocking(False)
     made.door = Door(limit)
     return made
+
+
+def source_of(address: Any) -> str:
+    """The part of a peer's socket address that its connections are counted by.
+
+    ``("::ffff:10.0.0.1", 4711, 0, 0)`` is ``10.0.0.1``, ``("2001:db8::1", 4711, 0, 0)`` is
+    ``2001:db8::/64``; a peer on a Unix socket has none.
+    """
+    if not isinstance(address, tuple):
+        return ""
+    host = ipaddress.ip_address(address[0].partition("%")[0])
+    if not isinstance(host, ipaddress.IPv6Address):
+        return str(host)
+    if host.ipv4_mapped is not None:
+        return str(host.ipv4_mapped)
+    return str(ipaddress.ip_network((host, V6_NETWORK), strict=False))
 
 
 def fileno_of(transport: asyncio.BaseTransport | None) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.cli.pauses import EVERYTHING_EVERY_S, SWITCH_S, Collections, importing
+from kubeletpy.cli.pauses import EVERYTHING_EVERY_S, FREEZE_AT, SWITCH_S, Collections, importing
 
 
 class Knot:
@@ -45,7 +45,7 @@ def test_garbage_since_the_last_collection_goes(clock: Time) -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "later", "looked_at"),
+    ("generation", "later", "examined"),
     [
         (2, 0.0, False),
         (2, EVERYTHING_EVERY_S - 1, False),
@@ -53,32 +53,45 @@ def test_garbage_since_the_last_collection_goes(clock: Time) -> None:
         (1, EVERYTHING_EVERY_S, False),
     ],
 )
-def test_what_was_alive_is_looked_at_once_an_hour(
-    clock: Time, generation: int, later: float, looked_at: bool
+def test_frozen_cycles_are_found_once_an_hour(
+    clock: Time, generation: int, later: float, examined: bool
 ) -> None:
-    knot = Knot()
-    gone = weakref.ref(knot)
+    many = [Knot() for _ in range(FREEZE_AT)]
+    gone = weakref.ref(many[0])
     gc.collect()
-    del knot
+    del many
     clock.seconds += later
     gc.collect(generation)
     gc.collect()
-    assert (gone() is None) is looked_at
+    assert (gone() is None) is examined
 
 
-def test_then_it_is_left_alone_again(clock: Time) -> None:
+def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: Time) -> None:
+    frozen = gc.get_freeze_count()
+    for _ in range(10):  # connections come, are alive during a collection, and end
+        few = [Knot() for _ in range(FREEZE_AT // 8)]
+        gone = weakref.ref(few[0])
+        gc.collect()
+        del few
+        gc.collect()
+        assert gone() is None
+    assert gc.get_freeze_count() <= frozen
+
+
+def test_many_objects_are_frozen_again_after_everything_was_examined(clock: Time) -> None:
+    many = [Knot() for _ in range(FREEZE_AT)]
     gc.collect()
     clock.seconds += EVERYTHING_EVERY_S
     gc.collect()
     assert gc.get_freeze_count() == 0
     gc.collect()
-    assert gc.get_freeze_count() > 1000
+    assert gc.get_freeze_count() > len(many)
 
 
-def test_younger_collections_exempt_nothing(clock: Time) -> None:
+def test_younger_collections_freeze_nothing(clock: Time) -> None:
     gc.collect()
     before = gc.get_freeze_count()
-    kept = [Knot() for _ in range(100)]
+    kept = [Knot() for _ in range(FREEZE_AT)]
     gc.collect(1)
     assert gc.get_freeze_count() <= before
     del kept

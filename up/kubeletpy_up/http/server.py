@@ -10,13 +10,14 @@ from aiohttp import web
 
 from kubeletpy.wire.door import guarded, most_connections
 from kubeletpy.wire.http_log import http_log
+from kubeletpy.wire.http_server import set_up
+from kubeletpy.wire.listener import BACKLOG, Listener
 from kubeletpy_up.http.handler import Handler
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.schema.bounds import BODY_LIMIT
 
 _STOP_SECONDS = 1.0
-BACKLOG = 256
 MAX_CONNECTIONS = 2048
 MAX_LINE = 64 << 10
 """Most bytes of a request line: the command of an exec is in its query."""
@@ -59,6 +60,7 @@ class Server:
         self._tls = tls
         self._compress_watches = compress_watches
         self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port (a free one if 0 was given).
@@ -80,22 +82,25 @@ class Server:
             logger=http_log,
             max_line_size=MAX_LINE,
         )
-        await runner.setup()
+        serve = await set_up(runner)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             with socket.create_server((host, port), family=family, backlog=BACKLOG) as listening:
                 entrance = guarded(listening, most_connections(MAX_CONNECTIONS))
-            handler.door = entrance.door
-            await web.SockSite(runner, entrance, ssl_context=self._tls, backlog=BACKLOG).start()
         except OSError:
             await runner.cleanup()
             raise
+        handler.door = entrance.door
+        self._listener = Listener(entrance, serve, self._tls)
+        self._listener.start()
         self._runner = runner
-        return int(runner.addresses[0][1])
+        return int(entrance.getsockname()[1])
 
     async def stop(self) -> None:
         """End all watches and connections."""
         self._registry.close()
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

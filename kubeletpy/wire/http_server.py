@@ -1,0 +1,62 @@
+"""What our HTTP servers change of aiohttp's: headers of all answers, and no cycles of errors.
+
+An error that is kept after it was caught refers to the frames that it passed, which refer to it.
+So every invalid request left its connection in a reference cycle, for the garbage collector. Must
+never depend on the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+
+async def set_up(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
+    """Set up a server; returns what makes the protocol of each connection.
+
+    No answer names the software behind it, and no browser guesses its type; this includes the
+    answers that aiohttp itself gives to invalid requests, which pass no middleware and no signal.
+    """
+    await runner.setup()
+    server = runner.server
+    assert server is not None, "it has been set up"
+    make_request: Any = server.request_factory
+    server.request_factory = partial(make_request, _cls=_Request)
+
+    def make_protocol() -> asyncio.Protocol:
+        made = server()
+        made.__class__ = _Connection
+        return made
+
+    return make_protocol
+
+
+class _Request(web.Request):
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """Called by aiohttp before the headers of an answer are sent."""
+        await super()._prepare_hook(response)
+        response.headers.pop("Server", None)
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        if isinstance(response, web.HTTPException):
+            response.with_traceback(None)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that is no HTTP, or whose handler failed."""
+        answer = super().handle_error(request, status, exc, message)
+        if exc is not None:
+            exc.with_traceback(None)
+        return answer
