@@ -35,7 +35,10 @@ class ExpiringCache(Generic[K, V]):
             self._under_way[key] = asked
             asked.add_done_callback(lambda done: self._done(key, done))
         # one client that goes away must not cancel the answer that others wait for
-        value, _ = await asyncio.shield(asked)
+        try:
+            value, _ = await asyncio.shield(asked)
+        finally:
+            del asked  # an error refers to this frame, and the future to the error
         return value
 
     def __len__(self) -> int:
