@@ -44,6 +44,7 @@ from kubeletpy.runtime_manager.act.start_container import ContainerStarter
 from kubeletpy.runtime_manager.act.start_context import ended_in_their_start
 from kubeletpy.runtime_manager.act.stop_container import ContainerStopper
 from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
+from kubeletpy.runtime_manager.act.stop_records import StopRecords
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.additions import ContainerProvider
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
@@ -56,6 +57,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_p
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
+from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
 from kubeletpy.runtime_manager.pod_limits import (
     ActuatedInMemory,
     ActuatedResources,
@@ -143,7 +145,14 @@ class KubeRuntimeManager:
         killer = Killer(
             runtime,
             source,
-            ContainerStopper(runtime, mutations, stops, recorder, hooks),
+            ContainerStopper(
+                runtime,
+                mutations,
+                stops,
+                recorder,
+                hooks=hooks,
+                records=StopRecords(root_dir, clock),
+            ),
             SandboxStopper(runtime, mutations, stops),
             root_dir,
         )
@@ -229,8 +238,9 @@ class KubeRuntimeManager:
         except CRIError as error:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         pod = request.pod
-        in_effect = self._in_effect.of(pod, status)
-        restarting = restart_all_active(pod, status)
+        found, status = status, with_shown_ends(pod, status, request.shown)
+        in_effect = self._in_effect.of(pod, found)
+        restarting = restart_all_active(pod, found)
         plan = compute_pod_actions(
             pod,
             status,
@@ -242,22 +252,22 @@ class KubeRuntimeManager:
             self._plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)
         self._in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
-            waits = resize_in_progress(pod, status, in_effect)
+            waits = resize_in_progress(pod, found, in_effect)
             return PodSyncResult(
                 decisions=plan.decisions,
-                status=None if status is request.status else status,
+                status=None if found is request.status else found,
                 resize=ResizeOutcome(in_progress=True) if waits else None,
             )
-        run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
+        run = SyncRun(request, status, plan, StatusDraft(found), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
         if user_namespaced:
             self._metrics.started_user_namespaced_pods.inc()
         request.on_plan(plan.decisions)
         await self._executor.carry_out(run)
         certain = run.sync_error is None and _all_worked(run.results)
-        after, read_error = await self._after(run.draft, status, certain)
-        resize = self._resized(run, after or status)
-        for ended_at in ended_in_their_start(run.start_errors, after or status):
+        after, read_error = await self._after(run.draft, found, certain)
+        resize = self._resized(run, after or found)
+        for ended_at in ended_in_their_start(run.start_errors, after or found):
             run.retry(ended_at)
         result = PodSyncResult(
             results=tuple(run.results),
@@ -277,7 +287,7 @@ class KubeRuntimeManager:
         """What :meth:`sync_pod` would do; changes nothing, and looks at no cgroup."""
         plan = compute_pod_actions(
             pod,
-            status,
+            with_shown_ends(pod, status, pod.status),
             probes,
             all_containers_restarting=restart_all_active(pod, status),
             in_effect=self._in_effect.recorded(pod),

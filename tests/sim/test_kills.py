@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.sim.invariants import entries
 from tests.sim.loop import call_later, run
+from tests.sim.records import Container, Sandbox
 from tests.sim.user import container, pod, resources, sidecar
 from tests.sim.world import World
 
@@ -246,3 +248,67 @@ def test_a_crash_loop_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(gaps) == 6, gaps
     for gap, delay in zip(waited, [0, 10, 20, 40, 80, 160], strict=True):
         assert delay - 0.01 < gap < delay + 5, gaps
+
+
+async def _killed_while_a_pod_ends(root: Path, seed: int) -> float:
+    """A pod that ignores SIGTERM is deleted, and agents die meanwhile: seconds until its end."""
+    world = World(seed, root, events=bool(seed % 2))
+    rng = world.rng("deaths")
+    hook = {"preStop": {"sleep": {"seconds": 8}}}
+    world.user.create(pod("a", [container("c", "stubborn", lifecycle=hook)], grace=30))
+    world.start()
+    await world.converges(30)
+    (victim,) = world.runtime.running()
+    world.user.delete("a", 30)
+    asked = world.loop.time()
+    for _ in range(3):
+        await asyncio.sleep(rng.uniform(1.0, 7.0))
+        await world.kill()
+        await asyncio.sleep(rng.uniform(0.0, 2.0))
+        world.start()
+    await victim.ended.wait()
+    took = world.loop.time() - asked
+    await world.converges(EMPTY_WITHIN, world.remains)
+    await world.stop()
+    world.history.check()
+    return took
+
+
+def test_a_grace_period_is_one_over_all_lives(tmp_path: Path) -> None:
+    for seed in range(6):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        took = run(_killed_while_a_pod_ends(root, seed))
+        assert 29.0 < took < 33.0, f"seed {seed}"
+
+
+async def _records_lost(root: Path, restart: str) -> dict[str, int]:
+    """A container ends with 0, its record vanishes with the agent; how often it ran, by name."""
+    world = World(3, root, events=True)
+    ran: Counter[str] = Counter()
+
+    def note(what: str, whom: Container | Sandbox) -> None:
+        if what == "start" and isinstance(whom, Container):
+            ran[whom.name] += 1
+
+    world.runtime.observers.append(note)
+    world.user.create(pod("a", [container("c", "done"), container("d", "run")], restart=restart))
+    world.start()
+    await world.converges(60)
+    await world.kill()
+    for each in list(world.runtime.containers.values()):
+        if each.name == "c":
+            await world.runtime.remove_container(each.id)
+    world.start()
+    await asyncio.sleep(90.0)
+    (obj,) = world.user.pods()
+    entry = entries(obj["status"])["c"]
+    assert entry["state"]["terminated"]["exitCode"] == 0, entry
+    assert entry["restartCount"] == 0
+    world.history.check()
+    return ran
+
+
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_what_the_api_shows_as_done_does_not_run_again(tmp_path: Path, restart: str) -> None:
+    assert run(_records_lost(tmp_path, restart)) == {"c": 1, "d": 1}

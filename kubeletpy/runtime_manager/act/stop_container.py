@@ -21,9 +21,11 @@ from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.pre_stop import PreStopRun
 from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.runtime_manager.act.stop_order import StopOrder
+from kubeletpy.runtime_manager.act.stop_records import StopRecords
 from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
-from kubeletpy.structs import Struct
+from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord, resume_stop
+from kubeletpy.structs import Struct, replace
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import span
 
@@ -69,13 +71,16 @@ class ContainerStopper:
         mutations: Mutations,
         slots: StopSlots,
         recorder: EventRecorder,
+        *,
         hooks: LifecycleHooks,
+        records: StopRecords,
     ) -> None:
         self._runtime = runtime
         self._mutations = mutations
         self._slots = slots
         self._recorder = recorder
         self._hooks = hooks
+        self._records = records
 
     async def stop(
         self,
@@ -87,21 +92,59 @@ class ContainerStopper:
         """Stop one container; None: it has stopped.
 
         ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
+        What an earlier agent began goes on: the rest of the grace period, and no second hook.
         """
         self._recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override
-        if not victim.pre_stop or grace <= 0:
+        if grace <= graces.MINIMUM:
+            return await self._stop(victim, victim.pre_stop, grace, order, None)
+        record = await self._records.earlier(victim.pod_uid, victim.name, victim.id)
+        deleting = victim.pod is not None and victim.pod.being_deleted
+        left = resume_stop(
+            record,
+            grace=grace,
+            deleting=deleting,
+            pre_stop=victim.pre_stop,
+            now=self._records.now(),
+        )
+        if record is None or left.anew:
+            record = self._records.new(victim.id, deleting=deleting)
+            if not left.hook:
+                await self._records.write(victim.pod_uid, victim.name, record)
+        else:
+            logger.info(
+                "going on with the stop of a container that an earlier agent began",
+                extra={"container": victim.name, "container_id": victim.id, "after": left.elapsed},
+            )
+        grace = graces.remaining(grace, left.elapsed)
+        return await self._stop(victim, left.hook, grace, order, record)
+
+    async def _stop(
+        self,
+        victim: Victim,
+        handler: api.LifecycleHandler | None,
+        grace: int,
+        order: StopOrder | None,
+        record: StopRecord | None,
+    ) -> StartError | None:
+        if not handler or grace <= 0:
             return await self._end(victim, grace, order)
-        pre_stop = self._hooks.pre_stop(victim.pod, victim.name, victim.id, victim.pre_stop)
+        await self._note_hook(victim, record, HookState.BEGUN)
+        pre_stop = self._hooks.pre_stop(victim.pod, victim.name, victim.id, handler)
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)
+            await self._note_hook(victim, record, HookState.ENDED)
             error = await self._end(victim, graces.remaining(grace, took), order)
             if hook.failed_late():
                 self._hook_failed(victim)
             return error
         finally:
             hook.give_up()
+
+    async def _note_hook(self, victim: Victim, record: StopRecord | None, state: HookState) -> None:
+        if record is not None:
+            await self._records.write(victim.pod_uid, victim.name, replace(record, hook=state))
 
     async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
         """Stop it when its turn has come, with what is left of its grace period."""

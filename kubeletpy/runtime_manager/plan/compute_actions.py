@@ -12,9 +12,7 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.restart_rules import (
-    triggers_restart_all,
-)
+from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_all
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import SandboxDecision, decide_sandbox
 from kubeletpy.runtime_manager.plan.actions import (
@@ -176,15 +174,17 @@ def _starts_in_new_sandbox(
     for container in pod.containers:
         name = container["name"]
         record = status.newest(name)
-        if (
-            (container.get("restartPolicy") or pod.restart_policy) == "OnFailure"
-            and record is not None
-            and record.state is ContainerState.EXITED
-            and record.exit_code == 0
-        ):
+        if record is None or record.state is not ContainerState.EXITED:
+            starts.append(StartContainer(ContainerKind.REGULAR, container, "the sandbox is new"))
+            continue
+        again, why = restart_after_exit(pod.restart_policy, container, record.exit_code)
+        policy = container.get("restartPolicy") or pod.restart_policy
+        if policy == "OnFailure" and record.exit_code == 0:
             held.append(
                 Decision(f"leave container {name}", "it exited with 0 and runs until it does")
             )
+        elif not again and not status.sandboxes:  # the runtime has lost all that it had of the pod
+            held.append(Decision(f"leave container {name}", why))
         else:
             starts.append(StartContainer(ContainerKind.REGULAR, container, "the sandbox is new"))
     return tuple(starts), tuple(held)

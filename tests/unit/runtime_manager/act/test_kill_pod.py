@@ -231,7 +231,7 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
     assert lived == [pytest.approx(12, abs=0.1)]
     told = "Warning FailedPreStopHook: PreStopHook failed"
     assert told in node.events.seen, "it was cut off"
-    again = FakeNode(tmp_path, options={"hooks": Hooks()})
+    again = FakeNode(tmp_path / "again", options={"hooks": Hooks()})
     await running(again, pod)
     given_up = asyncio.create_task(again.kill(pod))
     await asyncio.sleep(3)

@@ -157,7 +157,7 @@ SANDBOX_ROWS = [
         "never-first-attempt-with-records",
         make_pod("a", policy="Never"),
         has(exited("a", 1), sandboxes=()),
-        {"create": 0, "regular": ["a"]},
+        {"kill_pod": True},
     ),
 ]
 

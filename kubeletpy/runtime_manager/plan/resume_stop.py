@@ -1,0 +1,81 @@
+"""How a container's stop goes on that an earlier agent began. Pure.
+
+Source: docs/reference/behaviour.md, n2. Must never lengthen a grace period.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kubeletpy.api import types as api
+from kubeletpy.structs import Struct
+
+WITHDRAWN_S = 60.0
+"""Seconds after the end of the grace period until which a stop that was no deletion counts as the
+one that goes on: what caused it (a probe, an eviction) may not hold in the next agent."""
+
+
+class HookState(StrEnum):
+    """What became of a container's preStop hook."""
+
+    NONE = "none"
+    """It was not started."""
+    BEGUN = "begun"
+    ENDED = "ended"
+
+
+class StopRecord(Struct, frozen=True):
+    """A stop that an agent began."""
+
+    container_id: str
+    life: str
+    """Names the agent's process."""
+    began: float
+    """Unix seconds."""
+    deleting: bool
+    """The pod was being deleted, which nobody can withdraw."""
+    hook: HookState = HookState.NONE
+
+
+class ResumedStop(Struct, frozen=True):
+    """What is left of a stop."""
+
+    anew: bool = False
+    """No earlier agent has begun it."""
+    elapsed: float = 0.0
+    """Seconds of the grace period that are over."""
+    hook: api.LifecycleHandler | None = None
+    """The preStop hook to run; None: there is none, or it has had its run."""
+
+
+def resume_stop(
+    record: StopRecord | None,
+    *,
+    grace: int,
+    deleting: bool,
+    pre_stop: api.LifecycleHandler | None,
+    now: float,
+) -> ResumedStop:
+    """What is left of a stop that an earlier agent began; all of it without a record.
+
+    A hook runs once: what an exec or HTTP hook had not done when its agent exited is not done. Of a
+    sleep the rest is left. ``now`` in Unix seconds; a clock that was put back takes nothing away.
+    """
+    if record is None:
+        return ResumedStop(anew=True, hook=pre_stop)
+    elapsed = max(0.0, now - record.began)
+    if not (record.deleting and deleting) and elapsed > grace + WITHDRAWN_S:
+        return ResumedStop(anew=True, hook=pre_stop)
+    if record.hook is HookState.NONE:
+        return ResumedStop(elapsed=elapsed, hook=pre_stop)
+    return ResumedStop(elapsed=elapsed, hook=_rest_of_sleep(record, pre_stop, elapsed))
+
+
+def _rest_of_sleep(
+    record: StopRecord, pre_stop: api.LifecycleHandler | None, elapsed: float
+) -> api.LifecycleHandler | None:
+    seconds = ((pre_stop or {}).get("sleep") or {}).get("seconds")
+    if record.hook is HookState.ENDED or not isinstance(seconds, int):
+        return None
+    left = seconds - int(elapsed)
+    return {"sleep": {"seconds": left}} if left > 0 else None

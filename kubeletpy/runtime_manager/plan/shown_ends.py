@@ -1,0 +1,121 @@
+"""Ends of containers that the API's status shows and the runtime has no record of. Pure.
+
+The status was written by this node: a container that it shows as terminated has run, and ended with
+that code. Must never make up an end that nobody saw. Source: docs/reference/behaviour.md, c12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.restart_rules import could_restart_all, triggers_restart_all
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.structs import replace
+
+CRASH_LOOP = "CrashLoopBackOff"
+_LISTS = {
+    ContainerKind.REGULAR: "containerStatuses",
+    ContainerKind.INIT: "initContainerStatuses",
+    ContainerKind.EPHEMERAL: "ephemeralContainerStatuses",
+}
+_RESTARTING_ALL = "AllContainersRestarting"
+
+
+def with_shown_ends(
+    pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus | None
+) -> PodRuntimeStatus:
+    """The pod's status with the ends that the API shows in place of records that are gone.
+
+    Args:
+        status: what the runtime has.
+        shown: the status that the API has or is about to get; None: not known.
+    """
+    if shown is None or _restarts_all(pod, shown):
+        return status
+    ends = [
+        end
+        for kind, container in pod.all_containers()
+        if status.newest(container["name"]) is None
+        and (end := _end(kind, container, status, shown)) is not None
+    ]
+    return replace(status, containers=(*status.containers, *ends)) if ends else status
+
+
+def _restarts_all(pod: Pod, shown: api.PodStatus) -> bool:
+    """Whether records may be gone because all containers are to restart."""
+    if not could_restart_all(pod):
+        return False
+    conditions = shown.get("conditions") or ()
+    if any(c["type"] == _RESTARTING_ALL and c["status"] == "True" for c in conditions):
+        return True
+    return any(
+        triggers_restart_all(container, ended.get("exitCode") or 0)
+        for kind, container in pod.all_containers()
+        for entry in _entries(kind, shown)
+        if entry.get("name") == container["name"]
+        and (ended := (entry.get("state") or {}).get("terminated")) is not None
+    )
+
+
+def _end(
+    kind: ContainerKind,
+    container: api.Container,
+    status: PodRuntimeStatus,
+    shown: api.PodStatus,
+) -> ContainerStatus | None:
+    for entry in _entries(kind, shown):
+        if entry.get("name") == container["name"]:
+            ended = _termination(entry)
+            break
+    else:
+        return None
+    # a status that was lost has no id: how the container ended is not known
+    container_id = (ended or {}).get("containerID", "").partition("://")[2]
+    if ended is None or not container_id:
+        return None
+    try:
+        started = parse_time(ended.get("startedAt") or "")
+        finished = parse_time(ended.get("finishedAt") or "")
+    except (ValueError, TypeError):
+        return None
+    if kind is ContainerKind.INIT and not _in_newest_sandbox(status, finished):
+        return None
+    return ContainerStatus(
+        id=container_id,
+        name=container["name"],
+        state=ContainerState.EXITED,
+        created_at=int(started * 1e9),
+        started_at=int(started * 1e9),
+        finished_at=int(finished * 1e9),
+        exit_code=ended.get("exitCode") or 0,
+        reason=ended.get("reason") or "",
+        hash=container_hash(container),
+        restart_count=entry.get("restartCount") or 0,
+        attempt=entry.get("restartCount") or 0,
+    )
+
+
+def _termination(entry: api.ContainerStatus) -> api.ContainerStateTerminated | None:
+    """The end of the newest run: of a container that waits for its restart, the last state."""
+    state = entry.get("state") or {}
+    if (state.get("waiting") or {}).get("reason") == CRASH_LOOP:
+        return (entry.get("lastState") or {}).get("terminated")
+    return state.get("terminated")
+
+
+def _in_newest_sandbox(status: PodRuntimeStatus, finished: float) -> bool:
+    """Whether an init container ended in the newest sandbox: it runs again in each sandbox.
+
+    The API's times are whole seconds: one that ended in the second of the sandbox's creation is not
+    known to have run there.
+    """
+    return bool(status.sandboxes) and finished > math.floor(status.sandboxes[0].created_at / 1e9)
+
+
+def _entries(kind: ContainerKind, shown: api.PodStatus) -> Iterator[api.ContainerStatus]:
+    yield from shown.get(_LISTS[kind]) or ()  # type: ignore[misc]

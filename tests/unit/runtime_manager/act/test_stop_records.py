@@ -1,0 +1,156 @@
+"""Stops that go on in the next agent, and what their records may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.act.stop_records import MAX_BYTES, StopRecords, record_from_json
+from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord
+from kubeletpy.structs import replace
+from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.virtual_time import LoopClock, on_virtual_time
+
+DELETED = {"deletionTimestamp": "2023-11-14T22:13:20Z", "deletionGracePeriodSeconds": 30}
+
+
+class Hooks:
+    """Hooks that take ten seconds, and are counted."""
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+
+    async def post_start(self, *_: Any) -> None:
+        raise AssertionError
+
+    async def pre_stop(self, pod: Any, name: str, container_id: str, handler: Any) -> None:
+        self.ran.append(handler)
+        await asyncio.sleep(handler.get("sleep", {}).get("seconds", 10))
+
+
+class Deaf(FakeRuntime):
+    """Containers that end by SIGKILL alone; a stop that is given up ends without it."""
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        self.calls.append(f"stop_container {container_id} {timeout}")
+        await asyncio.sleep(timeout)
+        self.end(container_id, 137)
+
+
+async def killed_after(
+    tmp_path: Path, seconds: float, hook: Any = None, away: float = 0.0
+) -> tuple[FakeNode, Hooks, Pod, float]:
+    """A pod is stopped, the agent dies meanwhile, and the next one stops it: seconds in all."""
+    hooks = Hooks()
+    node = FakeNode(tmp_path, runtime=Deaf(), options={"hooks": hooks})
+    lifecycle = {"lifecycle": {"preStop": hook}} if hook else {}
+    spec: Any = container("a", **lifecycle)
+    await node.sync(make_pod(spec))
+    pod = make_pod(spec, metadata=DELETED)
+    began = asyncio.get_running_loop().time()
+    stop = asyncio.ensure_future(node.kill(pod))
+    await asyncio.wait({stop}, timeout=seconds)
+    stop.cancel()
+    await asyncio.wait({stop})
+    await asyncio.sleep(away)
+    node.restart_agent()
+    await node.refresh(pod)
+    await node.kill(pod)
+    return node, hooks, pod, asyncio.get_running_loop().time() - began
+
+
+@on_virtual_time
+async def test_the_rest_of_the_grace_period_is_left(tmp_path: Path) -> None:
+    node, _, _, took = await killed_after(tmp_path, 18)
+    assert took == pytest.approx(30, abs=1.1)
+    assert node.runtime.running() == []
+
+
+@on_virtual_time
+async def test_a_grace_period_that_is_over_leaves_the_least(tmp_path: Path) -> None:
+    node, _, _, took = await killed_after(tmp_path, 18, away=100)
+    assert took == pytest.approx(120, abs=1.1)
+    assert node.runtime.calls.count("stop_container container-a-0 2") == 1
+
+
+@on_virtual_time
+@pytest.mark.parametrize("seconds", [4, 14], ids=["during the hook", "after it"])
+async def test_a_hook_runs_once(tmp_path: Path, seconds: float) -> None:
+    _, hooks, _, took = await killed_after(tmp_path, seconds, {"exec": {"command": ["x"]}})
+    assert len(hooks.ran) == 1
+    assert took == pytest.approx(30, abs=1.1)
+
+
+@on_virtual_time
+async def test_a_sleep_goes_on(tmp_path: Path) -> None:
+    _, hooks, _, took = await killed_after(tmp_path, 4, {"sleep": {"seconds": 20}})
+    assert hooks.ran == [{"sleep": {"seconds": 20}}, {"sleep": {"seconds": 16}}]
+    assert took == pytest.approx(30, abs=1.1)
+
+
+@on_virtual_time
+async def test_another_container_of_that_name_has_all_its_time(tmp_path: Path) -> None:
+    records = StopRecords(str(tmp_path), LoopClock())
+    await records.write("u", "a", records.new("c1", deleting=True))
+    later = StopRecords(str(tmp_path), LoopClock())
+    assert await later.earlier("u", "a", "c2") is None
+    assert await later.earlier("u", "b", "c1") is None
+    assert await records.earlier("u", "a", "c1") is None, "its own"
+    found = await later.earlier("u", "a", "c1")
+    assert found is not None
+    assert found.deleting
+    await later.write("u", "a", replace(found, hook=HookState.ENDED))
+    again = await StopRecords(str(tmp_path), LoopClock()).earlier("u", "a", "c1")
+    assert again == replace(found, hook=HookState.ENDED)
+
+
+@on_virtual_time
+async def test_a_directory_that_cannot_be_written_stops_no_stop(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    records = StopRecords(str(tmp_path / "file"), LoopClock())
+    await records.write("u", "a", records.new("c1", deleting=False))
+    await records.write("../u", "a", records.new("c1", deleting=False))
+    assert await records.earlier("u", "a", "c1") is None
+    assert await records.earlier("../u", "a", "c1") is None
+
+
+@on_virtual_time
+async def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    records = StopRecords(str(tmp_path), LoopClock())
+    await records.write("u", "a", records.new("c1", deleting=False))
+    file = tmp_path / "pods" / "u" / "containers" / "a" / "stop.json"
+    later = StopRecords(str(tmp_path), LoopClock())
+    file.write_text(file.read_text() + " " * MAX_BYTES)
+    assert await later.earlier("u", "a", "c1") is None
+    file.unlink()
+    file.mkdir()
+    assert await later.earlier("u", "a", "c1") is None
+
+
+RECORD = {"containerID": "c", "life": "l", "began": 5, "deleting": True, "hook": "begun"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (json.dumps(RECORD), StopRecord("c", "l", 5, True, HookState.BEGUN)),
+        (json.dumps({**RECORD, "hook": "other"}), None),
+        (json.dumps({**RECORD, "began": "soon"}), None),
+        (json.dumps({**RECORD, "began": None}), None),
+        (json.dumps([RECORD]), None),
+        ("{}", None),
+        ("", None),
+        ("[" * 4000, None),
+        ("\xff", None),
+        (json.dumps({**RECORD, "began": 10**400}), None),
+    ],
+)
+def test_a_record_as_it_is_read(text: str, found: StopRecord | None) -> None:
+    assert record_from_json(text.encode("latin-1")) == found

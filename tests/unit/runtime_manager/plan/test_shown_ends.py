@@ -1,0 +1,200 @@
+"""Ends that only the API's status shows still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
+from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
+from kubeletpy.structs import replace
+from tests.unit.runtime_manager.pods_and_records import (
+    READY,
+    container,
+    exited,
+    has,
+    make_pod,
+    running,
+    sidecar,
+    summary,
+)
+
+LISTS = {"c": "containerStatuses", "i": "initContainerStatuses", "e": "ephemeralContainerStatuses"}
+SANDBOX = replace(READY, created_at=1_700_000_000_000_000_000)  # 22:13:20
+
+
+def ended(code: int, *, restarts: int = 0, waiting: str = "", **changes: Any) -> dict[str, Any]:
+    """A container that the API shows as ended."""
+    terminated = {
+        "terminated": {
+            "exitCode": code,
+            "reason": "Completed" if code == 0 else "Error",
+            "startedAt": "2023-11-14T22:13:21Z",
+            "finishedAt": "2023-11-14T22:13:25Z",
+            "containerID": "containerd://old",
+            **changes,
+        }
+    }
+    if waiting:
+        state = {"waiting": {"reason": waiting}}
+        return {"state": state, "lastState": terminated, "restartCount": restarts}
+    return {"state": terminated, "restartCount": restarts}
+
+
+def shown(**entries: dict[str, Any]) -> Any:
+    """A status by container name, whose first letter is the kind of the container."""
+    status: dict[str, Any] = {}
+    for name, entry in entries.items():
+        status.setdefault(LISTS[name[0]], []).append({"name": name, **entry})
+    return status
+
+
+def plan(pod: Pod, status: PodRuntimeStatus, api_status: Any) -> dict[str, Any]:
+    known = with_shown_ends(pod, status, api_status)
+    return summary(compute_pod_actions(pod, known, ProbeResults()))
+
+
+ON_CODE = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "code", "again"),
+    [
+        ("Never", {}, 0, False),
+        ("Never", {}, 3, False),
+        ("OnFailure", {}, 0, False),
+        ("OnFailure", {}, 3, True),
+        ("Always", {}, 0, True),
+        ("Always", {"restartPolicy": "Never"}, 3, False),
+        ("Always", {"restartPolicy": "OnFailure"}, 0, False),
+        ("Never", {"restartPolicy": "OnFailure"}, 3, True),
+        ("Always", ON_CODE, 42, True),
+        ("Always", ON_CODE, 41, False),
+    ],
+)
+@pytest.mark.parametrize("sandbox", [True, False], ids=["in its sandbox", "all is lost"])
+def test_a_regular_container(
+    policy: str, spec: dict[str, Any], code: int, again: bool, sandbox: bool
+) -> None:
+    pod = make_pod(container("c1", **spec), "c2", policy=policy)
+    status = has(running("c2"), sandboxes=(SANDBOX,)) if sandbox else has(sandboxes=())
+    found = plan(pod, status, shown(c1=ended(code)))
+    others = [] if sandbox else ["c2"]
+    assert found.get("regular", []) == (["c1", *others] if again else others)
+
+
+def test_a_pod_whose_containers_have_all_ended_is_over() -> None:
+    pod = make_pod("c1", "c2", policy="Never")
+    api_status = shown(c1=ended(0), c2=ended(3))
+    assert plan(pod, has(sandboxes=()), api_status) == {"kill_pod": True}
+    assert plan(pod, has(sandboxes=(SANDBOX,)), api_status) == {"kill_pod": True}
+
+
+AT_ITS_CREATION = "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ({"i1": ended(0)}, ["i2"]),
+        ({}, ["i1"]),
+        ({"i1": ended(0, finishedAt=AT_ITS_CREATION)}, ["i1"]),  # perhaps of the sandbox before
+        ({"i1": ended(0, reason="Completed", containerID="")}, ["i1"]),
+        ({"i1": ended(1)}, ["i1"]),
+    ],
+)
+def test_an_init_container(first: dict[str, Any], expected: list[str]) -> None:
+    pod = make_pod("c", init=("i1", "i2"))
+    assert plan(pod, has(sandboxes=(SANDBOX,)), shown(**first))["init"] == expected
+
+
+def test_an_init_container_runs_again_in_each_sandbox() -> None:
+    pod = make_pod("c", init=("i1", "i2"))
+    assert plan(pod, has(sandboxes=()), shown(i1=ended(0)))["init"] == ["i1"]
+    failed = make_pod("c", init=("i1",), policy="Never")
+    assert plan(failed, has(sandboxes=(SANDBOX,)), shown(i1=ended(1))) == {"kill_pod": True}
+
+
+def test_a_sidecar_is_kept_running_and_waits_its_delay() -> None:
+    pod = make_pod("c", init=(sidecar("i"),))
+    status = has(running("c"), sandboxes=(SANDBOX,))
+    entry = ended(1, restarts=3, waiting="CrashLoopBackOff")
+    assert plan(pod, status, shown(i=entry))["init"] == ["i"]
+    known = with_shown_ends(pod, status, shown(i=entry))
+    now = 1_700_000_000 + 6
+    held = CrashLoopBackoff(began=now).admit(pod, pod.init_containers[0], known, now)
+    assert held is not None
+    assert held.due_at == 1_700_000_000 + 5 + 40
+
+
+def test_an_ephemeral_container_never_runs_twice() -> None:
+    pod = make_pod("c", ephemeral=("e1", "e2"))
+    status = has(running("c"), sandboxes=(SANDBOX,))
+    assert plan(pod, status, shown(e1=ended(0))) == {"ephemeral": ["e2"]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"state": {"running": {"startedAt": "2023-11-14T22:13:21Z"}}},
+        {"state": {"waiting": {"reason": "ContainerCreating"}}},
+        ended(137, reason="ContainerStatusUnknown", containerID=""),
+        ended(0, waiting="ContainerCreating"),
+        ended(0, finishedAt=None),
+        ended(0, startedAt="yesterday"),
+    ],
+)
+def test_what_shows_no_end(entry: dict[str, Any]) -> None:
+    pod = make_pod("c", policy="Never")
+    status = has(sandboxes=(SANDBOX,))
+    assert with_shown_ends(pod, status, shown(c=entry)) is status
+    assert with_shown_ends(pod, status, None) is status
+
+
+def test_a_record_is_the_truth() -> None:
+    pod = make_pod("c", policy="Never")
+    status = has(exited("c", 7), sandboxes=(SANDBOX,))
+    assert with_shown_ends(pod, status, shown(c=ended(0))) is status
+
+
+def test_the_count_goes_on() -> None:
+    pod = make_pod("c")
+    known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=4)))
+    (record,) = known.containers
+    assert (record.id, record.exit_code, record.restart_count) == ("old", 1, 4)
+
+
+RESTART_ALL = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [
+        {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "condition", "kept"), [(9, "False", False), (8, "True", False), (8, "False", True)]
+)
+def test_records_that_a_restart_of_all_removed(code: int, condition: str, kept: bool) -> None:
+    pod = make_pod(container("c1", **RESTART_ALL), "c2", policy="Never")
+    api_status = shown(c1=ended(code), c2=ended(0))
+    api_status["conditions"] = [{"type": "AllContainersRestarting", "status": condition}]
+    found = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), api_status)
+    assert bool(found.containers) is kept
+
+
+def test_a_sandbox_that_is_lost_takes_init_containers_with_it() -> None:
+    pod = make_pod("c", init=("i",), policy="OnFailure")
+    older = SandboxStatus("sandbox-0", ready=False, created_at=SANDBOX.created_at)
+    status = has(sandboxes=(older,))
+    found = plan(pod, status, shown(i=ended(0), c=ended(0)))
+    assert found == {"kill_pod": True}
