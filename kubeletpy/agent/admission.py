@@ -5,7 +5,7 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from kubeletpy.admission.facts import NodeState
@@ -15,6 +15,7 @@ from kubeletpy.config import KubeletSettings
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
+from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
@@ -48,12 +49,14 @@ def build_admission(
     node: OwnNode,
     place: Place,
     held: Callable[[str], Mapping[str, int]],
+    plugins: Callable[[Pod], Awaitable[None] | None],
 ) -> Admission:
     """Args:
     root: the kubelet's root directory.
     node: the Node object as the agent knows it.
     place: assigns a pod its place on the machine.
     held: the share of the node's resources that devices hold.
+    plugins: what a pod waits for before it is judged; see AdmissionGate.
     """
     clock, kernel, gates = outside.clock, outside.machine.kernel, settings.feature_gates
     shutdown = ShutdownManager(
@@ -98,5 +101,6 @@ def build_admission(
         kill=workers.kill_pod,
         place=place,
         held=held,
+        plugins=plugins,
     )
     return Admission(gate, shutdown)

@@ -481,6 +481,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         node=own_node,
         place=placement.place,
         held=devices.held,
+        plugins=devices.returned,
     )
     gate, shutdown = admission.gate, admission.shutdown
     pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics=metrics.pleg)
@@ -531,6 +532,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         allocations=allocations,
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
+        show_held=composer.held,
     )
     pod_tasks, bad_manifests, hurry_pods = source_tasks(
         settings, kube_api, loop, own_node, rng, given=outside.pod_sources
@@ -608,6 +610,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         network_error=monitor.network_error,
         awaits_admission=loop.awaits_admission,
+        awaited_plugins=devices.awaited,
         volume_waits=storage.claims.reports,
         claim_waits=claims.manager.waits,
         failing_watches=storage.failing_watches,

@@ -10,9 +10,9 @@ Source: docs/reference/behaviour-resources.md, rn, ro, rp.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
@@ -21,7 +21,7 @@ from kubeletpy.devices.allocator import Allocator, NotGiven
 from kubeletpy.devices.checkpoint_file import CheckpointFile
 from kubeletpy.devices.given import from_plugins
 from kubeletpy.devices.hints import device_hints
-from kubeletpy.devices.model import NO_NODE, Holder, Wish
+from kubeletpy.devices.model import NO_NODE, AwaitedPlugins, Holder, Wish
 from kubeletpy.devices.pick import by_claim, requests
 from kubeletpy.devices.plugin import (
     OpenPlugin,
@@ -40,8 +40,12 @@ from kubeletpy.pods.resources import pod_limits
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
 
-if TYPE_CHECKING:
-    pass
+log = logging.getLogger(__name__)
+
+RETURNS_WITHIN_S = 120.0
+"""Seconds from the agent's start within which pods wait for device plugins that an earlier agent
+had. After a reboot agent and plugins start in any order, and a refused pod stays refused; a plugin
+runs in a pod itself, which takes its time to start."""
 
 
 class DeviceManager:
@@ -79,6 +83,8 @@ class DeviceManager:
         self._nodes = nodes
         self._file = CheckpointFile(directory, self.state)
         self._report = NodeReport(self.state, node_changed)
+        self._listed = asyncio.Event()
+        self._returns_until = float("-inf")
         self.plugins = DevicePlugins(
             directory,
             self.state,
@@ -86,6 +92,7 @@ class DeviceManager:
             self._report,
             metrics,
             pod_changed=pod_changed,
+            listed=self._listed.set,
             open_plugin=open_plugin,
             listen=listen,
         )
@@ -93,7 +100,9 @@ class DeviceManager:
 
     async def start(self) -> None:
         """Read which container has what, then let plugins register."""
-        await self._file.read(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        await self._file.read(now)
+        self._returns_until = now + RETURNS_WITHIN_S
         await self.plugins.listen()
 
     async def close(self) -> None:
@@ -143,6 +152,46 @@ class DeviceManager:
     def healthy_devices(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """Devices that are or can be allocated, by resource."""
         return on_node.healthy(self.state)
+
+    # -- plugins that come back ----------------------------------------------------------------
+
+    def awaited(self, pod: Pod) -> AwaitedPlugins | None:
+        """The plugins that a pod has to wait for; None: none. A running pod waits for none."""
+        if asyncio.get_running_loop().time() >= self._returns_until or self._pod_runs(pod.uid):
+            return None
+        try:
+            names = {
+                name
+                for _, container in pod.all_containers()
+                for name, number in requests(container, self.state).items()
+                if number > 0
+                and self.state.returning(name)
+                and not by_claim(pod, container["name"], name)
+            }
+        except ValueError:  # placement refuses the pod for it
+            return None
+        return AwaitedPlugins(tuple(sorted(names)), self._returns_until) if names else None
+
+    def returned(self, pod: Pod) -> Awaitable[None] | None:
+        """Something to await until a pod's plugins are back, or have had their time; None: now."""
+        return None if self.awaited(pod) is None else self._returned(pod)
+
+    async def _returned(self, pod: Pod) -> None:
+        while (awaited := self.awaited(pod)) is not None:
+            self._listed.clear()
+            try:
+                async with asyncio.timeout_at(awaited.until):
+                    await self._listed.wait()
+            except TimeoutError:
+                log.warning(
+                    "device plugins have not come back: the pod is judged without them",
+                    extra={
+                        "pod": pod.key,
+                        "resources": list(awaited.resources),
+                        "waited_s": RETURNS_WITHIN_S,
+                    },
+                )
+                return
 
     # -- placement -----------------------------------------------------------------------------
 

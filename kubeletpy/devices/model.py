@@ -86,3 +86,13 @@ def by_node(devices: Iterable[Device]) -> dict[int, tuple[str, ...]]:
         for node in device.nodes or (NO_NODE,):
             found[node] = (*found.get(node, ()), device.id)
     return found
+
+
+class AwaitedPlugins(Struct, frozen=True):
+    """Resources of which a pod wants devices, and whose plugins have not come back.
+
+    ``until``: event-loop seconds; then the pod is judged without them.
+    """
+
+    resources: tuple[str, ...]
+    until: float

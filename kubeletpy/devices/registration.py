@@ -48,6 +48,7 @@ class DevicePlugins:
         metrics: DeviceMetrics,
         *,
         pod_changed: Callable[[str], None],
+        listed: Callable[[], None],
         open_plugin: OpenPlugin,
         listen: bool,
     ) -> None:
@@ -55,6 +56,7 @@ class DevicePlugins:
         directory: holds the plugins' sockets.
         file: what is written when there are other devices.
         pod_changed: what a pod's status says about devices has changed.
+        listed: called when a plugin has listed its devices.
         listen: False: no plugin can register over kubelet.sock.
         """
         self.current: dict[str, DevicePlugin] = {}
@@ -64,6 +66,7 @@ class DevicePlugins:
         self._report = report
         self._metrics = metrics
         self._pod_changed = pod_changed
+        self._listed = listed
         self._open_plugin = open_plugin
         self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
         self._socket = KubeletSocket(directory, self._register) if listen else None
@@ -189,6 +192,7 @@ class DevicePlugins:
                 taken_in = loop.time()
                 before = self._counts(plugin.resource)
                 owners = self._state.listed(plugin.resource, devices)
+                self._listed()
                 for uid in owners:
                     self._pod_changed(uid)
                 if self._counts(plugin.resource) != before:

@@ -23,9 +23,11 @@ class Resource(Struct):
         healthy: ids that may be allocated.
         unhealthy: ids that may not.
         stopped_at: since when there is no plugin; None: there is one. Event-loop seconds.
+        returning: an earlier agent had its plugin, which has listed nothing to this one yet.
     """
 
     stopped_at: float | None
+    returning: bool = False
     listed: dict[str, Device] = field(default_factory=dict)
     healthy: frozenset[str] = frozenset()
     unhealthy: frozenset[str] = frozenset()
@@ -51,7 +53,7 @@ class DeviceState:
         self, resources: Iterable[str], bookings: Mapping[Holder, Booking], now: float
     ) -> None:
         """Restore what the last agent knew: no device is there until its plugin returns."""
-        self.resources = {name: Resource(now) for name in resources}
+        self.resources = {name: Resource(now, returning=True) for name in resources}
         self.bookings = dict(bookings)
 
     def started(self, name: str) -> None:
@@ -63,6 +65,7 @@ class DeviceState:
         """Take in a new list; the uids of pods whose devices are new or changed their health."""
         resource = self.resources.setdefault(name, Resource(None))
         before, resource.listed = resource.listed, {device.id: device for device in devices}
+        resource.returning = False
         now = resource.listed.values()
         resource.healthy = frozenset(device.id for device in now if device.healthy)
         resource.unhealthy = frozenset(device.id for device in now if not device.healthy)
@@ -108,6 +111,11 @@ class DeviceState:
     def concerns(self, name: str) -> bool:
         """Whether a resource is a plugin's: registered, or held by a container."""
         return name in self.resources or any(each.resource == name for each in self.bookings)
+
+    def returning(self, name: str) -> bool:
+        """Whether the resource's plugin is known from an earlier agent and has not come back."""
+        known = self.resources.get(name)
+        return known is not None and known.returning
 
     def taken(self, name: str) -> frozenset[str]:
         """Ids that any container has, or is about to get."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeletpy.api import types as api
+from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.images.standing import PullStanding
 from kubeletpy.kubeapi.failing_watches import FailingWatch
@@ -66,6 +67,8 @@ class PodFacts(Struct, frozen=True):
     """The uid of another static pod that still has the name."""
     awaits_admission: bool = False
     """The pod's admission is still undecided."""
+    awaited_plugins: AwaitedPlugins | None = None
+    """Device plugins that its admission waits for."""
     volumes: tuple[VolumeWait, ...] = ()
     """What volumes of claims and drivers wait for; times are on the event loop's clock."""
     failing_watches: tuple[FailingWatch, ...] = ()

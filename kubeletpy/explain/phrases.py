@@ -31,6 +31,14 @@ _RELEASES: dict[Name | str | None, str] = {
 }
 
 
+def device_plugin(resource: str) -> str:
+    """An earlier agent had the plugin, and this one waits for it."""
+    return (
+        f"waiting for device plugin {resource}, which has not registered since the agent started; "
+        "if it does not in time, the pod is refused: check the plugin's pod"
+    )
+
+
 def volume(found: VolumeWait) -> str:
     """What a volume waits for, with the call and the object to look at."""
     said = say(found.wait)

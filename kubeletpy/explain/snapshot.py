@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.admission.host_ports import holders
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import Held
@@ -52,6 +53,7 @@ class Snapshots:
         runtime_error: Callable[[], str],
         network_error: Callable[[], str],
         awaits_admission: Callable[[str], bool],
+        awaited_plugins: Callable[[Pod], AwaitedPlugins | None] = lambda pod: None,
         volume_waits: Callable[[str], Sequence[VolumeWait]] = lambda uid: (),
         claim_waits: Callable[[str], Sequence[ClaimWait]] = lambda uid: (),
         failing_watches: Callable[[str], Sequence[FailingWatch]] = lambda uid: (),
@@ -78,6 +80,7 @@ class Snapshots:
         self._runtime_error = runtime_error
         self._network_error = network_error
         self._awaits_admission = awaits_admission
+        self._awaited_plugins = awaited_plugins
         self._volume_waits = volume_waits
         self._claim_waits = claim_waits
         self._failing_watches = failing_watches
@@ -148,6 +151,7 @@ class Snapshots:
             network_error=self._network_error(),
             name_holder=self._name_holder(pod, record),
             awaits_admission=self._awaits_admission(uid),
+            awaited_plugins=self._awaited_plugins(pod) if pod is not None else None,
             volumes=tuple(self._volume_waits(uid)),
             claims=tuple(self._claim_waits(uid)),
             failing_watches=tuple(self._failing_watches(uid)),

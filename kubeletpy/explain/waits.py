@@ -92,7 +92,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
             record.first_seen_at if record else None,
         )
     if facts.awaits_admission:
-        yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
+        yield from _admission(facts)
     yield from _watches(facts)
     yield from _volumes(facts)
     yield from _claims(facts)
@@ -104,6 +104,16 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
         yield from _readiness(facts)
         yield from _resizes(facts)
     yield from _api(facts)
+
+
+def _admission(facts: PodFacts) -> Iterator[Wait]:
+    awaited = facts.awaited_plugins
+    if awaited is None:
+        yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
+        return
+    until = awaited.until + facts.wall_offset
+    for resource in awaited.resources:
+        yield Wait(WaitKind.ADMISSION, resource, phrases.device_plugin(resource), until=until)
 
 
 def _calls(facts: PodFacts) -> Iterator[Wait]:

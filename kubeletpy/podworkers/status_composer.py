@@ -27,6 +27,7 @@ from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
+from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
     DEADLINE_REASON,
@@ -211,8 +212,36 @@ class StatusComposer:
             self.store(pod, mirror, status, override=override)
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
-        """The status of a pod that this node refuses to run."""
-        self._statuses.set_status(pod, rejected_status(pod, rejection), containers_may_run=False)
+        """The status of a pod that this node refuses to run.
+
+        A pod that has run here, before a reboot or a restart of the agent, keeps what is known of
+        its containers; one whose end nobody saw is shown as lost. Of one that still runs nothing is
+        shown: it is stopped as a pod that should not run, and how it ends is not known yet.
+        """
+        refusal = rejected_status(pod, rejection)
+        status = self._cache.status(pod.uid)
+        known = _has_run(self.shown(pod, None)) or (status is not None and not status.empty)
+        if not known or (status is not None and status.running_containers):
+            self._statuses.set_status(pod, refusal, containers_may_run=False)
+            return
+        self.store(
+            pod,
+            None,
+            status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace),
+            terminated=True,
+            override=lambda composed: finished_status(
+                pod, {**composed, **refusal}, self._clock.now()
+            ),
+        )
+
+    def held(self, pod: Pod) -> None:
+        """A pod's admission takes a while: show what has become of one that ran before.
+
+        After a reboot its containers have ended, whatever the API shows; it is not Ready.
+        """
+        status = self._cache.status(pod.uid)
+        if _has_run(self.shown(pod, None)) and not (status and status.running_containers):
+            self.store(pod, None, status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace))
 
     def deadline(self, pod: Pod) -> float | None:
         """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""
@@ -244,6 +273,10 @@ class StatusComposer:
             seen = pod.annotations.get(CONFIG_SEEN)
             if seen:
                 self._metrics.pod_running(self._clock.now() - parse_time(seen))
+
+
+def _has_run(status: api.PodStatus) -> bool:
+    return bool(status.get("containerStatuses") or status.get("initContainerStatuses"))
 
 
 def rejected_status(pod: Pod, rejection: Rejection) -> api.PodStatus:

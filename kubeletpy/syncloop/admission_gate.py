@@ -78,6 +78,7 @@ class AdmissionGate:
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
         place: Place = anywhere,
         held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
+        plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
     ) -> None:
         """Args:
         node: the node as the API last showed it.
@@ -85,6 +86,8 @@ class AdmissionGate:
         kill: kills a pod and waits until it has ended; raises TimeoutError.
         place: gives a pod its place on the machine. Others are admitted meanwhile: a pod that waits
             for a plugin blocks no other.
+        plugins: what a pod waits for before it is given its place: plugins that come back after the
+            start of the agent; None: nothing.
         held: how many devices are in use, by resource, if the pod with this uid has some of them.
         """
         self._state = state
@@ -96,6 +99,7 @@ class AdmissionGate:
         self._kill = kill
         self._place = place
         self._held = held
+        self._plugins = plugins
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
         """By uid of the pod for whose resize others give way."""
@@ -106,6 +110,8 @@ class AdmissionGate:
         self._forget_all_but(others)
         if rejection := before_placement(pod, self._state()):
             return self._counted(rejection)
+        if (returned := self._plugins(pod)) is not None:
+            return Deferred(lambda of_others: self._wait(pod, of_others, returned))
         placed = self._place(pod)
         if isinstance(placed, Rejection):
             return self._counted(placed)
@@ -156,6 +162,16 @@ class AdmissionGate:
             self._giving_way[pod.uid] = task
             task.add_done_callback(lambda _: self._giving_way.pop(pod.uid, None))
         return shortages[0].rejection()
+
+    async def _wait(self, pod: Pod, others: Others, returned: Awaitable[None]) -> Rejection | None:
+        """Judge a pod whose plugins have come back, or have had their time."""
+        await returned
+        if rejection := before_placement(pod, self._state()):
+            return self._counted(rejection)
+        placed = self._place(pod)
+        if isinstance(placed, Rejection):
+            return self._counted(placed)
+        return await self._settle(pod, others, placed)
 
     async def _settle(
         self, pod: Pod, others: Others, placed: Settle | None = None

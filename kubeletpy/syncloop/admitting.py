@@ -30,11 +30,13 @@ class Admitting:
         active: Callable[[], list[Pod]],
         current: Callable[[str], Pod | None],
         start: Callable[[str], None],
+        show_held: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         reject: has the pod's worker report a refusal.
         active: the pods that use the node.
         current: the newest object of a pod in the configuration.
+        show_held: called with each pod that is held.
         start: called with the uid of a pod that was held and may run now.
         """
         self._admit = admit
@@ -44,6 +46,7 @@ class Admitting:
         self._active = active
         self._current = current
         self._start = start
+        self._show_held = show_held
         self.held = HeldPods(self._settled)
 
     def may_start(self, pod: Pod) -> bool:
@@ -57,13 +60,14 @@ class Admitting:
         self._allocations.admitted(as_before)
         if isinstance(answer, Deferred):
             self.held.hold(pod.uid, answer.settle(self.admitted_pods))
+            self._show_held(as_before)
         return answer is None
 
     def admitted_pods(self) -> list[Pod]:
         """The admitted pods that use the node, as they are allocated."""
-        waiting = self.held.waiting
+        undecided = self.held.undecided
         active = self._active()
-        return [self._allocations.allocated(pod) for pod in active if pod.uid not in waiting]
+        return [self._allocations.allocated(pod) for pod in active if pod.uid not in undecided]
 
     def _settled(self, uid: str, rejection: Rejection | None) -> None:
         pod = self._current(uid)

@@ -32,6 +32,15 @@ class HeldPods:
         """Pods that are neither admitted nor refused yet."""
         return frozenset(self._tasks)
 
+    @property
+    def undecided(self) -> frozenset[str]:
+        """Pods that take nothing of the node: those waiting, but for the ones just admitted.
+
+        An admitted pod counts from the end of its own judgment on: the next one may be judged in
+        the same turn of the event loop, before its outcome is taken in.
+        """
+        return frozenset(uid for uid, task in self._tasks.items() if not _admits(task))
+
     def holds(self, uid: str) -> bool:
         """Whether a pod may not be started now."""
         return uid in self._tasks or uid in self._refused
@@ -72,3 +81,9 @@ class HeldPods:
         log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
         self._settled(uid, Rejection("UnexpectedAdmissionError", message))
+
+
+def _admits(task: asyncio.Task[Rejection | None]) -> bool:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return False
+    return task.result() is None

@@ -64,6 +64,7 @@ class SyncLoop:
         allocations: AllocationManager | None = None,
         runtime_error: Callable[[], str] = lambda: "",
         on_api_object: Callable[[Pod], None] = lambda pod: None,
+        show_held: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         sources: all must deliver before anything is killed.
@@ -72,6 +73,7 @@ class SyncLoop:
         runtime_error: why the runtime can't be used now; the inputs wait while there is a reason.
         on_api_object: called with the pod that runs whenever its object in the API has changed
             (for a mirror: the static pod), after the pod manager has it.
+        show_held: called with each pod whose admission takes a while.
         """
         self._sources = sources
         self._merge = merge
@@ -92,6 +94,7 @@ class SyncLoop:
             active=active,
             current=pods.get,
             start=self._admitted,
+            show_held=show_held,
         )
         self._held = self._admitting.held
         self._on_api_object = on_api_object

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.placement.cpu_manager import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.devices import GPU, OWN, Devices, given
@@ -115,3 +115,67 @@ def _problems(world: World, devices: Devices) -> list[str]:
 @pytest.mark.parametrize("seed", _seeds())
 def test_history(seed: int, tmp_path: Path) -> None:
     run(_history(seed, tmp_path))
+
+
+@pytest.mark.parametrize(("back_in", "admitted"), [(10.0, True), (119.0, True), (None, False)])
+def test_a_plugin_that_comes_back_after_the_agent_at_a_reboot(
+    back_in: float | None, admitted: bool, tmp_path: Path
+) -> None:
+    """The pod runs again with the same devices; refused, it keeps what was known of it."""
+
+    async def story() -> None:
+        world = World(1, tmp_path, devices=True)
+        devices = world.devices
+        assert devices is not None
+        devices.settings["topologyManagerPolicy"] = "none"
+        spawn(devices.register_for_ever(lambda: (world.agent if world.alive else None, world.life)))
+        world.start()
+        amounts = {"cpu": "100m", "memory": "32Mi", GPU: "2"}
+        both = {"requests": amounts, "limits": amounts}
+        await asyncio.sleep(5)
+        world.user.create(pod("a", [container("shared", "run", resources=both)]))
+
+        def status() -> JSON:
+            found = world.user.get("a")
+            assert found is not None
+            return dict(found.get("status") or {})
+
+        def ready() -> list[str]:
+            shown = {c["type"]: c["status"] for c in status().get("conditions") or ()}
+            return [] if shown.get("Ready") == "True" else [f"not ready: {shown}"]
+
+        await world.converges(60, ready)
+        (runs,) = world.runtime.running()
+        before, devices_before = status(), given(runs)
+        devices.goes()
+        world.reboot()
+        await world.buried()
+        await asyncio.sleep(1)
+        world.start()
+        await asyncio.sleep(9)
+        assert status()["phase"] != "Failed"
+        assert ready(), "its containers have ended"
+        if back_in is not None:
+            await asyncio.sleep(back_in - 9)
+            devices.comes()
+        if admitted:
+            await world.converges(60, ready)
+            (runs,) = world.runtime.running()
+            assert given(runs) == devices_before
+            assert status()["containerStatuses"][0]["restartCount"] == 1
+        else:
+            await asyncio.sleep(RETURNS_WITHIN_S)
+            shown = status()
+            assert shown["reason"] == "UnexpectedAdmissionError"
+            assert "no healthy devices present" in shown["message"]
+            assert shown["startTime"] == before["startTime"]
+            (entry,) = shown["containerStatuses"]
+            assert entry["state"]["terminated"]["exitCode"] == 255
+            assert entry["containerID"] == before["containerStatuses"][0]["containerID"]
+            assert {c["type"] for c in shown["conditions"]} >= {"Ready", "PodScheduled"}
+        world.user.delete("a")
+        await world.converges(EMPTY_WITHIN, world.remains)
+        await world.stop()
+        world.history.check()
+
+    run(story())

@@ -16,7 +16,8 @@ import pytest
 
 from kubeletpy.devices.checkpoint import FILE, read
 from kubeletpy.devices.kubelet_socket import KubeletSocket
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.manager import RETURNS_WITHIN_S, DeviceManager
+from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.devices.names import Refused
 from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.families import Families
@@ -512,3 +513,52 @@ async def test_no_device_is_given_twice_whatever_happens(node: Node, seed: int) 
                 task.cancel()
             for result in await asyncio.gather(*coming, return_exceptions=True):
                 assert result is None or isinstance(result, asyncio.CancelledError), result
+
+
+@on_virtual_time
+async def test_a_pod_waits_for_the_plugin_that_an_earlier_agent_had(node: Node) -> None:
+    """After a reboot the plugin registers ten seconds after the agent."""
+    loop = asyncio.get_running_loop()
+    async with node.agent() as agent:
+        await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        assert agent.returned(pod("one")) is None
+        await admit(agent, pod("one"))
+        before = ids(agent, "one")
+    async with node.agent() as agent:
+        with pytest.raises(AllocationRefused, match="no healthy devices present"):
+            await admit(agent, pod("one"))  # what became of it without waiting
+        assert agent.returned(pod("other", resource="vendor.example/nic")) is None
+        node.running.add("runs")
+        assert agent.returned(pod("runs")) is None
+        began = loop.time()
+        waits = [agent.returned(pod("one")), agent.returned(pod("new"))]
+        assert None not in waits
+        waiting = asyncio.gather(*cast(Any, waits))
+        await asyncio.sleep(10)
+        assert agent.awaited(pod("one")) == AwaitedPlugins((GPU,), began + RETURNS_WITHIN_S)
+        assert not waiting.done()
+        await node.plugin(agent, "b", SimPlugin("d0", "d1"))
+        await waiting
+        assert loop.time() - began < 11
+        assert agent.awaited(pod("one")) is None
+        await admit(agent, pod("one"))
+        await admit(agent, pod("new"))
+        assert ids(agent, "one") == before
+        assert ids(agent, "new") == {"d0", "d1"} - before
+
+
+@on_virtual_time
+async def test_a_plugin_that_does_not_come_back_is_waited_for_within_a_bound(node: Node) -> None:
+    loop = asyncio.get_running_loop()
+    async with node.agent() as agent:
+        await node.plugin(agent, "a", SimPlugin("d0"))
+        await admit(agent, pod("one"))
+    async with node.agent() as agent:
+        began = loop.time()
+        waits = agent.returned(pod("one"))
+        assert waits is not None
+        await waits
+        assert loop.time() - began == RETURNS_WITHIN_S
+        assert agent.returned(pod("one")) is None, "and only once"
+        with pytest.raises(AllocationRefused, match="no healthy devices present"):
+            await admit(agent, pod("one"))

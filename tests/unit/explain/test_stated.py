@@ -7,6 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "explain/facts PodFacts.awaited_plugins": None,
     "explain/causes LONGEST": 800,
     "explain/causes READ": 16 * 1024,
     "explain/from_api MAX_EVENTS": 6,

@@ -9,6 +9,7 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
+from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.explain import render
 from kubeletpy.explain.containers import exits, last_exit
@@ -959,3 +960,18 @@ def test_what_a_probe_said_last(container: str, kind: ProbeKind, words: str) -> 
         ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
     )
     assert last_words(facts(probe_reports=reports), container, kind) == words
+
+
+def test_admission_that_waits_for_a_device_plugin() -> None:
+    awaited = AwaitedPlugins(("vendor.example/gpu",), NOW + 30)
+    (wait,) = waits(
+        facts(
+            worker={"started_at": None},
+            status=not_ready(),
+            awaits_admission=True,
+            awaited_plugins=awaited,
+        )
+    )
+    assert (wait.kind, wait.subject) == (K.ADMISSION, "vendor.example/gpu")
+    assert wait.until == NOW + 30 + facts().wall_offset
+    assert wait.why.startswith("waiting for device plugin vendor.example/gpu")

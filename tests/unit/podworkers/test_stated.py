@@ -7,6 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "podworkers/terminating_updates FIRST_S": 1.0,
     "podworkers/troubles MAX_PODS": 500,
     "podworkers/troubles OVER_S": 600.0,
     "podworkers/history REPEATS": 6,

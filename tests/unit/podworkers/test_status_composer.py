@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
@@ -61,10 +63,11 @@ class Setup:
     def __init__(self) -> None:
         self.rooms, self.composed = Rooms(), 0
         self.addresses = NodeAddresses(["192.0.2.1"])
+        self.cache = PodStatusCache()
         rooms: Any = self.rooms
         self.composer = StatusComposer(
             rooms,
-            PodStatusCache(),
+            self.cache,
             Recorder(),
             LoopClock(),
             probes=rooms,
@@ -160,3 +163,85 @@ async def test_an_end_is_always_composed(how: Any) -> None:
     assert s.composed == 3
     s.store()
     assert s.composed == 4, "what was known of its rest is no longer"
+
+
+REFUSAL = Rejection("UnexpectedAdmissionError", "no healthy devices present")
+RAN: Any = {
+    "phase": "Running",
+    "startTime": "2026-01-01T00:00:00Z",
+    "hostIP": "192.0.2.1",
+    "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"},
+        {"type": "example.com/gate", "status": "True"},
+    ],
+    "containerStatuses": [
+        {
+            "name": "main",
+            "containerID": "fake://c0",
+            "image": "i",
+            "imageID": "id",
+            "ready": True,
+            "restartCount": 7,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:04Z"}},
+            "lastState": {
+                "terminated": {"exitCode": 3, "reason": "Error", "containerID": "fake://x"}
+            },
+        }
+    ],
+}
+
+
+@on_virtual_time
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
+    """It ran before a reboot; the runtime may have lost its containers."""
+    s = Setup()
+    s.pod = Pod({**s.pod.object, "status": RAN})
+    if recorded:
+        ended = runtime_status(state=ContainerState.EXITED, exit_code=255, container_id="c0")
+        s.cache.set(ended, own=True)
+    s.composer.held(s.pod)
+    held = s.rooms.kept
+    assert {c["type"]: c["status"] for c in held["conditions"]}["Ready"] == "False"
+    assert held["phase"] != "Failed"
+    s.composer.reject(s.pod, REFUSAL)
+    kept = s.rooms.kept
+    assert (kept["phase"], kept["reason"]) == ("Failed", "UnexpectedAdmissionError")
+    assert kept["message"] == "Pod was rejected: no healthy devices present"
+    (entry,) = kept["containerStatuses"]
+    ended = entry["state"]["terminated"]
+    assert ended["exitCode"] == (255 if recorded else 137)
+    assert entry["restartCount"] >= 7
+    assert entry["ready"] is False
+    shown = {c["type"]: c["status"] for c in kept["conditions"]}
+    assert shown["example.com/gate"] == "True"
+    assert (shown["Ready"], shown["PodScheduled"]) == ("False", "True")
+    assert s.rooms.may_run[-1] is False
+
+
+@on_virtual_time
+async def test_a_pod_that_never_ran_is_refused_with_reason_and_message_only() -> None:
+    s = Setup()
+    s.composer.held(s.pod)
+    assert s.rooms.may_run == [], "nothing is written"
+    s.composer.reject(s.pod, REFUSAL)
+    assert set(s.rooms.kept) <= {"phase", "reason", "message", "qosClass", "observedGeneration"}
+
+
+@on_virtual_time
+async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
+    s = Setup()
+    s.pod = Pod({**s.pod.object, "status": RAN})
+    s.cache.set(runtime_status(container_id="c0"), own=True)
+    s.composer.reject(s.pod, REFUSAL)
+    assert s.rooms.kept["phase"] == "Failed"
+    assert "containerStatuses" not in s.rooms.kept
+
+
+@on_virtual_time
+async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
+    s = Setup()
+    s.pod = Pod({**s.pod.object, "status": RAN})
+    s.cache.set(runtime_status(container_id="c0"), own=True)
+    s.composer.held(s.pod)
+    assert s.rooms.kept is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
@@ -42,6 +43,9 @@ class Gate:
         self.metrics = Metrics()
         self.places: dict[str, Rejection | Settle] = {}
         """By uid, what comes of giving a pod its place."""
+        self.plugins: dict[str, Awaitable[None]] = {}
+        """By uid, the plugins that it waits for."""
+        self.placed: list[str] = []
         self.slow_kill = asyncio.Event()
         self.slow_kill.set()
         self.gate = AdmissionGate(
@@ -52,8 +56,13 @@ class Gate:
             node=lambda: self.node,
             newest_node=self.ask,
             kill=self.kill,
-            place=lambda asked: self.places.get(asked.uid),
+            place=self.place,
+            plugins=lambda asked: self.plugins.get(asked.uid),
         )
+
+    def place(self, asked: Pod) -> Rejection | Settle | None:
+        self.placed.append(asked.uid)
+        return self.places.get(asked.uid)
 
     async def ask(self) -> Any:
         self.asked += 1
@@ -296,3 +305,49 @@ async def test_others_give_way_for_the_resize_of_a_critical_pod() -> None:
     gate.gate.close()
     await settle()
     assert gate.killed == ["a"]
+
+
+@on_virtual_time
+async def test_a_pod_is_given_its_place_once_its_plugins_are_back() -> None:
+    gate, refusal = Gate(), Rejection("UnexpectedAdmissionError", "Allocate failed")
+    asked = pod(container("100m"), uid="u")
+    for answer in (None, refusal):
+        gate.placed.clear()
+        gate.plugins["u"] = asyncio.sleep(10)
+        if answer is not None:
+            gate.places["u"] = answer
+        waits = asyncio.create_task(gate.settled(asked))
+        await asyncio.sleep(9)
+        assert gate.placed == []
+        assert await waits == answer
+        assert gate.placed == ["u"]
+    assert gate.rejections("UnexpectedAdmissionError") == 1
+
+
+@on_virtual_time
+async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -> None:
+    """Of three pods with a CPU each that are judged at once, a node with two refuses one."""
+    gate = Gate()
+    pods = [pod(container("1"), uid=uid) for uid in "abc"]
+    outcomes: dict[str, Rejection | None] = {}
+    held = HeldPods(lambda uid, rejection: outcomes.update({uid: rejection}))
+    gate.active = pods
+
+    def admitted() -> list[Pod]:
+        refused = {uid for uid, rejection in outcomes.items() if rejection is not None}
+        return [each for each in pods if each.uid not in held.undecided | refused]
+
+    back = asyncio.Event()
+    for each in pods:
+        gate.plugins[each.uid] = cast(Any, back.wait())
+        answer = gate.gate(each, pods)
+        assert isinstance(answer, Deferred)
+        held.hold(each.uid, answer.settle(admitted))
+    await asyncio.sleep(10)
+    assert held.undecided == held.waiting == frozenset("abc")
+    back.set()
+    await settle()
+    assert [uid for uid, rejection in outcomes.items() if rejection is None] == ["a", "b"]
+    refusal = outcomes["c"]
+    assert refusal is not None
+    assert refusal.reason == "OutOfcpu"
