@@ -48,6 +48,7 @@ def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
     for resource, booking in bookings.items():
         response = _parsed(resource, booking.response)
         for name, text in sorted(response.envs.items()):
+            _must_be_variable(resource, name, text)
             envs.setdefault(name, text)
         for key, text in sorted(response.annotations.items()):
             annotations.setdefault(key, text)
@@ -78,6 +79,14 @@ def _parsed(resource: str, response: bytes) -> pb.ContainerAllocateResponse:
         raise ContainerConfigError(
             f"what the device plugin of {resource} has answered can't be read"
         ) from None
+
+
+def _must_be_variable(resource: str, name: str, text: str) -> None:
+    if not name or "=" in name or "\0" in name + text:
+        raise ContainerConfigError(
+            f"device plugin of {resource}: {name[:80]!r} is no variable's name, or its value "
+            "contains a zero byte"
+        )
 
 
 def _absolute(resource: str, what: str, path: str) -> str:

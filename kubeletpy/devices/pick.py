@@ -6,6 +6,7 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from heapq import nsmallest
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value
@@ -142,13 +143,21 @@ def decide(
         )
     if mask is None:  # 10
         return Choice(wanted, taken, anywhere=free)
-    near = {each: mask_of(known.listed[each].nodes) for each in free}
+    aligned: list[str] = []
+    unaligned: list[str] = []
+    anywhere: list[str] = []
+    where: dict[tuple[int, ...], list[str]] = {(): anywhere}
+    for each in free:
+        nodes = known.listed[each].nodes
+        if nodes not in where:
+            where[nodes] = aligned if mask_of(nodes) & mask else unaligned
+        where[nodes].append(each)
     return Choice(
         wanted,
         taken,
-        aligned=frozenset(each for each in free if near[each] & mask),
-        unaligned=frozenset(each for each in free if near[each] and not near[each] & mask),
-        anywhere=frozenset(each for each in free if not near[each]),
+        aligned=frozenset(aligned),
+        unaligned=frozenset(unaligned),
+        anywhere=frozenset(anywhere),
     )
 
 
@@ -157,9 +166,11 @@ def pick(choice: Choice, preferred: Collection[str] = ()) -> tuple[str, ...]:
     wish = frozenset(preferred)
     groups: tuple[frozenset[str], ...] = (wish & choice.aligned, choice.aligned)  # 11
     if choice.needed >= len(choice.aligned):  # 12
-        free = choice.aligned | choice.unaligned | choice.anywhere
-        groups = (choice.aligned, wish & free, choice.unaligned, choice.anywhere)
+        liked = (wish & choice.unaligned) | (wish & choice.anywhere)
+        groups = (choice.aligned, liked, choice.unaligned, choice.anywhere)
     chosen = set(choice.taken)
     for group in groups:
-        chosen.update(sorted(group - chosen)[: choice.wanted - len(chosen)])
+        missing = choice.wanted - len(chosen)
+        if missing > 0:
+            chosen.update(nsmallest(missing, group if group.isdisjoint(chosen) else group - chosen))
     return tuple(sorted(chosen))

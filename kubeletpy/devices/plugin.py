@@ -7,7 +7,9 @@ Source: docs/reference/device-plugin-v1beta1.json; docs/reference/behaviour-reso
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from google.protobuf.message import Message
@@ -29,6 +31,10 @@ MAX_ANSWER = 4 << 20
 """Bytes; what gRPC in Go takes."""
 MAX_DEVICES, MAX_ID = 100_000, 1024
 """Devices per resource, and characters of an id."""
+MAX_GIVEN = 1024
+"""Variables, mounts, device nodes, annotations, and CDI devices of one container, of each."""
+MANY_DEVICES = 500
+"""A longer list is processed in a thread."""
 
 
 class PluginAnswer(Exception):
@@ -94,7 +100,7 @@ class DevicePlugin:
 
         stream = self._calls.stream("ListAndWatch", pb.Empty(), pb.ListAndWatchResponse)
         async for message in stream:
-            yield read_devices(message.devices)
+            yield await _read_where(message)
 
     async def preferred(
         self, available: Collection[str], must_include: Collection[str], size: int
@@ -112,7 +118,7 @@ class DevicePlugin:
             "GetPreferredAllocation", request, pb.PreferredAllocationResponse, PREFERRED_S
         )
         responses = answer.container_responses
-        return tuple(responses[0].deviceIDs) if responses else ()
+        return tuple(islice(responses[0].deviceIDs, MAX_DEVICES)) if responses else ()
 
     async def allocate(self, ids: Iterable[str]) -> bytes:
         """What a container gets with these devices: a ContainerAllocateResponse.
@@ -126,7 +132,14 @@ class DevicePlugin:
         answer = await self._calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
         if not answer.container_responses:
             raise PluginAnswer("no containers return in allocation response")
-        return answer.container_responses[0].SerializeToString(deterministic=True)
+        given = answer.container_responses[0]
+        for field in ("envs", "mounts", "devices", "annotations", "cdi_devices"):
+            if (number := len(getattr(given, field))) > MAX_GIVEN:
+                raise PluginAnswer(
+                    f"device plugin {self.resource}: Allocate gives {number} {field}, more than "
+                    f"{MAX_GIVEN}; the container cannot start"
+                )
+        return given.SerializeToString(deterministic=True)
 
     async def before_start(self, ids: Iterable[str]) -> None:
         """A container with these devices is about to start. Raises PluginCallFailed."""
@@ -139,6 +152,13 @@ class DevicePlugin:
     async def close(self) -> None:
         """Disconnect; calls in progress fail."""
         await self._calls.close()
+
+
+async def _read_where(message: pb.ListAndWatchResponse) -> tuple[Device, ...]:
+    """A plugin's list, read where its length belongs. Raises PluginAnswer."""
+    if len(message.devices) <= MANY_DEVICES:
+        return read_devices(message.devices)
+    return await asyncio.to_thread(read_devices, message.devices)
 
 
 def read_devices(listed: Collection[pb.Device]) -> tuple[Device, ...]:

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.devices.checkpoint_file import CheckpointFile
 from kubeletpy.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket
-from kubeletpy.devices.model import Holder
+from kubeletpy.devices.model import Device, Holder
 from kubeletpy.devices.names import Refused, check_resource, check_version
-from kubeletpy.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, connected
+from kubeletpy.devices.plugin import (
+    MANY_DEVICES,
+    DevicePlugin,
+    OpenPlugin,
+    PluginAnswer,
+    connected,
+)
 from kubeletpy.devices.report import NodeReport
-from kubeletpy.devices.state import DeviceState
+from kubeletpy.devices.state import DeviceState, compare
 from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.endpoint import EndpointError
@@ -118,6 +124,10 @@ class DevicePlugins:
                 if not gone:
                     continue
                 log.info("resources of device plugins forgotten", extra={"resources": list(gone)})
+                for name in gone:
+                    if not self._state.concerns(name):
+                        self._problems.pop(name, None)
+                        self._prepares.pop(name, None)
                 self._file.write_soon()
                 self._report.forgotten(gone)
 
@@ -136,14 +146,14 @@ class DevicePlugins:
         """Register a plugin. Raises Refused."""
         check_version([request.version])
         check_resource(request.resource_name)
+        self._must_have_room(request.resource_name)
         self._metrics.registrations.labels(request.resource_name).inc()
         await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
 
     async def register(self, resource: str, socket: str) -> None:
         """Use this plugin, and no other, for its resource. Raises Refused."""
         check_resource(resource)
-        if resource not in self.current and len(self.current) >= MAX_RESOURCES:
-            raise Refused(f"this node has device plugins of {MAX_RESOURCES} resources already")
+        self._must_have_room(resource)
         mine = self._newest[resource] = object()
         try:
             plugin = await connected(self._open_plugin, resource, socket)
@@ -169,6 +179,18 @@ class DevicePlugins:
         if before is not None:
             await self._let_go(before)
 
+    def _must_have_room(self, resource: str) -> None:
+        """Raise Refused when the node has too many resources for another one.
+
+        Those of plugins that have stopped count until they are forgotten: the node shows them.
+        """
+        known = self.current.keys() | self._state.resources.keys() | self._newest.keys()
+        if resource not in known and len(known) >= MAX_RESOURCES:
+            raise Refused(
+                f"this node has device plugins of {MAX_RESOURCES} resources already, those that "
+                "stopped in the last five minutes included; none is added"
+            )
+
     async def deregister(self, resource: str, socket: str) -> None:
         """The plugin at this socket has gone, unless another has its resource."""
         plugin = self.current.get(resource)
@@ -190,14 +212,8 @@ class DevicePlugins:
                 if self.current.get(plugin.resource) is not plugin:
                     break
                 taken_in = loop.time()
-                before = self._counts(plugin.resource)
-                owners = self._state.listed(plugin.resource, devices)
-                self._listed()
-                for uid in owners:
-                    self._pod_changed(uid)
-                if self._counts(plugin.resource) != before:
-                    self._file.write_soon()
-                    self._report.tell_soon()
+                if not await self._take_in(plugin, devices):
+                    break
                 await asyncio.sleep(max(0.0, taken_in + PACE_S - loop.time()))
         except (PluginCallFailed, PluginAnswer) as error:
             why = str(error)
@@ -223,6 +239,28 @@ class DevicePlugins:
                 self._report.tell_soon()
             await asyncio.shield(plugin.close())
 
+    async def _take_in(self, plugin: DevicePlugin, devices: tuple[Device, ...]) -> bool:
+        """Note a plugin's list, a long one in a thread; False: another plugin has its resource."""
+        name = plugin.resource
+        known = self._state.resources.get(name)
+        many = len(devices) > MANY_DEVICES or (known and len(known.listed) > MANY_DEVICES)
+        if many:
+            listing = await asyncio.to_thread(compare, known, devices)
+            if self.current.get(name) is not plugin:
+                return False
+        else:
+            listing = compare(known, devices)
+        owners = self._state.take_in(name, listing)
+        self._listed()
+        for uid in owners:
+            self._pod_changed(uid)
+        if listing.changed:
+            self._file.write_soon()
+            self._report.tell_soon()
+        if many:  # nobody else has the old list, and to free it takes time, too
+            await asyncio.to_thread(listing.before.clear)
+        return True
+
     async def before_start(self, holder: Holder) -> None:
         """Have the plugin prepare the devices of a container, if it asked for that.
 
@@ -244,7 +282,3 @@ class DevicePlugins:
             raise ContainerConfigError(
                 f"device plugin PreStartContainer rpc failed with err: {error}"
             ) from None
-
-    def _counts(self, resource: str) -> tuple[frozenset[str], frozenset[str]] | None:
-        known = self._state.resources.get(resource)
-        return None if known is None else (known.healthy, known.unhealthy)

@@ -38,6 +38,40 @@ class Resource(Struct):
         return any(device.nodes for device in self.listed.values())
 
 
+class Listing(Struct, frozen=True):
+    """A plugin's new list, compared with the one before.
+
+    Attributes:
+        listed: devices by id.
+        news: ids of devices that are new or changed their health.
+        changed: other devices can, or can't, be allocated than before.
+        before: the list that it replaces.
+    """
+
+    listed: dict[str, Device]
+    healthy: frozenset[str]
+    unhealthy: frozenset[str]
+    news: frozenset[str]
+    changed: bool
+    before: dict[str, Device]
+
+
+def compare(resource: Resource | None, devices: Iterable[Device]) -> Listing:
+    """What a plugin's new list changes; takes as long as the list is."""
+    known = resource or Resource(None)
+    listed = {device.id: device for device in devices}
+    before, now = known.listed, listed.values()
+    healthy = frozenset(device.id for device in now if device.healthy)
+    unhealthy = frozenset(device.id for device in now if not device.healthy)
+    news = frozenset(
+        device.id
+        for device in now
+        if device.id not in before or before[device.id].health != device.health
+    )
+    changed = resource is None or (healthy, unhealthy) != (known.healthy, known.unhealthy)
+    return Listing(listed, healthy, unhealthy, news, changed, before)
+
+
 class DeviceState:
     """The devices of a node."""
 
@@ -63,21 +97,18 @@ class DeviceState:
 
     def listed(self, name: str, devices: Iterable[Device]) -> frozenset[str]:
         """Take in a new list; the uids of pods whose devices are new or changed their health."""
+        return self.take_in(name, compare(self.resources.get(name), devices))
+
+    def take_in(self, name: str, listing: Listing) -> frozenset[str]:
+        """Take in a list that was compared with the current one; returns as :meth:`listed`."""
         resource = self.resources.setdefault(name, Resource(None))
-        before, resource.listed = resource.listed, {device.id: device for device in devices}
+        resource.listed = listing.listed
+        resource.healthy, resource.unhealthy = listing.healthy, listing.unhealthy
         resource.returning = False
-        now = resource.listed.values()
-        resource.healthy = frozenset(device.id for device in now if device.healthy)
-        resource.unhealthy = frozenset(device.id for device in now if not device.healthy)
-        news = {
-            device.id
-            for device in now
-            if device.id not in before or before[device.id].health != device.health
-        }
         return frozenset(
             holder.uid
             for holder, booking in self.bookings.items()
-            if holder.resource == name and booking.ids & news
+            if holder.resource == name and booking.ids & listing.news
         )
 
     def stopped(self, name: str, now: float) -> None:

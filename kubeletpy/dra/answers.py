@@ -29,6 +29,10 @@ _CDI = re.compile(
     re.ASCII,
 )
 _MAX_CDI = 512
+MAX_NAMES = 4096
+"""CDI devices, and names of requests, of all devices of a claim."""
+_MAX_NAME = 253
+"""Characters of a pool's, a device's or a request's name, and of a share's id."""
 
 
 class BadAnswer(ValueError):
@@ -77,6 +81,12 @@ def _devices(answer: Any) -> tuple[Device, ...]:
     devices = getattr(answer, "devices", ())
     if len(devices) > MAX_DEVICES:
         raise BadAnswer(f"the driver named {len(devices)} devices")
+    names = sum(len(each.cdi_device_ids) + len(each.request_names) for each in devices)
+    if names > MAX_NAMES:
+        raise BadAnswer(
+            f"the driver gave {names} CDI devices and requests, more than {MAX_NAMES}; the claim "
+            "is not prepared"
+        )
     return tuple(_device(each) for each in devices)
 
 
@@ -84,9 +94,18 @@ def _device(device: Any) -> Device:
     for name in device.cdi_device_ids:
         if len(name) > _MAX_CDI or _CDI.fullmatch(name) is None:
             raise BadAnswer(f"the driver gave {name[:80]!r}, which is no name of a CDI device")
+    named = [("pool_name", device.pool_name), ("device_name", device.device_name)]
+    named += [("request_names", each) for each in device.request_names]
     share = None
     if "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id"):
         share = device.share_id
+        named.append(("share_id", share))
+    for field, text in named:
+        if len(text) > _MAX_NAME or not text.isprintable():
+            raise BadAnswer(
+                f"the driver gave {text[:80]!r} as {field}, which cannot be a name; the claim is "
+                "not prepared"
+            )
     return Device(
         device.pool_name,
         device.device_name,

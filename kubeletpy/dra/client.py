@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
@@ -16,10 +16,12 @@ from google.protobuf.message import Message
 from kubeletpy.dra import answers
 from kubeletpy.dra.answers import ClaimAnswers
 from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.health import MAX_DEVICES
 from kubeletpy.dra.model import ClaimInfo
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import dra_health_pb2
 from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,24 @@ WATCH_AGAIN_S = 5.0
 PACE_S = 0.1
 """Between two messages about devices: a driver that never stops sending is read no faster."""
 NO_ANSWER = "Unknown"
+PART_DEVICES = 500
+"""Devices of a report that are processed in one turn of the event loop."""
+
+
+class Part(Struct, frozen=True):
+    """Some of the devices of a report."""
+
+    devices: Sequence[Any]
+
+
+def parts(report: Any) -> Iterator[Part]:
+    """A report in parts that are processed in one turn of the event loop each.
+
+    What exceeds the number of devices that are kept of a driver is not processed at all.
+    """
+    devices = report.devices
+    for at in range(0, min(len(devices), MAX_DEVICES), PART_DEVICES):
+        yield Part(devices[at : min(at + PART_DEVICES, MAX_DEVICES)])
 
 
 class CallTimes(Protocol):
@@ -141,7 +161,9 @@ class DriverClient:
                 request = dra_health_pb2.NodeWatchResourcesRequest()
                 kind = dra_health_pb2.NodeWatchResourcesResponse
                 async for answer in self._calls.stream(WATCH, request, kind):
-                    self._heard(self.driver, answer)
+                    for part in parts(answer):
+                        self._heard(self.driver, part)
+                        await asyncio.sleep(0)
                     await asyncio.sleep(PACE_S)
             except PluginCallFailed as error:
                 if error.code is Code.UNIMPLEMENTED:

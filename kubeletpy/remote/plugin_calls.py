@@ -27,7 +27,7 @@ from kubeletpy.remote.stubs import stubs
 Answer = TypeVar("Answer", bound=Message)
 
 MAX_ANSWER = 1024 * 1024
-"""Bytes of the largest answer that is read; it is parsed on the event loop."""
+"""Bytes of the largest answer that is read."""
 MAX_METADATA = 64 * 1024
 """Bytes of an answer's headers, which include an error's text."""
 LARGE_ANSWER = 64 * 1024
@@ -35,6 +35,9 @@ LARGE_ANSWER = 64 * 1024
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.default_authority", "localhost"),
     ("grpc.max_metadata_size", MAX_METADATA),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA),
+    ("grpc.http2.max_frame_size", 16 * 1024),
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.min_reconnect_backoff_ms", 5000),
@@ -61,6 +64,13 @@ class PluginCallFailed(Exception):
         self.details = scrub(details)
         self.answered = answered
         super().__init__(f"{call}: rpc error: code = {code.shown} desc = {self.details}")
+
+
+async def _parsed(answer: type[Answer], data: bytes) -> Answer:
+    """An answer, parsed where its size belongs. Raises DecodeError."""
+    if len(data) > LARGE_ANSWER:
+        return await asyncio.to_thread(answer.FromString, data)
+    return answer.FromString(data)
 
 
 class Calls(Protocol):
@@ -159,7 +169,7 @@ class PluginCalls:
                 raise
             raise self._lost(call) from None
         try:
-            return answer.FromString(data)
+            return await _parsed(answer, data)
         except DecodeError:
             text = "the answer is not what the call returns"
             raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
@@ -184,10 +194,7 @@ class PluginCalls:
             raise self._lost(call)
         try:
             async for data in self._stubs[method](request):
-                if len(data) > LARGE_ANSWER:
-                    yield await asyncio.to_thread(answer.FromString, data)
-                else:
-                    yield answer.FromString(data)
+                yield await _parsed(answer, data)
         except grpc.aio.AioRpcError as error:
             details = scrub(error.details() or "")
             raise PluginCallFailed(Code[error.code().name], call, details) from None

@@ -6,7 +6,9 @@ docs/reference/behaviour-storage.md, sg, sk, so3, sr.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import islice
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.errors import Code
@@ -18,6 +20,8 @@ from kubeletpy.volumes.operation import ExpansionProblem
 MAX_NODE_ID = 256
 """Bytes. Source: the CSI's own limit for a node_id."""
 MAX_SEGMENTS = 64
+MAX_CAPABILITIES, MAX_USAGE = 256, 16
+"""Entries of these lists that are read: the CSI has 8 capabilities and 2 units."""
 _INT32_MAX = 2**31 - 1
 _UNCERTAIN = frozenset(
     {
@@ -28,6 +32,11 @@ _UNCERTAIN = frozenset(
         Code.ABORTED,
     }
 )
+_LABEL = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PREFIX = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+_MAX_PREFIX = 253
 _INFEASIBLE = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
 
 
@@ -64,7 +73,8 @@ def expansion_problem(code: Code, *, answered: bool) -> ExpansionProblem:
 
 def capabilities(answer: csi.NodeGetCapabilitiesResponse) -> frozenset[int]:
     """The numbers of the capabilities that a driver reports."""
-    return frozenset(each.rpc.type for each in answer.capabilities if each.HasField("rpc"))
+    listed = islice(answer.capabilities, MAX_CAPABILITIES)
+    return frozenset(each.rpc.type for each in listed if each.HasField("rpc"))
 
 
 def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
@@ -73,14 +83,40 @@ def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
         raise BadAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
         raise BadAnswer("what it gives as node_id cannot be one")
-    segments = dict(answer.accessible_topology.segments)
-    if len(segments) > MAX_SEGMENTS:
+    given = answer.accessible_topology.segments
+    if len(given) > MAX_SEGMENTS:
         raise BadAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
+    segments = dict(given)
+    for key, value in segments.items():
+        _must_be_label(key, value)
     count, odd = answer.max_volumes_per_node, ""
     if count < 0:
-        odd = f"max_volumes_per_node is {count}"
+        odd = (
+            f"max_volumes_per_node is {count}, below zero: it is reported as no limit, so that "
+            "more volumes may be scheduled to this node than the driver can attach"
+        )
+    elif count > _INT32_MAX:
+        odd = f"max_volumes_per_node is {count}: {_INT32_MAX} is reported, the largest possible"
     limit = min(count, _INT32_MAX) if count > 0 else None
     return NodeInfo(answer.node_id, limit, segments, odd)
+
+
+def _must_be_label(key: str, value: str) -> None:
+    """Raise BadAnswer: a topology segment becomes a label of the node."""
+    prefix, slash, name = key.rpartition("/")
+    good = _LABEL.fullmatch(name) and (
+        not slash or (len(prefix) <= _MAX_PREFIX and _PREFIX.fullmatch(prefix))
+    )
+    if not good:
+        raise BadAnswer(
+            f"accessible_topology has the key {key[:80]!r}, which cannot be a label's; the node "
+            "cannot be labeled with it"
+        )
+    if value and not _LABEL.fullmatch(value):
+        raise BadAnswer(
+            f"accessible_topology has {value[:80]!r} for {key!r}, which cannot be a label's value; "
+            "the node cannot be labeled with it"
+        )
 
 
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
@@ -88,10 +124,12 @@ def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> 
     if not answer.usage and not condition:
         raise BadAnswer("it gives no usage")
     numbers: dict[str, int] = {}
-    for usage in answer.usage:
+    for usage in islice(answer.usage, MAX_USAGE):
         figures = (usage.total, usage.used, usage.available)
         if min(figures) < 0:
-            raise BadAnswer("it gives a usage below zero")
+            fields = ("total", "used", "available")
+            odd = next(f"{field} {n}" for field, n in zip(fields, figures, strict=True) if n < 0)
+            raise BadAnswer(f"it gives a usage below zero ({odd}); none of it is reported")
         if usage.unit == csi.VolumeUsage.BYTES:
             names = ("capacity_bytes", "used_bytes", "available_bytes")
         elif usage.unit == csi.VolumeUsage.INODES:

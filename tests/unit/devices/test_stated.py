@@ -11,6 +11,11 @@ STATED = {
     "devices/model NO_NODE": -1,
     "devices/names _MAX_DOMAIN": 253,
     "devices/names _MAX_NAME": 63,
+    "devices/plugin MANY_DEVICES": 500,
+    "devices/plugin MAX_DEVICES": 100_000,
+    "devices/plugin MAX_GIVEN": 1024,
+    "devices/plugin MAX_ID": 1024,
+    "devices/registration MAX_RESOURCES": 256,
     "devices/state FORGOTTEN_AFTER_S": 300.0,
 }
 

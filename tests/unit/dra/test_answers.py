@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from kubeletpy.dra.answers import MAX_DEVICES, read, service
+from kubeletpy.dra.answers import MAX_DEVICES, MAX_NAMES, read, service
+from kubeletpy.dra.client import PART_DEVICES, parts
+from kubeletpy.dra.health import MAX_DEVICES as MAX_REPORTED
+from kubeletpy.dra.health import heard
 from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
 from kubeletpy.structs import replace
@@ -86,3 +91,39 @@ def test_the_most_devices_of_a_claim(more: int) -> None:
     why = f"the driver named {MAX_DEVICES + 1} devices"
     assert found.errors == ({"c-uid": why} if more else {})
     assert len(found.devices.get("c-uid", ())) == (0 if more else MAX_DEVICES)
+
+
+@pytest.mark.parametrize("text", ["x" * 254, "a\nb", "\x1b[2J"])
+@pytest.mark.parametrize("field", ["pool_name", "device_name", "request_names", "share_id"])
+def test_texts_that_cannot_be_names_are_refused(field: str, text: str) -> None:
+    given: dict[str, Any] = {"pool_name": "p", "device_name": "d"}
+    given[field] = [text] if field == "request_names" else text
+    (error,) = read(prepared(v1.Device(**given)), [CLAIM]).errors.values()
+    assert f"gave {text[:80]!r} as {field}" in error
+    assert error.endswith("the claim is not prepared")
+
+
+def test_very_many_names_are_counted_and_not_read() -> None:
+    """A megabyte of them would take a fifth of a second of the event loop."""
+    answer = prepared(device(*["a/b=c"] * 140_000))
+    began = time.thread_time()
+    (error,) = read(answer, [CLAIM]).errors.values()
+    assert time.thread_time() - began < 0.01
+    assert f"gave 140001 CDI devices and requests, more than {MAX_NAMES}" in error
+
+
+def test_a_long_report_is_processed_in_parts() -> None:
+    def reported(number: int) -> Any:
+        key = health.DeviceIdentifier(pool_name="p", device_name=f"d{number}")
+        return health.DeviceHealth(device=key, health="HEALTHY", message="x" * 20)
+
+    report = health.NodeWatchResourcesResponse(devices=map(reported, range(20_000)))
+    known: Any = {}
+    longest = 0.0
+    for part in parts(report):
+        began = time.thread_time()
+        known, changed = heard(known, part, 0.0)
+        longest = max(longest, time.thread_time() - began)
+        assert len(changed) <= PART_DEVICES
+    assert len(known) == MAX_REPORTED
+    assert longest < 0.05, f"{longest:.3f} s of CPU time in one turn"

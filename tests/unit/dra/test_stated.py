@@ -8,7 +8,10 @@ from tests.stated import stated
 
 STATED: dict[str, object] = {
     "dra/answers MAX_DEVICES": 4096,
+    "dra/answers MAX_NAMES": 4096,
     "dra/answers _MAX_CDI": 512,
+    "dra/answers _MAX_NAME": 253,
+    "dra/client PART_DEVICES": 500,
     "dra/health TIMEOUT_S": 30.0,
     "dra/health MAX_TEXT": 1024,
     "dra/health MAX_DEVICES": 8192,
