@@ -16,6 +16,7 @@ from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
 from kubeletpy.structs import replace
+from tests.garbage import no_collections
 
 CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {})
 
@@ -120,10 +121,11 @@ def test_a_long_report_is_processed_in_parts() -> None:
     report = health.NodeWatchResourcesResponse(devices=map(reported, range(20_000)))
     known: Any = {}
     longest = 0.0
-    for part in parts(report):
-        began = time.thread_time()
-        known, changed = heard(known, part, 0.0)
-        longest = max(longest, time.thread_time() - began)
-        assert len(changed) <= PART_DEVICES
+    with no_collections():
+        for part in parts(report):
+            began = time.thread_time()
+            known, changed = heard(known, part, 0.0)
+            longest = max(longest, time.thread_time() - began)
+            assert len(changed) <= PART_DEVICES
     assert len(known) == MAX_REPORTED
     assert longest < 0.05, f"{longest:.3f} s of CPU time in one turn"
