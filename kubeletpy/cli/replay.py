@@ -14,8 +14,12 @@ MOST = 256 << 20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit code: 1 for a difference, 2 for what can't be read."""
+    """Run a command line; returns the exit code.
+
+    1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
+    """
     given = _parser().parse_args(arguments)
+    from kubeletpy.explain.words import one_line
     from kubeletpy.recorder import render
     from kubeletpy.recorder.replay import replay
     from kubeletpy.version import VERSION
@@ -37,7 +41,9 @@ def main(arguments: Sequence[str]) -> int:
             print(f"kubeletpy replay: no pod {wanted} is in {given.file}", file=sys.stderr)
             return 2
         sys.stdout.write("".join(render.story(found, uid) for uid in uids))
-    return int(bool(found.differences))
+        for problem, first in found.first.items():
+            print(f"kubeletpy replay: line {first}: {one_line(problem)}", file=sys.stderr)
+    return 1 if found.differences else 2 * bool(found.refused)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -133,10 +133,11 @@ class ImageGarbageCollector:
         now = self._clock.now()
         if self._known is None and self._ages is not None:
             self._known = await asyncio.to_thread(self._ages.load, now)
-        listed = await self._images.list_images()
-        containers = await self._runtime.list_containers()
         status = await self._runtime.status(verbose=True)
         named = sandbox_images(status.info).union(self._volumes())
+        del status
+        listed = await self._images.list_images()
+        containers = await self._runtime.list_containers()
         in_use = used_image_ids(containers, listed, named)
         records = [self._record(image, now) for image in listed if image.id]
         self._records = refresh(self._records, records, in_use, now)

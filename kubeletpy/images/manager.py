@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api import types as api
+from kubeletpy.api.scrub import shown_image
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
@@ -98,9 +99,9 @@ class ImageManager:
         try:
             full = with_default_tag(image)
         except InvalidReference as error:
-            message = f'Failed to apply default image tag "{image}": {error}'
+            message = f'Failed to apply default image tag "{shown_image(image)}": {error}'
             self._metrics.image_requested(wanted_policy, None, None)
-            note(Call.LOOK_UP_IMAGE, image, error=message)
+            note(Call.LOOK_UP_IMAGE, shown_image(image), error=message)
             raise self._reported(
                 reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
             ) from error
@@ -117,8 +118,14 @@ class ImageManager:
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
         if action is ImageAction.REFUSE:
+<<<<<<< HEAD
             message = never_pulled(image, present=bool(present))
             note(Call.LOOK_UP_IMAGE, image, error=message)
+=======
+            # the same whether absent or not for this pod: a pod that may not use it learns nothing
+            message = f'Container image "{image}" is not present with pull policy of Never'
+            note(Call.LOOK_UP_IMAGE, shown_image(image), error=message)
+>>>>>>> 6f1b5a1 (recorder: hash every text of a pod that may hold a secret)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from kubeletpy.api.scrub import shown_image
 from kubeletpy.structs import Struct
 
 DEFAULT_TAG = "latest"
@@ -58,7 +59,7 @@ def parse_reference(image: str) -> Reference:
         raise InvalidReference("invalid reference format")
     if _IDENTIFIER.fullmatch(image):
         raise InvalidReference(
-            f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
+            f"invalid repository name ({shown_image(image)}), cannot specify 64-byte hexadecimal strings"
         )
     rest, at, digest = image.partition("@")
     if at:
@@ -141,5 +142,5 @@ def _check_digest(digest: str) -> None:
 
 
 def _shown(image: object) -> str:
-    text = str(image)
+    text = shown_image(str(image))
     return text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…"

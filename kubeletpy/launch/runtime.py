@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from kubeletpy.api import types as api
+from kubeletpy.api.scrub import scrub
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.client import RemoteRuntime
@@ -20,6 +21,13 @@ log = logging.getLogger(__name__)
 
 CONNECT_TRY_S = 3.0
 """For one attempt; after the first one the log says what is being waited for."""
+
+LONGEST_TEXT = 256
+"""Characters of the runtime's name and of its version; the rest is cut off."""
+MOST_HANDLERS = 256
+"""Runtime handlers that the Node object shows: the API limits its size."""
+LONGEST_HANDLER = 253
+"""Characters of a handler's name, as of a RuntimeClass's."""
 
 
 async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
@@ -45,7 +53,9 @@ async def ask_runtime(runtime: RuntimeService) -> RuntimeInfo:
 
 async def _info(runtime: RuntimeService, version: cri.VersionResponse) -> RuntimeInfo:
     handlers, groups_policy = await _runtime_features(runtime)
-    return RuntimeInfo(version.runtime_name, version.runtime_version, handlers, groups_policy)
+    return RuntimeInfo(
+        _text(version.runtime_name), _text(version.runtime_version), handlers, groups_policy
+    )
 
 
 async def _runtime_features(
@@ -53,7 +63,15 @@ async def _runtime_features(
 ) -> tuple[list[api.NodeRuntimeHandler], bool]:
     status = await runtime.status()
     handlers: list[api.NodeRuntimeHandler] = []
-    for handler in status.runtime_handlers:
+    distinct = {each.name: each for each in status.runtime_handlers}
+    kept = [each for each in distinct.values() if len(each.name) <= LONGEST_HANDLER]
+    if len(kept[:MOST_HANDLERS]) < len(distinct):
+        log.warning(
+            "the runtime reports more handlers, or longer names of them, than a node can show; "
+            "the others are left out: check the runtime's configuration",
+            extra={"reported": len(distinct), "shown": len(kept[:MOST_HANDLERS])},
+        )
+    for handler in kept[:MOST_HANDLERS]:
         entry: api.NodeRuntimeHandler = {
             "features": {
                 "recursiveReadOnlyMounts": handler.features.recursive_read_only_mounts,
@@ -63,6 +81,11 @@ async def _runtime_features(
         entry["name"] = handler.name
         handlers.append(entry)
     return handlers, status.features.supplemental_groups_policy
+
+
+def _text(reported: str) -> str:
+    """A name or version of the runtime, fit for the Node object."""
+    return " ".join(scrub(reported)[:LONGEST_TEXT].split())
 
 
 async def pod_selectors(root: Path, pod_logs_dir: str) -> list[dict[str, str]]:

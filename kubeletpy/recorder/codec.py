@@ -99,13 +99,25 @@ def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
         return _decode_many(origin, typing.get_args(kind), value, shared)
     if kind in SHARED:
         return _referred(kind, value, shared)
+    if not isinstance(kind, type):
+        return value  # Any
     if issubclass(kind, Enum):
         try:
             return kind(value)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise BadRecording(str(error)) from error
     if issubclass(kind, Struct):
         return decode_fields(kind, value, shared)
+    return _decode_plain(kind, value)
+
+
+def _decode_plain(kind: type, value: Any) -> Any:
+    """A value of a type that JSON has. The API's objects have no type at run time."""
+    if kind is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _unlike("a number", value)
+    elif kind in (str, int, bool, dict, list) and type(value) is not kind:
+        raise _unlike(_KINDS[kind], value)
     return value
 
 
@@ -115,7 +127,10 @@ def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, o
         return {key: decode(arguments[1], each, shared) for key, each in value.items()}
     _need(value, list, "a list")
     found = [decode(arguments[0], each, shared) for each in value]
-    return origin(found) if origin in (tuple, frozenset, set) else found
+    try:
+        return origin(found) if origin in (tuple, frozenset, set) else found
+    except TypeError as error:
+        raise BadRecording(str(error)) from error
 
 
 def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
@@ -139,7 +154,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     return {name: hints[name] for name in kind.__struct_fields__}
 
 
-def decode_shared(name: str, value: Any) -> object:
+def decode_shared(name: str, value: Any) -> Pod | PodRuntimeStatus:
     """What a number refers to, from its line.
 
     Raises:
@@ -151,7 +166,8 @@ def decode_shared(name: str, value: Any) -> object:
         except (MalformedPod, AttributeError, TypeError) as error:
             raise BadRecording(f"a pod of the recording: {error}") from error
     if name == PodRuntimeStatus.__name__:
-        return decode_fields(PodRuntimeStatus, value, {})
+        status: PodRuntimeStatus = decode_fields(PodRuntimeStatus, value, {})
+        return status
     raise BadRecording(f"{name} is not known to this version")
 
 
@@ -163,9 +179,17 @@ def _referred(kind: type, value: Any, shared: Mapping[int, object]) -> object:
     return found
 
 
+_KINDS = {str: "a text", int: "an integer", bool: "true or false", dict: "an object"}
+_KINDS[list] = "a list"
+
+
 def _need(value: Any, kind: type, words: str) -> None:
     if not isinstance(value, kind):
-        raise BadRecording(f"{words} is expected where the recording has {type(value).__name__}")
+        raise _unlike(words, value)
+
+
+def _unlike(words: str, value: Any) -> BadRecording:
+    return BadRecording(f"{words} is expected where the recording has {type(value).__name__}")
 
 
 def _as_it_is(value: Any) -> Any:

@@ -40,7 +40,7 @@ from kubeletpy.recorder.model import (
     plan_output,
 )
 from kubeletpy.recorder.news import News
-from kubeletpy.recorder.redact import redacted
+from kubeletpy.recorder.redact import Texts, redacted, redacted_runtime, secret_words
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.status.generate import StatusInputs
@@ -209,6 +209,8 @@ class _Writer:
         """Type and uid -> the newest value (held, so that no other has its identity), its number,
         and the length of its text."""
         self._held = 0
+        self._words: dict[str, list[str]] = {}
+        """uid -> the values that texts about the pod must not repeat."""
         self._shared: list[str] = []
 
     def refer(self, value: Pod | PodRuntimeStatus) -> int:
@@ -223,8 +225,9 @@ class _Writer:
         content: Any
         if isinstance(value, Pod):
             content = redacted(value.object, self._hashed)
+            self._words[value.uid] = secret_words(value.object)
         else:
-            content = encode_fields(value, self.refer)
+            content = redacted_runtime(encode_fields(value, self.refer), self._texts(value.uid))
         name = type(value).__name__
         text = _text({"k": Kind.SHARED, "n": number, "type": name, "value": content})
         self._shared.append(text)
@@ -239,16 +242,30 @@ class _Writer:
         """Nothing more is decided about a pod."""
         for kind in SHARED:
             self._forget((kind, uid))
+        self._words.pop(uid, None)
 
     def _forget(self, key: tuple[type, str]) -> None:
         if (known := self._known.pop(key, None)) is not None:
             self._held -= known[2]
 
+    def _texts(self, uid: str) -> Texts:
+        return Texts(self._hashed, self._words.get(uid, ()))
+
+    def _cleaned(self, line: dict[str, Any]) -> dict[str, Any]:
+        """A line without what its free texts repeat of the pod's values."""
+        texts = self._texts(str(line.get("uid")))
+        for key in ("in", "detail", "error"):
+            if key in line:
+                line[key] = texts.inputs(line[key], key)
+        if "out" in line:
+            line["out"] = texts.output(line["out"])
+        return line
+
     def lines(self, lines: Sequence[Line]) -> list[str]:
         """The text of lines, each after what it refers to."""
         found: list[str] = []
         for line in lines:
-            made = _text(line(self))
+            made = _text(self._cleaned(line(self)))
             found += [*self._shared, made]
             self._shared.clear()
         found += self._shared

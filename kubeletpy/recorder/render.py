@@ -33,7 +33,11 @@ def overview(found: Replayed, version: str) -> str:
             f"{_last_status(story)}" + (f"  {_count(unlike, 'difference')}" if unlike else "")
         )
     for problem, times in sorted(found.problems.items()):
-        lines.append(f"not replayed, {times} times: {one_line(problem)}")
+        first = found.first.get(problem, 0)
+        what = (
+            f"line {first} is" if times == 1 else f"{times} lines, the first is line {first}, are"
+        )
+        lines.append(f"{what} not replayed: {one_line(problem)}")
     return "\n".join(lines) + "\n"
 
 
@@ -82,7 +86,8 @@ def _words(kind: Kind, line: dict[str, Any], out: Any) -> str:
             for name, plain in out
         )
         return f"{line['event']}{_type(line)} leads to {effects or 'nothing'}"
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        # a recording may have any type anywhere: then it is shown as it is
         return json.dumps(out)
 
 

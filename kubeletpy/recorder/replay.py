@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder.codec import BadRecording, decode_fields, decode_shared
 from kubeletpy.recorder.model import (
@@ -26,6 +28,8 @@ from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_p
 from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
 from kubeletpy.structs import Struct, field
 
+LONGEST_PROBLEM = 200
+"""Characters of a problem; what it quotes is the recording's."""
 NODE = ""
 """Whose story what concerns no single pod belongs to."""
 
@@ -55,6 +59,9 @@ class Replayed(Struct):
         versions: that recorded.
         decisions: how many were made again.
         problems: what could not be read or replayed, and how often.
+        first: the number of the first line with each problem.
+        refused: lines that are JSON, but no line of a recording. One that is cut off is not: an
+            agent that was killed leaves such a line.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -63,6 +70,14 @@ class Replayed(Struct):
     node: str = ""
     decisions: int = 0
     problems: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+
+    def add_problem(self, number: int, problem: str) -> None:
+        """Count a problem of line ``number``."""
+        problem = problem[:LONGEST_PROBLEM]
+        self.problems[problem] += 1
+        self.first.setdefault(problem, number)
 
     @property
     def differences(self) -> int:
@@ -73,23 +88,38 @@ class Replayed(Struct):
 def replay(lines: Iterable[bytes]) -> Replayed:
     """Replay a recording. Never raises for what is in it."""
     found, player = Replayed(), _Player()
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         try:
             read = json.loads(line)
-            if not isinstance(read, dict):
-                raise BadRecording("a line is no object")
-            _take(found, player, read)
-        except (BadRecording, ValueError, RecursionError) as error:
-            found.problems[str(error)[:200]] += 1
+        except (ValueError, RecursionError) as error:
+            found.add_problem(number, str(error))
+            continue
+        try:
+            _take_any(found, player, read)
+        except BadRecording as error:
+            found.refused += 1
+            found.add_problem(number, str(error))
     return found
+
+
+def _take_any(found: Replayed, player: _Player, read: Any) -> None:
+    """Replay a line of any type. Raises BadRecording, and nothing else."""
+    if not isinstance(read, dict):
+        raise BadRecording("a line is no object")
+    try:
+        _take(found, player, read)
+    except BadRecording:
+        raise
+    except Exception as error:
+        # an untrusted peer may have written any type anywhere, beyond what the decoder checks
+        raise BadRecording(f"{type(error).__name__}: {error}") from error
 
 
 def _take(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
     kind = _kind(line)
     if kind is Kind.SHARED:
         value = player.share(line)
-        uid, name = getattr(value, "uid", ""), getattr(value, "name", "")
-        found.names[uid] = f"{getattr(value, 'namespace', '')}/{name}"
+        found.names[str(value.uid)] = f"{value.namespace}/{value.name}"
         return
     if kind is Kind.HEAD:
         player.begin(line)
@@ -98,7 +128,7 @@ def _take(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
             found.versions.append(version)
         return
     at, uid = line.get("t"), line.get("uid")
-    if not isinstance(at, int | float) or not isinstance(uid, str):
+    if isinstance(at, bool) or not isinstance(at, int | float) or not isinstance(uid, str):
         raise BadRecording("a line has no time or no pod")
     now = None
     try:
@@ -131,10 +161,16 @@ class _Player:
             raise BadRecording(f"format {head.get('format')} is not known, this is {FORMAT}")
         self._shared, self._head, self._machine = {}, head, None
 
-    def share(self, line: dict[str, Any]) -> object:
+    def share(self, line: dict[str, Any]) -> Pod | PodRuntimeStatus:
         """A value that later lines refer to by number."""
+        number = line.get("n")
+        if type(number) is not int:
+            raise BadRecording(
+                f"the number of a shared value is expected where the recording has "
+                f"{type(number).__name__}"
+            )
         value = decode_shared(str(line.get("type")), line.get("value"))
-        self._shared[int(line["n"])] = value
+        self._shared[number] = value
         return value
 
     def again(self, kind: Kind, line: dict[str, Any]) -> Any:

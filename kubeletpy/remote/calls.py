@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.remote import cancellation
@@ -24,6 +24,7 @@ from kubeletpy.remote.errors import (
     CRIError,
     InvalidArgument,
     InvalidResponse,
+    ResourceExhausted,
     error_for,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -79,7 +80,7 @@ class Calls:
         self._metrics = metrics
         described = cri.DESCRIPTOR.services_by_name[service]
         self._service = described.full_name
-        self._stubs = stubs(connection.channel, described)
+        self._stubs = stubs(connection.channel, described, raw=True)
 
     async def unary(
         self,
@@ -106,30 +107,37 @@ class Calls:
             self._must_be_open(method, target)
             metadata = tuple(span.carrier.items())
             try:
-                response = await self._stubs[method](request, timeout=timeout, metadata=metadata)
+                data = await self._stubs[method](request, timeout=timeout, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 raise self._typed(error, method, target, secrets, timeout) from None
             except asyncio.CancelledError:
                 raise self._unless_ours(method, target) from None
-            assert isinstance(response, answer)
+            response = _read_answer(answer, data, method, target)
             problem = check(response) if check else ""
             if problem:
                 raise InvalidResponse(method, problem, target=target)
             return response
 
     async def stream(
-        self, method: str, request: Message, answer: type[Answer]
+        self, method: str, request: Message, answer: type[Answer], *, most: int | None = None
     ) -> AsyncIterator[Answer]:
-        """Call ``method`` and yield its answers as they arrive. Raises CRIError."""
+        """Call ``method`` and yield its answers as they arrive.
+
+        ``most`` bounds the bytes of all answers; None: there is no bound. Raises CRIError, and
+        ResourceExhausted for more bytes.
+        """
         timeout = deadline_for(method, self.request_timeout)
         with self._counted(method), self._traced(method) as span:
             self._must_be_open(method, "")
             metadata = tuple(span.carrier.items())
             call = self._stubs[method](request, timeout=timeout, metadata=metadata)
             try:
-                async for response in call:
-                    assert isinstance(response, answer)
-                    yield response
+                received = 0
+                async for data in call:
+                    received += len(data)
+                    if most is not None and received > most:
+                        raise ResourceExhausted(method, f"the list is larger than {most} bytes")
+                    yield _read_answer(answer, data, method, "")
             except grpc.aio.AioRpcError as error:
                 raise self._typed(error, method, "", (), timeout) from None
             except asyncio.CancelledError:
@@ -199,3 +207,17 @@ class Calls:
             raise
         finally:
             self._metrics.call_done(OPERATIONS[method], loop.time() - start, failed)
+
+
+def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> Answer:
+    """The message that the runtime sent. Raises InvalidResponse; its text quotes no bytes."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise InvalidResponse(
+            method,
+            f"the runtime's answer of {len(data)} bytes is no {kind.DESCRIPTOR.name} of CRI v1 "
+            "(a damaged message, or text that is not UTF-8): check the runtime's version and "
+            "log, and restart it",
+            target=target,
+        ) from None

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import Calls
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.lists import MOST_STREAMED
 
 
 class RemoteImageService:
@@ -34,6 +35,7 @@ class RemoteImageService:
             "StreamImages",
             cri.StreamImagesRequest(filter=filter),
             cri.StreamImagesResponse,
+            most=MOST_STREAMED,
         ):
             for image in verify.believable_images(answer.images):
                 yield image

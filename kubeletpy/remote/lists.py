@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import Calls
+from kubeletpy.remote.connection import MAX_RECEIVE
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.structs import Struct
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 IN_PARTS_S = 60.0
 """Seconds during which a list, or a stream, that was too large is requested in parts only."""
+MOST_STREAMED = 4 * MAX_RECEIVE
+"""Bytes of a list that is streamed: beyond, it is requested in parts. A runtime whose stream never
+ends would fill the memory otherwise."""
 _SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
 _REFUSED = (Code.UNKNOWN, Code.INVALID_ARGUMENT)
 _CONTAINER_LIFE = (
@@ -95,8 +99,9 @@ class RemoteLists:
             "StreamPodSandboxes",
             cri.StreamPodSandboxesRequest(filter=filter),
             cri.StreamPodSandboxesResponse,
+            most=MOST_STREAMED,
         ):
-            for sandbox in verify.believable_sandboxes(answer.pod_sandboxes):
+            for sandbox in verify.believable_sandboxes(answer.pod_sandboxes, filter)[0]:
                 yield sandbox
 
     async def stream_containers(
@@ -107,25 +112,26 @@ class RemoteLists:
             "StreamContainers",
             cri.StreamContainersRequest(filter=filter),
             cri.StreamContainersResponse,
+            most=MOST_STREAMED,
         ):
-            for container in verify.believable_containers(answer.containers):
+            for container in verify.believable_containers(answer.containers, filter)[0]:
                 yield container
 
-    async def _sandboxes(self, filter: cri.PodSandboxFilter) -> list[cri.PodSandbox]:
+    async def _sandboxes(self, filter: cri.PodSandboxFilter) -> tuple[list[cri.PodSandbox], int]:
         answer = await self._calls.unary(
             "ListPodSandbox",
             cri.ListPodSandboxRequest(filter=filter if filter.ByteSize() else None),
             cri.ListPodSandboxResponse,
         )
-        return verify.believable_sandboxes(answer.items)
+        return verify.believable_sandboxes(answer.items, filter)
 
-    async def _containers(self, filter: cri.ContainerFilter) -> list[cri.Container]:
+    async def _containers(self, filter: cri.ContainerFilter) -> tuple[list[cri.Container], int]:
         answer = await self._calls.unary(
             "ListContainers",
             cri.ListContainersRequest(filter=filter if filter.ByteSize() else None),
             cri.ListContainersResponse,
         )
-        return verify.believable_containers(answer.containers)
+        return verify.believable_containers(answer.containers, filter)
 
     async def _by_pod(self, filter: cri.PodSandboxFilter) -> list[cri.PodSandboxFilter]:
         """Such a list leaves out what belongs to no known pod, as nothing selects it."""
@@ -168,13 +174,14 @@ class _List(Generic[Item, Filter]):
     def __init__(
         self,
         what: str,
-        ask: Callable[[Filter], Awaitable[list[Item]]],
+        ask: Callable[[Filter], Awaitable[tuple[list[Item], int]]],
         stream: Callable[[Filter], AsyncIterator[Item]],
     ) -> None:
         self._what = what
         self._ask = ask
         self._stream = stream
         self._streams = True
+        self._warned = False
         self._too_large_until = 0.0
         self._stream_too_large_until = 0.0
 
@@ -184,7 +191,7 @@ class _List(Generic[Item, Filter]):
         known = filter == type(filter)() and loop.time() < self._too_large_until
         try:
             if not known:
-                return await self._ask(filter)
+                return await self._answer(filter)
         except ResourceExhausted as error:
             if filter == type(filter)():
                 if not self._too_large_until:
@@ -203,6 +210,18 @@ class _List(Generic[Item, Filter]):
                 self._stream_too_large_until = loop.time() + IN_PARTS_S
         return await self._parts(filter, splits)
 
+    async def _answer(self, filter: Filter) -> list[Item]:
+        """One answer without what the filter does not let through."""
+        believed, dropped = await self._ask(filter)
+        if dropped and not self._warned:
+            self._warned = True
+            log.warning(
+                "the runtime ignores the filter of a list: each pod costs the list of the whole "
+                "node; check the runtime's version",
+                extra={"list": self._what, "dropped": dropped},
+            )
+        return believed
+
     async def _parts(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
         """The parts of a list that is too large; if two parts have an item, the later wins."""
         found: dict[str, Item] = {}
@@ -213,7 +232,7 @@ class _List(Generic[Item, Filter]):
             try:
                 for part in parts:
                     try:
-                        items: Sequence[Item] = await self._ask(part)
+                        items: Sequence[Item] = await self._answer(part)
                     except ResourceExhausted:
                         items = await self._parts(part, splits[number:])
                     found.update((item.id, item) for item in items)

@@ -8,24 +8,9 @@ what it is told about the node's addresses may be ignored. Must never do any I/O
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
 
 from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-
-
-def lets_through(filter: Any, item: cri.PodSandbox | cri.Container) -> bool:
-    """Whether a filter of a CRI list lets an item through; ``filter`` None lets all through.
-
-    The parts of a filter are joined by "and": id, sandbox, state, and each label of its selector.
-    """
-    for field, value in filter.ListFields() if filter is not None else ():
-        if field.name == "label_selector":
-            if any(item.labels.get(key) != each for key, each in value.items()):
-                return False
-        elif getattr(item, field.name) != (value.state if field.name == "state" else value):
-            return False
-    return True
 
 
 def _missing(method: str) -> Unimplemented:

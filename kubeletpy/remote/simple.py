@@ -19,7 +19,8 @@ from typing import Any
 
 from kubeletpy.remote.errors import FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.partial import PartialRuntime, lets_through
+from kubeletpy.remote.partial import PartialRuntime
+from kubeletpy.remote.verify import lets_through
 from kubeletpy.structs import Struct, field
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from kubeletpy.remote.calls import Calls
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.lists import MOST_STREAMED
 
 
 class RemoteStats:
@@ -44,6 +45,7 @@ class RemoteStats:
             "StreamContainerStats",
             cri.StreamContainerStatsRequest(filter=filter),
             cri.StreamContainerStatsResponse,
+            most=MOST_STREAMED,
         ):
             for stats in answer.container_stats:
                 yield stats
@@ -78,6 +80,7 @@ class RemoteStats:
             "StreamPodSandboxStats",
             cri.StreamPodSandboxStatsRequest(filter=filter),
             cri.StreamPodSandboxStatsResponse,
+            most=MOST_STREAMED,
         ):
             for stats in answer.pod_sandbox_stats:
                 yield stats
@@ -106,6 +109,7 @@ class RemoteStats:
             "StreamPodSandboxMetrics",
             cri.StreamPodSandboxMetricsRequest(),
             cri.StreamPodSandboxMetricsResponse,
+            most=MOST_STREAMED,
         ):
             for metrics in answer.pod_sandbox_metrics:
                 yield metrics

@@ -8,9 +8,12 @@ the wrong container. Must never repair an answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from kubeletpy.remote.generated import api_pb2 as cri
+
+Item = TypeVar("Item", cri.PodSandbox, cri.Container)
 
 API_VERSION = "v1"
 """The CRI version we speak, as runtimes name it in ``runtime_api_version``."""
@@ -61,14 +64,53 @@ def wrong_image_status(answer: cri.ImageStatusResponse) -> str:
     return unset(answer.image, "id", "size") if answer.HasField("image") else ""
 
 
-def believable_sandboxes(items: Iterable[cri.PodSandbox]) -> list[cri.PodSandbox]:
-    """The sandboxes in a list that identify themselves."""
-    return [item for item in items if item.id and item.HasField("metadata")]
+def lets_through(filter: Any, item: cri.PodSandbox | cri.Container) -> bool:
+    """Whether a filter of a CRI list lets an item through; ``filter`` None lets all through.
+
+    The parts of a filter are joined by "and": id, sandbox, state, and each label of its selector.
+    """
+    for field, value in filter.ListFields() if filter is not None else ():
+        if field.name == "label_selector":
+            if any(item.labels.get(key) != each for key, each in value.items()):
+                return False
+        elif getattr(item, field.name) != (value.state if field.name == "state" else value):
+            return False
+    return True
 
 
-def believable_containers(items: Iterable[cri.Container]) -> list[cri.Container]:
-    """The containers in a list that identify themselves and their sandbox."""
-    return [item for item in items if item.id and item.pod_sandbox_id and item.HasField("metadata")]
+def believable_sandboxes(
+    items: Sequence[cri.PodSandbox], filter: cri.PodSandboxFilter | None = None
+) -> tuple[list[cri.PodSandbox], int]:
+    """The sandboxes in a list that identify themselves and pass the filter; how many do not pass.
+
+    A runtime that ignores a filter would have each pod's status filled with the node's list. An
+    item holds the memory of its complete answer: what is left of a larger one is copied.
+    """
+    known = [item for item in items if item.id and item.HasField("metadata")]
+    return _passing(known, filter, cri.PodSandbox)
+
+
+def believable_containers(
+    items: Sequence[cri.Container], filter: cri.ContainerFilter | None = None
+) -> tuple[list[cri.Container], int]:
+    """The containers in a list that identify themselves and their sandbox, as for sandboxes."""
+    known = [
+        item for item in items if item.id and item.pod_sandbox_id and item.HasField("metadata")
+    ]
+    return _passing(known, filter, cri.Container)
+
+
+def _passing(known: list[Item], filter: Any, kind: type[Item]) -> tuple[list[Item], int]:
+    asked = filter if filter is not None and filter.ByteSize() else None
+    kept = [item for item in known if lets_through(asked, item)]
+    dropped = len(known) - len(kept)
+    return [_copied(kind, item) for item in kept] if dropped > len(kept) else kept, dropped
+
+
+def _copied(kind: type[Item], item: Item) -> Item:
+    made = kind()
+    made.CopyFrom(item)
+    return made
 
 
 def believable_images(items: Iterable[cri.Image]) -> list[cri.Image]:

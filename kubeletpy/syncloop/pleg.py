@@ -150,7 +150,14 @@ class Pleg:
         for uid in gone:
             self._gone(uid, listed_at)
         if changed:
-            await asyncio.gather(*(self._update(listed[uid]) for uid in changed))
+            left = iter(changed)
+
+            async def update_some() -> None:
+                for uid in left:
+                    await self._update(listed[uid])
+
+            # a task for each pod of a list of thousands would cost more than the pods do
+            await asyncio.gather(*(update_some() for _ in changed[:CONCURRENT_READS]))
         self._cache.populated = True
         interval = None if self._last_relist is None else start - self._last_relist
         self._last_relist = loop.time()

@@ -50,6 +50,20 @@ class Collected(Struct, frozen=True):
     removed: int
 
 
+class _Listed(Struct, frozen=True):
+    """What a round needs of an entry of the runtime's list."""
+
+    id: str
+    sandbox_id: str
+    pod_uid: str
+    exited: bool
+
+    @classmethod
+    def from_cri(cls, entry: cri.Container) -> _Listed:
+        uid = read_container_labels(entry.labels).pod_uid
+        return cls(entry.id, entry.pod_sandbox_id, uid, entry.state == cri.CONTAINER_EXITED)
+
+
 class ContainerGarbageCollector:
     """Runs one round at a time, as called by the agent's timer."""
 
@@ -91,38 +105,39 @@ class ContainerGarbageCollector:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
-        containers = await self._runtime.list_containers()
-        gone = await self._remove_containers(containers, removable, all_sources_ready, reported)
+        containers, ended = await self._listed()
+        dead = await self._without_abandoned(ended)
+        going = containers_to_remove(
+            dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
+        )
+        del dead, ended
+        gone = await self._remove_containers(going)
         left = [container for container in containers if container.id not in gone]
         sandboxes = await self._runtime.list_pod_sandbox()
-        in_use = frozenset(container.pod_sandbox_id for container in left)
-        for sandbox_id, uid in sandboxes_to_remove(sandboxes, in_use, removable):
+        in_use = frozenset(container.sandbox_id for container in left)
+        known = {container.pod_uid for container in left}
+        known |= {read_sandbox_labels(sandbox.labels).pod_uid for sandbox in sandboxes}
+        unneeded = sandboxes_to_remove(sandboxes, in_use, removable)
+        del sandboxes  # a removal may take minutes: no answer of the runtime is held meanwhile
+        for sandbox_id, uid in unneeded:
             try:
                 await self._remover.sandbox(sandbox_id, uid)
             except CRIError as error:
                 _not_removed("sandbox", sandbox_id, error)
         await self._remove_files(left, removable, all_sources_ready)
-        known = {read_container_labels(c.labels).pod_uid for c in left}
-        known |= {read_sandbox_labels(s.labels).pod_uid for s in sandboxes}
         self._mutations.forget_except(known)
         return Collected(known, len(gone))
 
-    async def _remove_containers(
-        self,
-        containers: Sequence[cri.Container],
-        removable: Callable[[str], bool],
-        all_sources_ready: bool,
-        reported: Callable[[str], bool],
-    ) -> set[str]:
+    async def _listed(self) -> tuple[list[_Listed], list[DeadContainer]]:
+        """All containers, and those that do not run; none holds the runtime's answer."""
+        containers = await self._runtime.list_containers()
         now = steady_now()
         self._listed_at = {c.id: self._listed_at.get(c.id, now) for c in containers}
         known_for = {each: now - at for each, at in self._listed_at.items()}
-        dead = await self._without_abandoned(
-            dead_containers(containers, self._policy, self._clock.now(), known_for)
-        )
-        going = containers_to_remove(
-            dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
-        )
+        dead = dead_containers(containers, self._policy, self._clock.now(), known_for)
+        return [_Listed.from_cri(container) for container in containers], dead
+
+    async def _remove_containers(self, going: Sequence[DeadContainer]) -> set[str]:
         gone: set[str] = set()
         for container in going:
             try:
@@ -165,11 +180,11 @@ class ContainerGarbageCollector:
 
     async def _remove_files(
         self,
-        containers: Iterable[cri.Container],
+        containers: Iterable[_Listed],
         removable: Callable[[str], bool],
         all_sources_ready: bool,
     ) -> None:
-        live = [c.id for c in containers if c.state != cri.CONTAINER_EXITED]
+        live = [container.id for container in containers if not container.exited]
         if all_sources_ready:
             root = Path(self._settings.pod_logs_dir)
             names = await asyncio.to_thread(_directories, root)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
@@ -31,4 +32,6 @@ def _message(name: str, condition: cri.RuntimeCondition | None) -> str:
         return f"runtime does not report {name}"
     if condition.status:
         return ""
-    return f"{name}=false reason:{condition.reason} message:{condition.message}"
+    # the API limits the size of a Node, and shows this in its Ready condition
+    reason, message = scrub(condition.reason), scrub(condition.message)
+    return f"{name}=false reason:{reason} message:{message}"

@@ -33,6 +33,10 @@ from kubeletpy.runtime_manager.names.labels import (
 from kubeletpy.structs import Struct, field
 
 MAX_RESTART_COUNT = 2**31 - 1
+LONGEST_REASON = 1024
+"""Characters of the runtime's reason for an exit; the API limits the size of a pod."""
+LONGEST_MESSAGE = 12288
+"""Characters of the runtime's message about an exit: a status shows no more bytes of a pod."""
 _STATES = {
     cri.CONTAINER_CREATED: ContainerState.CREATED,
     cri.CONTAINER_RUNNING: ContainerState.RUNNING,
@@ -77,8 +81,11 @@ def pod_status_from_cri(
             labels = read_sandbox_labels(answer.labels).labels
     by_container: dict[str, ContainerStatus] = {}
     for record in containers:
-        status = record if isinstance(record, ContainerStatus) else container_from_cri(record)
-        if status is not None and _belongs(record, identity.uid):
+        if isinstance(record, ContainerStatus):
+            status: ContainerStatus | None = record
+        else:
+            status = container_of_pod(record, identity.uid)
+        if status is not None:
             by_container.setdefault(status.id, status)
     newest_first = sort_sandboxes(by_sandbox.values())
     return PodRuntimeStatus(
@@ -121,6 +128,13 @@ def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
     )
 
 
+def container_of_pod(record: ReadContainer, uid: str) -> ContainerStatus | None:
+    """Convert one ContainerStatus of a pod; None for one that is another pod's, or nothing."""
+    if record.status.labels.get(POD_UID, uid) != uid:
+        return None
+    return container_from_cri(record)
+
+
 def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
     """Convert one ContainerStatus; None for one that names neither itself nor its container."""
     status = record.status
@@ -145,7 +159,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
         started_at=0 if state is ContainerState.CREATED else _time(status.started_at),
         finished_at=_time(status.finished_at) if exited else 0,
         exit_code=status.exit_code if exited else 0,
-        reason=status.reason if exited else "",
+        reason=status.reason[:LONGEST_REASON] if exited else "",
         message=_joined(status.message, record.termination_message) if exited else "",
         image=status.image.image,
         image_id=status.image_id or status.image_ref,
@@ -230,12 +244,6 @@ def pod_ips(newest_first: tuple[SandboxStatus, ...]) -> tuple[str, ...]:
     return next((sandbox.ips for sandbox in newest_first if sandbox.ready), ())
 
 
-def _belongs(record: ReadContainer | ContainerStatus, uid: str) -> bool:
-    if isinstance(record, ContainerStatus):
-        return True
-    return record.status.labels.get(POD_UID, uid) == uid
-
-
 def _time(nanoseconds: int) -> int:
     """Runtimes write times before 1970 for "never"."""
     return max(0, nanoseconds)
@@ -271,4 +279,5 @@ def _resources(status: cri.ContainerStatus) -> RuntimeResources | None:
 
 
 def _joined(runtime: str, own: str) -> str:
+    runtime = runtime[:LONGEST_MESSAGE]
     return f"{runtime}: {own}" if runtime and own else runtime or own

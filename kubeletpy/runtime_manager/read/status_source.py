@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kubeletpy.clock import Clock, steady_ns
 from kubeletpy.pods.event_time import event_observed_at
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, SandboxStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerStatus,
+    PodRuntimeStatus,
+    RuntimePodSummary,
+    SandboxStatus,
+)
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -21,6 +26,7 @@ from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
     ReadContainer,
+    container_of_pod,
     pod_status_from_cri,
     replace_sandbox_records,
     sandbox_from_list,
@@ -71,6 +77,18 @@ class StatusSource:
             CRIError: a call failed (except for records that vanish meanwhile).
         """
         observed_at = self.now()
+        asked, ended, containers = await self._listed(uid)
+        statuses, read = await _together(
+            self._sandbox_statuses(asked), self._container_statuses(uid, containers)
+        )
+        identity = PodIdentity(uid, name, namespace)
+        return pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
+
+    async def _listed(self, uid: str) -> tuple[list[str], list[SandboxStatus], dict[str, str]]:
+        """The sandboxes of a pod to read, those whose entry says enough, and container to sandbox.
+
+        None of it holds an answer of the runtime.
+        """
         selector = {POD_UID: uid}
         sandboxes, containers = await _together(
             self._runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
@@ -78,13 +96,9 @@ class StatusSource:
         )
         ours = [s for s in sandboxes if read_sandbox_labels(s.labels).pod_uid == uid]
         newest = max(ours, key=sandbox_rank, default=None)
-        statuses, read = await _together(
-            self._sandbox_statuses([s.id for s in ours if s is newest or _is_ready(s)]),
-            self.read_containers([(c.id, c.pod_sandbox_id) for c in containers]),
-        )
-        known: list[cri.PodSandboxStatus | SandboxStatus] = [*statuses]
-        known += [sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)]
-        return pod_status_from_cri(PodIdentity(uid, name, namespace), known, read, observed_at)
+        asked = [s.id for s in ours if s is newest or _is_ready(s)]
+        ended = [sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)]
+        return asked, ended, {c.id: c.pod_sandbox_id for c in containers}
 
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod, dead ones included. Raises CRIError."""
@@ -99,8 +113,20 @@ class StatusSource:
         Raises:
             CRIError: a call failed.
         """
-        read = await _all_or_none(self._read_container(*pair) for pair in dict(ids).items())
+        read = await _all_or_none(lambda pair: self._read_container(*pair), dict(ids).items())
         return [container for container in read if container is not None]
+
+    async def _container_statuses(
+        self, uid: str, containers: Mapping[str, str]
+    ) -> list[ContainerStatus]:
+        """The containers that are the pod's; each answer is dropped as soon as it is read."""
+
+        async def one(pair: tuple[str, str]) -> ContainerStatus | None:
+            record = await self._read_container(*pair)
+            return None if record is None else container_of_pod(record, uid)
+
+        found = await _all_or_none(one, containers.items())
+        return [status for status in found if status is not None]
 
     async def read_sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus:
         """State of one sandbox.
@@ -144,7 +170,7 @@ class StatusSource:
                 except NotFound:
                     return None
 
-        found = await _all_or_none(one(sandbox_id) for sandbox_id in ids)
+        found = await _all_or_none(one, ids)
         return [status for status in found if status is not None]
 
     async def _read_container(self, container_id: str, sandbox_id: str) -> ReadContainer | None:
@@ -181,14 +207,26 @@ async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
         other.cancel()
 
 
-async def _all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order; when one fails the others are cancelled."""
-    tasks = [asyncio.ensure_future(item) for item in work]
+async def _all_or_none(read: Callable[[U], Awaitable[T]], keys: Iterable[U]) -> list[T]:
+    """What ``read`` returns for each key, in order; when one fails the others are cancelled.
+
+    There are as many tasks as may read at once, not one for each key.
+    """
+    numbered = list(enumerate(keys))
+    found: dict[int, T] = {}
+    left = iter(numbered)
+
+    async def read_some() -> None:
+        for number, key in left:
+            found[number] = await read(key)
+
+    tasks = [asyncio.ensure_future(read_some()) for _ in numbered[:MAX_CONCURRENT_READS]]
     try:
-        return await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
+    return [found[number] for number, _ in numbered]
 
 
 def _is_ready(sandbox: cri.PodSandbox) -> bool:

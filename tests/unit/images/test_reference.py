@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.api.scrub import shown_image
 from kubeletpy.images.reference import (
     InvalidReference,
     Reference,
@@ -175,3 +176,22 @@ def test_error_names_the_image() -> None:
 )
 def test_default_policy(image: str, expected: str) -> None:
     assert default_pull_policy(image) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "shown"),
+    [
+        ("user:SECRET@registry.example/a:1", "[redacted]@registry.example/a:1"),
+        ("https://user:SECRET@registry.example/a", "https://[redacted]@registry.example/a"),
+        ("SECRET@registry.example/a@" + DIGEST, "[redacted]@registry.example/a@" + DIGEST),
+        ("user:SE@CRET@registry.example/a", "[redacted]@registry.example/a"),
+        ("registry.example:5000/a:1@" + DIGEST, "registry.example:5000/a:1@" + DIGEST),
+        ("busybox:1.36", "busybox:1.36"),
+    ],
+)
+def test_user_information_is_not_shown(image: str, shown: str) -> None:
+    assert shown_image(image) == shown
+    if "SECRET" in image:
+        with pytest.raises(InvalidReference) as caught:
+            with_default_tag(image)
+        assert "SECRET" not in str(caught.value)

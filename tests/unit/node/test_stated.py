@@ -8,6 +8,8 @@ from tests.stated import stated
 
 STATED: dict[str, object] = {
     "node/build MAX_NAMES_PER_IMAGE": 5,
+    "node/images LARGEST_SIZE": 9223372036854775807,
+    "node/images LONGEST_NAME": 1024,
     "node/conditions RUNTIME_DOWN_AFTER_S": 30.0,
     "node/build RuntimeInfo.supplemental_groups_policy": False,
     "node/conditions NodeHealth.shutting_down": False,

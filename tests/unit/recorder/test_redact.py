@@ -5,7 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeletpy.recorder.redact import LAST_APPLIED, redacted
+import pytest
+
+from kubeletpy.recorder.redact import (
+    LAST_APPLIED,
+    Texts,
+    redacted,
+    redacted_runtime,
+    secret_words,
+)
 
 ACTION: dict[str, Any] = {
     "httpGet": {"port": 80, "httpHeaders": [{"name": "Authorization", "value": "SECRET"}]}
@@ -39,9 +47,14 @@ def pod() -> dict[str, Any]:
     }
 
 
+def marked(value: str) -> str:
+    """In place of a hash."""
+    return f"<{len(value)}>"
+
+
 def test_everything_but_values_stays() -> None:
     given = pod()
-    found = redacted(given, lambda value: f"<{len(value)}>")
+    found = redacted(given, marked)
     assert given == pod(), "the object is shared with caches"
     assert "SECRET" not in str(found)
     action = {"httpGet": {"port": 80, "httpHeaders": [{"name": "Authorization", "value": "<6>"}]}}
@@ -53,10 +66,117 @@ def test_everything_but_values_stays() -> None:
         "lifecycle": {"preStop": action, "postStart": action, "stopSignal": "SIGINT"},
     }
     assert found == {
-        "metadata": {"name": "n", "annotations": {LAST_APPLIED: "<6>", "a": "b"}},
+        "metadata": {"name": "n", "annotations": {LAST_APPLIED: "<6>", "a": "<1>"}},
         "spec": {key: [container] for key in given["spec"]},
         "status": {"phase": "Pending"},
     }
+
+
+HOOK = {"exec": {"command": ["sh", "-c", "login SECRET"]}}
+GET = {"httpGet": {"path": "/ready?token=SECRET&x=1", "port": 80}}
+HIDING: dict[str, Any] = {
+    "metadata": {
+        "name": "n",
+        "labels": {"team": "SECRET"},
+        "annotations": {"note": "SECRET", "kubernetes.io/config.source": "file"},
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "user:SECRET@registry.example/app:1",
+                "command": ["/bin/tool", "--password", "SECRET"],
+                "args": ["SECRET", "-v"],
+                "livenessProbe": HOOK,
+                "readinessProbe": GET,
+                "lifecycle": {"postStart": HOOK, "preStop": GET},
+            },
+            {"name": "side", "image": "a/b:1@sha256:" + "0" * 64, "command": ["token=SECRET"]},
+        ],
+        "volumes": [
+            {"name": "a", "csi": {"driver": "d", "volumeAttributes": {"key": "SECRET"}}},
+            {"name": "b", "flexVolume": {"driver": "d", "options": {"key": "SECRET"}}},
+            {"name": "c", "gitRepo": {"repository": "https://user:SECRET@git.example/x"}},
+            {
+                "name": "d",
+                "ephemeral": {
+                    "volumeClaimTemplate": {"metadata": {"annotations": {"note": "SECRET"}}}
+                },
+            },
+        ],
+    },
+    "status": {
+        "message": "command 'sh -c login SECRET' exited with 1",
+        "containerStatuses": [
+            {
+                "name": "main",
+                "image": "https://user:SECRET@registry.example/app:1",
+                "state": {
+                    "terminated": {
+                        "exitCode": 1,
+                        "containerID": "containerd://x",
+                        "startedAt": "2026-01-01T00:00:00Z",
+                        "message": "another SECRET of the program",
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def test_no_text_of_a_pod_holds_a_secret() -> None:
+    found = redacted(HIDING, marked)
+    assert "SECRET" not in str(found)
+    main, side = found["spec"]["containers"]
+    assert main["command"] == ["/bin/tool", "<10>", "<6>"]
+    assert main["args"] == ["<6>", "<2>"]
+    assert main["image"] == "<11>@registry.example/app:1"
+    assert main["readinessProbe"]["httpGet"]["path"] == "/ready?<16>"
+    assert side["image"] == HIDING["spec"]["containers"][1]["image"]
+    assert side["command"] == ["<12>"]
+    assert found["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert found["spec"]["volumes"][2]["gitRepo"]["repository"] == "https://<11>@git.example/x"
+
+
+@pytest.mark.parametrize("odd", [None, 7, "x", [], {}, [[]], {"a": 1}])
+@pytest.mark.parametrize("key", ["metadata", "spec", "status"])
+def test_a_pod_of_any_shape_is_redacted(key: str, odd: Any) -> None:
+    redacted({**HIDING, key: odd}, marked)
+    for inner in ("containers", "volumes", "initContainers"):
+        redacted({"metadata": {}, "spec": {inner: odd}}, marked)
+        redacted({"metadata": {"labels": odd}, "spec": {inner: [odd]}}, marked)
+
+
+def test_free_texts_repeat_no_value_and_agree_with_what_was_decided() -> None:
+    texts = Texts(marked, secret_words(HIDING))
+    text = "Exec lifecycle hook ([sh -c login SECRET]) failed: GET http://u:p@h/ready?token=x"
+    given = {"start_errors": {"main": {"code": "PostStartHookError", "message": text}}}
+    (error,) = texts.inputs(given)["start_errors"].values()
+    assert error["code"] == "PostStartHookError"
+    assert "SECRET" not in error["message"]
+    assert "u:p" not in error["message"]
+    assert "token=x" not in error["message"]
+    out = texts.output({"state": {"waiting": {"message": f"back-off: {text}", "reason": "main"}}})
+    waiting = {"message": f"back-off: {error['message']}", "reason": "main"}
+    assert out == {"state": {"waiting": waiting}}
+    assert texts.text("Exec lifecycle hook ([sh -c login SEC…]) failed") == (
+        "Exec lifecycle hook ([sh -c <12>…]) failed"
+    )
+
+
+def test_termination_messages_are_hashed_and_those_of_failed_starts_are_not() -> None:
+    texts = Texts(marked, ["login SECRET"])
+    ran = {"id": "c", "state": "exited", "started_at": 5, "message": "printed by the program"}
+    unstarted = {"id": "c", "state": "exited", "message": 'exec: "login SECRET": not found'}
+    found = redacted_runtime({"containers": [ran, unstarted], "labels": {"a": "SECRET"}}, texts)
+    assert [each["message"] for each in found["containers"]] == ["<22>", 'exec: "<12>": not found']
+    assert found["labels"] == {"a": "<6>"}
+
+
+def test_a_pod_with_very_many_values_has_its_texts_hashed() -> None:
+    texts = Texts(marked, [f"word-{number}" for number in range(4001)])
+    assert texts.text("any text") == "<8>"
 
 
 def test_a_pod_with_nothing_to_hide() -> None:

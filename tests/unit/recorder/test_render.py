@@ -60,6 +60,7 @@ def replayed() -> Replayed:
         node="node-a",
         decisions=12,
         problems=Counter({"a\nline": 2, "Format 9": 1}),
+        first={"a\nline": 3, "Format 9": 7},
     )
 
 
@@ -76,8 +77,8 @@ def test_an_overview() -> None:
         "  00:00:02.000 to 00:00:03.250  ns/two  no status",
         "  00:00:04.000 to 00:00:02.000  ns/three  Running, ready  2 differences",
         f"  00:00:05.000 to 00:00:03.250  ns/one  {EVICTED}  1 difference",
-        "not replayed, 1 times: Format 9",
-        "not replayed, 2 times: a line",
+        "line 7 is not replayed: Format 9",
+        "2 lines, the first is line 3, are not replayed: a line",
     ]
     assert render.overview(Replayed(), "2.0") == (
         "0 decisions of node , made by no version, replayed by 2.0: no differences\n"

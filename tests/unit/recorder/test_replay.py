@@ -161,13 +161,19 @@ def test_what_differs_is_shown(kind: str, out: Any, was: str, tmp_path: Path) ->
         ),
         ([b'{"k": "plan", "t": 1, "uid": "u", "in": {}}'], "PlanInputs: .*[Mm]issing"),
         ([b'{"k": "shared", "n": 0, "type": "Pod", "value": {}}'], "a pod of the recording"),
+        ([b'{"k":"shared","n":{}}'], "the number of a shared value is expected where .* has dict"),
+        ([b'{"k":"shared"}'], "the number of a shared value is expected where .* has NoneType"),
+        (
+            [b'{"k":"shared","n":0,"type":"PodRuntimeStatus","value":{"uid":[],"name":"n"}}'],
+            "a text is expected where the recording has list",
+        ),
     ],
 )
 def test_what_can_not_be_read_is_named(lines: list[bytes], problem: str) -> None:
     found = replay(lines)
     (said,) = found.problems
     assert re.match(problem, said)
-    assert f"not replayed, 1 times: {said}" in render.overview(found, "1")
+    assert f"line 1 is not replayed: {said}" in render.overview(found, "1")
 
 
 def test_a_long_problem_is_cut() -> None:
@@ -189,6 +195,56 @@ def test_no_line_ends_a_replay(value: Any, kind: str) -> None:
     render.overview(found, "1")
     for uid in found.stories:
         render.story(found, uid)
+
+
+def test_every_value_of_a_recording_may_have_another_type(tmp_path: Path) -> None:
+    """Each value of a good recording, one after the other, is replaced by each kind of JSON."""
+    lines = [json.loads(line) for line in recorded(tmp_path)]
+    tried = 0
+    for number, line in enumerate(lines):
+        for path in _paths(line):
+            for odd in (None, True, -1, 1e400, "x", [], {}, [[7]], {"#": 0}, {"#": "x"}):
+                changed = [json.dumps(each).encode() for each in lines]
+                changed[number] = json.dumps(_with(line, path, odd)).encode()
+                found = replay(changed)
+                render.overview(found, "1")
+                render.differences(found)
+                for uid in found.stories:
+                    render.story(found, uid)
+                tried += 1
+    assert tried > 500
+
+
+def _paths(value: Any) -> list[tuple[Any, ...]]:
+    """The way to each value inside of one."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    found: list[tuple[Any, ...]] = []
+    for key, each in inside:
+        found.append((key,))
+        if isinstance(each, dict | list):
+            found += [(key, *rest) for rest in _paths(each)]
+    return found
+
+
+def _with(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    made = dict(value) if isinstance(value, dict) else list(value)
+    made[path[0]] = _with(value[path[0]], path[1:], odd) if path[1:] else odd
+    return made
+
+
+def test_a_refused_line_is_named_with_its_number_and_the_exit_code_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "hostile"
+    lines = [*recorded(tmp_path), b'{"k":"shared","n":{}}\n', b'{"k":"span","t":1']
+    file.write_bytes(b"".join(lines))
+    assert replay_command.main([str(file)]) == 2
+    said = capsys.readouterr().out
+    assert f"line {len(lines) - 1} is not replayed: the number of a shared value" in said
+    assert replay_command.main([str(file), POD.uid]) == 2
+    assert f"line {len(lines) - 1}: the number of a shared" in capsys.readouterr().err
+    file.write_bytes(b"".join([*recorded(tmp_path), lines[-1]]))
+    assert replay_command.main([str(file)]) == 0, "a line that is cut off is no fault"
 
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,8 +280,8 @@ async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
     files = RecordingFiles(tmp_path, 1 << 30)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()
-    labels = {"a": "x" * (MOST_HELD // 4)}
-    pods = [make_pod(f"p{number}", labels=labels) for number in range(10)]
+    image = "x" * (MOST_HELD // 4)
+    pods = [make_pod(f"p{n}", containers=[{"name": "c", "image": image}]) for n in range(10)]
     for attempt, pod in enumerate((*pods, pods[-1], pods[0], pods[1])):
         if pod is pods[1] and attempt > 1:
             await recorder.flush()

@@ -206,11 +206,11 @@ def test_one_nameless_entry_does_not_spoil_a_list() -> None:
     no_id = cri.Container(pod_sandbox_id="s", metadata=cri.ContainerMetadata(name="c"))
     no_name = cri.Container(id="e", pod_sandbox_id="s")
     given = [cri.Container(), good, nowhere, no_id, no_name]
-    assert verify.believable_containers(given) == [good]
+    assert verify.believable_containers(given) == ([good], 0)
     sandbox = cri.PodSandbox(id="s", metadata=cri.PodSandboxMetadata(name="p"))
     nameless = cri.PodSandbox(metadata=cri.PodSandboxMetadata(name="n"))
     found = [sandbox, cri.PodSandbox(id="t"), nameless]
-    assert verify.believable_sandboxes(found) == [sandbox]
+    assert verify.believable_sandboxes(found) == ([sandbox], 0)
     assert verify.believable_images([cri.Image(), cri.Image(id="i")]) == [cri.Image(id="i")]
 
 

@@ -1,0 +1,43 @@
+"""What the runtime reports about itself at the start, and how long it may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.launch.runtime import LONGEST_HANDLER, MOST_HANDLERS, ask_runtime
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.partial import PartialRuntime
+from kubeletpy.runtime_manager.read.health import health_from_conditions
+
+
+class Boasting(PartialRuntime):
+    """A runtime with megabytes of texts and thousands of handlers."""
+
+    async def version(self) -> cri.VersionResponse:
+        return cri.VersionResponse(runtime_name="a\n\x1b[2Jb" * 100_000, runtime_version="1.2.3")
+
+    async def status(self, verbose: bool = False) -> cri.StatusResponse:
+        names = ["", "x" * (LONGEST_HANDLER + 1), *(f"h{number % 3000}" for number in range(9000))]
+        return cri.StatusResponse(
+            runtime_handlers=[cri.RuntimeHandler(name=name) for name in names]
+        )
+
+
+async def test_what_the_runtime_reports_fits_a_node(caplog: pytest.LogCaptureFixture) -> None:
+    info = await ask_runtime(Boasting())
+    assert info.name.startswith("a [2Jba [2Jb")
+    assert len(info.name) <= 256
+    assert info.version == "1.2.3"
+    assert [handler.get("name") for handler in info.handlers] == [
+        "",
+        *(f"h{number}" for number in range(MOST_HANDLERS - 1)),
+    ]
+    (warning,) = caplog.records
+    assert vars(warning)["reported"] == 3002
+    assert vars(warning)["shown"] == MOST_HANDLERS
+
+
+def test_a_condition_of_megabytes_is_cut() -> None:
+    long = "x" * 1_000_000
+    condition = cri.RuntimeCondition(type="RuntimeReady", reason=long, message=f"\x1b{long}")
+    assert len(health_from_conditions([condition]).message) < 9000
