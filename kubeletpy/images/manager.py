@@ -118,14 +118,8 @@ class ImageManager:
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
         if action is ImageAction.REFUSE:
-<<<<<<< HEAD
             message = never_pulled(image, present=bool(present))
             note(Call.LOOK_UP_IMAGE, image, error=message)
-=======
-            # the same whether absent or not for this pod: a pod that may not use it learns nothing
-            message = f'Container image "{image}" is not present with pull policy of Never'
-            note(Call.LOOK_UP_IMAGE, shown_image(image), error=message)
->>>>>>> 6f1b5a1 (recorder: hash every text of a pod that may hold a secret)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
             )

@@ -59,7 +59,7 @@ def parse_reference(image: str) -> Reference:
         raise InvalidReference("invalid reference format")
     if _IDENTIFIER.fullmatch(image):
         raise InvalidReference(
-            f"invalid repository name ({shown_image(image)}), cannot specify 64-byte hexadecimal strings"
+            f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
         )
     rest, at, digest = image.partition("@")
     if at:

@@ -40,7 +40,13 @@ from kubeletpy.recorder.model import (
     plan_output,
 )
 from kubeletpy.recorder.news import News
-from kubeletpy.recorder.redact import Texts, redacted, redacted_runtime, secret_words
+from kubeletpy.recorder.redact import (
+    Texts,
+    redacted,
+    redacted_runtime,
+    secret_words,
+    unstarted_ids,
+)
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.status.generate import StatusInputs
@@ -211,6 +217,8 @@ class _Writer:
         self._held = 0
         self._words: dict[str, list[str]] = {}
         """uid -> the values that texts about the pod must not repeat."""
+        self._unstarted: dict[str, frozenset[str]] = {}
+        """uid -> its containers that never ran, by id."""
         self._shared: list[str] = []
 
     def refer(self, value: Pod | PodRuntimeStatus) -> int:
@@ -224,10 +232,12 @@ class _Writer:
         self._count += 1
         content: Any
         if isinstance(value, Pod):
-            content = redacted(value.object, self._hashed)
+            content = redacted(value.object, self._hashed, self._unstarted.get(value.uid, ()))
             self._words[value.uid] = secret_words(value.object)
         else:
-            content = redacted_runtime(encode_fields(value, self.refer), self._texts(value.uid))
+            plain = encode_fields(value, self.refer)
+            self._unstarted[value.uid] = unstarted_ids(plain)
+            content = redacted_runtime(plain, self._texts(value.uid))
         name = type(value).__name__
         text = _text({"k": Kind.SHARED, "n": number, "type": name, "value": content})
         self._shared.append(text)
@@ -243,13 +253,14 @@ class _Writer:
         for kind in SHARED:
             self._forget((kind, uid))
         self._words.pop(uid, None)
+        self._unstarted.pop(uid, None)
 
     def _forget(self, key: tuple[type, str]) -> None:
         if (known := self._known.pop(key, None)) is not None:
             self._held -= known[2]
 
     def _texts(self, uid: str) -> Texts:
-        return Texts(self._hashed, self._words.get(uid, ()))
+        return Texts(self._hashed, self._words.get(uid, ()), self._unstarted.get(uid, ()))
 
     def _cleaned(self, line: dict[str, Any]) -> dict[str, Any]:
         """A line without what its free texts repeat of the pod's values."""

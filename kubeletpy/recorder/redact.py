@@ -11,7 +11,7 @@ on stays, so that a replay decides the same. Must never raise for a pod of any s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api.scrub import image_user_info
@@ -29,7 +29,6 @@ _ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _TEXTS = frozenset({"message", "error", "why", "cause", "detail"})
 """Fields whose text others have written, or that quotes such a text."""
-_NEVER = "1970-01-01T00:00:00Z"
 _USER_INFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=[\w/])\?[\w.~%+\-\[\]]+=[^\s\"')]*")
 _CUT = "…"
@@ -37,8 +36,13 @@ _CUT = "…"
 Hash = Callable[[str], str]
 
 
-def redacted(obj: Mapping[str, Any], hashed: Hash) -> dict[str, Any]:
-    """The object of a pod without secret values; the given one stays as it is."""
+def redacted(
+    obj: Mapping[str, Any], hashed: Hash, unstarted: Collection[str] = ()
+) -> dict[str, Any]:
+    """The object of a pod without secret values; the given one stays as it is.
+
+    ``unstarted``: as for :class:`Texts`.
+    """
     metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     for key in ("annotations", "labels"):
@@ -51,7 +55,7 @@ def redacted(obj: Mapping[str, Any], hashed: Hash) -> dict[str, Any]:
         volumes = [_volume(each, hashed) for each in _list(spec.get("volumes"))]
         found["spec"] = {**spec, **lists, **({"volumes": volumes} if volumes else {})}
     if "status" in obj:
-        found["status"] = Texts(hashed, secret_words(obj)).inputs(obj["status"])
+        found["status"] = Texts(hashed, secret_words(obj), unstarted).inputs(obj["status"])
     return found
 
 
@@ -61,6 +65,12 @@ def redacted_runtime(status: Any, texts: Texts) -> Any:
     if isinstance(found.get("labels"), Mapping):
         found["labels"] = _values(found["labels"], texts.hashed)
     return found
+
+
+def unstarted_ids(status: Any) -> frozenset[str]:
+    """Ids of the containers in a pod's runtime status, as JSON, that never ran."""
+    containers = map(_dict, _list(_dict(status).get("containers")))
+    return frozenset(str(each.get("id")) for each in containers if not each.get("started_at"))
 
 
 def _container(container: Any, hashed: Hash) -> Any:
@@ -193,10 +203,17 @@ def _words(command: Any) -> list[str]:
 class Texts:
     """Redacts the free texts of one line: first of its input, then of what was decided."""
 
-    def __init__(self, hashed: Hash, words: Sequence[str] = ()) -> None:
-        """``words``: of the pod that the line is about (:func:`secret_words`)."""
+    def __init__(
+        self, hashed: Hash, words: Sequence[str] = (), unstarted: Collection[str] = ()
+    ) -> None:
+        """Args:
+        words: of the pod that the line is about (:func:`secret_words`).
+        unstarted: ids of its containers that never ran (:func:`unstarted_ids`): what is said about
+            them is the runtime's, and decisions read it.
+        """
         self.hashed = hashed
         self._words = words
+        self._unstarted = frozenset(unstarted)
         self._changed: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -262,7 +279,7 @@ class Texts:
         if not isinstance(message, str) or not message:
             return ""
         if "containerID" in state and "exitCode" in state:  # the API's
-            ran = state.get("startedAt") not in (None, _NEVER)
+            ran = str(state["containerID"]).partition("://")[2] not in self._unstarted
         elif "state" in state and "id" in state:  # the runtime's
             ran = bool(state.get("started_at"))
         else:

@@ -13,6 +13,7 @@ from kubeletpy.recorder.redact import (
     redacted,
     redacted_runtime,
     secret_words,
+    unstarted_ids,
 )
 
 ACTION: dict[str, Any] = {
@@ -172,6 +173,14 @@ def test_termination_messages_are_hashed_and_those_of_failed_starts_are_not() ->
     found = redacted_runtime({"containers": [ran, unstarted], "labels": {"a": "SECRET"}}, texts)
     assert [each["message"] for each in found["containers"]] == ["<22>", 'exec: "<12>": not found']
     assert found["labels"] == {"a": "<6>"}
+    assert unstarted_ids({"containers": [{**ran, "id": "d"}, unstarted]}) == {"c"}
+    shown = {"containerID": "containerd://c", "exitCode": 128, "message": unstarted["message"]}
+    for told in (Texts(marked, ["login SECRET"], {"c"}), Texts(marked)):
+        (state,) = told.output([{"terminated": shown}])
+        assert state == told.inputs({"terminated": shown})
+    assert state["terminated"]["message"] == "<31>"
+    found = Texts(marked, ["login SECRET"], {"c"}).output({"terminated": shown})
+    assert found["terminated"]["message"] == 'exec: "<12>": not found'
 
 
 def test_a_pod_with_very_many_values_has_its_texts_hashed() -> None:
