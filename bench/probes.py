@@ -125,7 +125,7 @@ async def measure(pods: int, kind: str, seconds: float, port: int, command_s: fl
         get_status=statuses.get,
         on_result=lambda *result: None,
         metrics=Metrics().probes,
-        agent_started_at=clock.now() - 3600,
+        agent_started_at=lambda: clock.now() - 3600,
     )
     before = await lateness_of_others(SETTLE_S)
     for number in range(pods):

@@ -28,6 +28,37 @@ class SystemClock:
         return time.time()
 
 
+class SteadyClock:
+    """The wall time when it was first asked, plus the time elapsed since: it never steps.
+
+    For ages within one life of the agent. ``offset`` converts to the wall clock of now.
+    """
+
+    def __init__(self, wall: Clock) -> None:
+        self._wall = wall
+        self._epoch: float | None = None
+        self._first = 0.0
+
+    def now(self) -> float:
+        """Unix seconds by the wall clock of the first call."""
+        if self._epoch is None:
+            self._first = self._wall.now()
+            self._epoch = self._first - steady_now()
+        return self._epoch + steady_now()
+
+    def offset(self) -> float:
+        """Seconds by which the wall clock has been set ahead since the first call."""
+        return self._wall.now() - self.now()
+
+    def beginning(self) -> float:
+        """The first call in Unix seconds, as the wall clock is set now; whole seconds.
+
+        Comparable with times that others wrote since the wall clock was set.
+        """
+        offset = self.offset()
+        return round(self._first + offset)
+
+
 def steady_now() -> float:
     """Seconds of the running event loop's clock, which never steps; comparable within one life.
 

@@ -45,6 +45,7 @@ from kubeletpy.agent.served import served, serving_certificate
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import build_storage
 from kubeletpy.agent.upkeep import Upkeep
+from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.devices.registry import DevicePluginHandler
 from kubeletpy.events.kept import KeptEvents
@@ -133,7 +134,8 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     kube_api = api.pods if api is not None else None
     root, pods_dir = Path(flags.root_dir), Path(flags.root_dir) / "pods"
     gates = settings.feature_gates
-    started_at = clock.now()
+    life = SteadyClock(clock)
+    started_at = life.now()
     signals, history = Signals(), DecisionHistory()
     rooms = [Room(outside, tuple(outside.credentials))]
 
@@ -363,7 +365,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         get_status=statuses.get_status,
         on_result=signals.probe_settled,
         metrics=metrics.probes,
-        agent_started_at=started_at,
+        agent_started_at=life.beginning,
         rng=rng,
     )
     rooms.append(
@@ -386,7 +388,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
         host_ips=machine.node_ips,
-        agent_started_at=started_at,
+        agent_started_at=life.beginning,
         looked_at=starts.looked_at,
         holds_claims=claims.manager.holds,
         device_health=device_health(gates, devices, claims.device_health),

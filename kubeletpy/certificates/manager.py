@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from kubeletpy.certificates.issuing import Issued, NotIssued, issue
 from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, unsatisfied
 from kubeletpy.certificates.store import CertificateStore, StoredPair, stamp_of
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_now
 from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
@@ -90,6 +90,8 @@ class CertificateManager:
         self._rng = rng or random.Random()
         self._pair: StoredPair | None = None
         self._deadline = 0.0
+        self._due_after = 0.0
+        """The same on the event loop's clock: due then, too, if the wall clock was set back."""
         self._renew_now = False
         self._poked = asyncio.Event()
         self._storing = asyncio.Lock()
@@ -168,7 +170,12 @@ class CertificateManager:
     def _take(self, pair: StoredPair | None) -> None:
         self._pair = pair
         if pair is not None:
-            self._deadline = rotation_deadline(pair.certificate, self._rng.random())
+            self._renew_at(rotation_deadline(pair.certificate, self._rng.random()))
+
+    def _renew_at(self, deadline: float) -> None:
+        """``deadline`` in Unix seconds."""
+        self._deadline = deadline
+        self._due_after = steady_now() + deadline - self._clock.now()
 
     async def _tell(self) -> None:
         if self._on_change is not None:
@@ -189,7 +196,8 @@ class CertificateManager:
                 extra={"certificate": self._purpose.name, "why": why},
             )
             return 0.0
-        return max(0.0, self._deadline - self._clock.now())
+        left = min(self._deadline - self._clock.now(), self._due_after - steady_now())
+        return max(0.0, left)
 
     async def _until_due(self) -> None:
         while True:
@@ -264,7 +272,7 @@ class CertificateManager:
         self._answered = answers
         # a certificate that arrives late in its lifetime must not be renewed again and again
         left = pair.certificate.not_after - now
-        self._deadline = max(self._deadline, now + left * LEAST_USE)
+        self._renew_at(max(self._deadline, now + left * LEAST_USE))
         if old is not None:
             self._purpose.replaced(now - old.certificate.not_before)
         log.info(

@@ -1,8 +1,8 @@
 """When an image whose pull failed may be pulled again, and why it failed. Pure.
 
 10 s doubling to 5 min, per pod and image, counted from the last failure; it is forgotten after ten
-minutes without a failure (docs/reference/behaviour.md, d). Must never read a clock: times are Unix
-seconds and arguments.
+minutes without a failure (docs/reference/behaviour.md, d). Must never read a clock: times are
+arguments, in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class PullBackoff:
         self._causes: dict[str, str] = {}
 
     def blocked_until(self, key: str, now: float) -> tuple[float, str] | None:
-        """End of the backoff (Unix seconds) and the last failure's text; None: pull now."""
+        """End of the backoff and the last failure's text; None: pull now."""
         state = self._backoff.state(key, now)
         if state is None or now >= state.raised_at + state.delay:
             return None
         return state.raised_at + state.delay, self._causes.get(key, "")
 
     def failed(self, key: str, now: float, cause: str) -> float:
-        """Record a failure; returns the Unix time in seconds at which the next pull may start."""
+        """Record a failure; returns when the next pull may start."""
         self._causes[key] = cause
         due = now + self._backoff.next(key, now, now)
         if len(self._causes) > len(self._backoff):

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.images.ages import Ages, ImageAges
@@ -22,6 +22,7 @@ from kubeletpy.images.gc_selection import (
     bytes_to_free,
     eviction_order,
     may_free_space,
+    moved,
     refresh,
     sandbox_images,
     too_old,
@@ -76,6 +77,7 @@ class ImageGarbageCollector:
         self._runtime = runtime
         self._recorder = recorder
         self._clock = clock
+        self._age_clock = SteadyClock(clock)
         self._metrics = metrics
         self._node = node_reference(node_name)
         self._policy = policy or ImageGCPolicy()
@@ -122,7 +124,7 @@ class ImageGarbageCollector:
     def pulled(self, image_id: str) -> None:
         """An image has just arrived on the node: its age begins. Never blocks."""
         if len(self._pulled) < MOST_PULLED:
-            self._pulled.setdefault(image_id, self._clock.now())
+            self._pulled.setdefault(image_id, self._age_clock.now())
 
     async def detect(self) -> frozenset[str]:
         """Record which images exist and which are used; returns the ids of the used ones.
@@ -130,7 +132,7 @@ class ImageGarbageCollector:
         Raises:
             CRIError: the runtime could not list.
         """
-        now = self._clock.now()
+        now = self._age_clock.now()
         if self._known is None and self._ages is not None:
             self._known = await asyncio.to_thread(self._ages.load, now)
         status = await self._runtime.status(verbose=True)
@@ -152,7 +154,9 @@ class ImageGarbageCollector:
 
     async def _save(self) -> None:
         if self._ages is not None:
-            await asyncio.to_thread(self._ages.save, tuple(self._records.values()))
+            ahead = self._age_clock.offset()  # the next agent counts from the wall clock
+            records = tuple(moved(each, ahead) for each in self._records.values())
+            await asyncio.to_thread(self._ages.save, records)
 
     async def collect(self) -> int:
         """Remove what is too old, and more if the disk is too full; the bytes freed for space.
@@ -189,7 +193,7 @@ class ImageGarbageCollector:
     async def _remove_unused(self) -> int:
         began = self._clock.now()
         in_use = await self.detect()
-        now = self._clock.now()
+        now = self._age_clock.now()
         unused = [
             image
             for image in eviction_order(self._records, in_use)
@@ -202,7 +206,7 @@ class ImageGarbageCollector:
             await self._tell_remaining(began)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
-        now = self._clock.now()
+        now = self._age_clock.now()
         candidates = eviction_order(self._records, in_use)
         aged = too_old(candidates, self._policy, now)
         await self._remove_all(aged, AGE)

@@ -60,6 +60,12 @@ class ImageRecord(Struct, frozen=True):
     """0: never seen in use."""
 
 
+def moved(image: ImageRecord, seconds: float) -> ImageRecord:
+    """A record with all of its times later by ``seconds``."""
+    used = image.last_used and image.last_used + seconds
+    return replace(image, first_detected=image.first_detected + seconds, last_used=used)
+
+
 class Disk(Struct, frozen=True):
     """The filesystem that holds images, in bytes."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
 from kubeletpy.api.scrub import scrub
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_now
 from kubeletpy.config import KubeletSettings
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
@@ -127,11 +127,12 @@ class ImagePuller:
             ImageError: with the container's waiting reason and message.
         """
         key = f"{wanted.pod.uid}_{wanted.image}"
-        if (blocked := self._backoff.blocked_until(key, self._clock.now())) is not None:
-            until, cause = blocked
+        if (blocked := self._backoff.blocked_until(key, steady_now())) is not None:
+            left, cause = blocked[0] - steady_now(), blocked[1]
+            until = self._clock.now() + left
             message = f'Back-off pulling image "{wanted.image}"'
             self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
-            note(Call.BACK_OFF, wanted.image, lasts=until - self._clock.now())
+            note(Call.BACK_OFF, wanted.image, lasts=left)
             raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
         self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
         self._recorder.event(
@@ -163,7 +164,7 @@ class ImagePuller:
             f"({_shown(waited)} including waiting). Image size: {size} bytes.",
         )
         self._metrics.image_pulled(waited, size)
-        self._backoff.forget_expired(self._clock.now())
+        self._backoff.forget_expired(steady_now())
         return image
 
     def standings(self, uid: str) -> dict[str, PullStanding]:
@@ -205,7 +206,9 @@ class ImagePuller:
         )
         failure = pull_failure(wanted.image, text)
         now = self._clock.now()
-        failure.tries_at = self._backoff.failed(key, now, f"{failure.code}: {failure.message}")
+        steady = steady_now()
+        due = self._backoff.failed(key, steady, f"{failure.code}: {failure.message}")
+        failure.tries_at = now + due - steady
         failure.retry_at = now + SHOW_BACK_OFF_S
         return failure
 

@@ -81,7 +81,7 @@ class StatusComposer:
         runtime_name: str,
         recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
-        agent_started_at: float = 0.0,
+        agent_started_at: Callable[[], float] = lambda: 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
         device_health: DeviceHealth = lambda pod: {},
@@ -95,7 +95,7 @@ class StatusComposer:
         recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
             the default one.
         host_ips: the node's addresses; may change in place.
-        agent_started_at: Unix seconds.
+        agent_started_at: Unix seconds, as the wall clock is set now.
         looked_at: called with the runtime's status of a pod whenever its API status is composed.
         holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
             the API shows its end.
@@ -159,7 +159,7 @@ class StatusComposer:
             start_errors={} if terminated else self._reasons.get(pod.uid),
             probes=self._probes.results(pod),
             terminated=terminated,
-            agent_started_at=self._agent_started_at,
+            agent_started_at=self._agent_started_at(),
             resize_conditions=self._resizes.conditions(pod.uid),
             actuated=self._given(pod),
             actuated_pod=self._actuated.get_pod_level(pod.uid),

@@ -58,13 +58,14 @@ class KubeProbeManager:
         get_status: Callable[[str], api.PodStatus | None],
         on_result: OnResult,
         metrics: ProbeMetrics,
-        agent_started_at: float,
+        agent_started_at: Callable[[], float],
         rng: random.Random | None = None,
         commands: int = 0,
         connections: int = CONNECTIONS,
     ) -> None:
-        """``get_status`` returns the newest API status kept for a pod; ``agent_started_at`` is in
-        Unix seconds; ``commands`` and ``connections`` limit how many run at once, 0: by cores.
+        """``get_status`` returns the newest API status kept for a pod; ``agent_started_at`` in
+        Unix seconds, as the wall clock is set now; ``commands`` and ``connections`` limit how many
+        run at once, 0: by cores.
         """
         self._prober = prober
         self._clock = clock
@@ -107,7 +108,7 @@ class KubeProbeManager:
                 probe.container,
                 status,
                 now=wall,
-                agent_started_at=self._agent_started_at,
+                agent_started_at=self._agent_started_at(),
             )
             self._set(probe, look(probe.spec, probe.state, seen, now, self._rng.random()))
 

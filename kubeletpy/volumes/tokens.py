@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, steady_now
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
@@ -55,6 +55,8 @@ class _Kept:
     expires_at: float
     renew_at: float
     """Unix seconds."""
+    renew_after: float
+    """Seconds of the event loop's clock: renewed then, too, if the wall clock was set back."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -112,7 +114,7 @@ class PodTokens:
         """A token bound to a pod, and when it expires. Raises TokenError."""
         kept = self._kept.get(pod.uid, {}).get(key)
         now = self._clock.now()
-        if kept is not None and now < kept.renew_at:
+        if kept is not None and self._renewal_in(kept) > 0:
             return BoundToken(kept.token, kept.expires_at)
         try:
             answer = await self._request(pod, key)
@@ -122,7 +124,8 @@ class PodTokens:
                 raise TokenError(f"failed to fetch token: {_why(error)}") from error
             logger.warning("token not renewed", extra={"pod": pod.key, "why": _why(error)})
             # no retry before this: every sync of the pod comes here
-            kept.renew_at = now + _RETRY_S * (1 + self._rng.random())
+            wait = _RETRY_S * (1 + self._rng.random())
+            kept.renew_at, kept.renew_after = now + wait, steady_now() + wait
             self._set_timer(pod.uid, kept)
             return BoundToken(kept.token, kept.expires_at)
         if kept is not None and kept.timer is not None:
@@ -188,17 +191,23 @@ class PodTokens:
 
     def _fresh(self, token: str, expires_at: float, seconds: int) -> _Kept:
         jitter = self._rng.randrange(MAX_JITTER_S + 1)
-        return _Kept(token, expires_at, renewal_time(expires_at, seconds, jitter))
+        renew_at = renewal_time(expires_at, seconds, jitter)
+        after = steady_now() + renew_at - self._clock.now()
+        return _Kept(token, expires_at, renew_at, after)
+
+    def _renewal_in(self, kept: _Kept) -> float:
+        """Seconds until a token is to be renewed, by the clock that is there first."""
+        return min(kept.renew_at - self._clock.now(), kept.renew_after - steady_now())
 
     def _set_timer(self, uid: str, kept: _Kept) -> None:
         if kept.timer is not None:
             kept.timer.cancel()
-        wait = max(kept.renew_at - self._clock.now(), 1.0)
+        wait = max(self._renewal_in(kept), 1.0)
         loop = asyncio.get_running_loop()
         kept.timer = loop.call_later(min(wait, _MAX_TIMER_S), self._due, uid, kept)
 
     def _due(self, uid: str, kept: _Kept) -> None:
-        if self._clock.now() < kept.renew_at:
+        if self._renewal_in(kept) > 0:
             self._set_timer(uid, kept)
         else:
             self._wake(uid)

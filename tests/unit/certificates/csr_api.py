@@ -9,6 +9,7 @@ from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, Unavailable
+from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from tests.streamed_list import streamed
@@ -24,6 +25,7 @@ class CsrApi:
 
     def __init__(self) -> None:
         self.streamed_lists = StreamedLists()
+        self.failing_watches = FailingWatches()
         self.error: ApiError | None = None
         self.created: list[str] = []
         self.requests: dict[str, JSON] = {}

@@ -26,7 +26,7 @@ from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.unit.trace.recording import Recording
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
 
 
 def record(name: str, last_used: float = 0, detected: float = 0, **more: Any) -> ImageRecord:
@@ -232,6 +232,26 @@ async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
     node.images.add("a")
     collector.pulled("sha256:a")
     await asyncio.sleep(121)
+    assert await collector.remove_unused() == 1000
+
+
+@on_virtual_time
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+async def test_ages_within_one_life_do_not_follow_the_wall_clock(
+    tmp_path: Path, step: float
+) -> None:
+    node = Node(root=tmp_path)
+    node.images.add("a")
+    collector = node.collector()
+    await collector.look()
+    step_wall_clock(step)
+    await asyncio.sleep(119)
+    assert await collector.remove_unused() == 0  # young, whatever the wall clock shows
+    # the next agent counts on from the wall clock of now
+    assert ImageAges(tmp_path).load(LoopClock().now())["sha256:a"][0] == pytest.approx(
+        LoopClock().now() - 119
+    )
+    await asyncio.sleep(2)
     assert await collector.remove_unused() == 1000
 
 

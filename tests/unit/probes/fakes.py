@@ -49,13 +49,14 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.running = self.most = 0
         self.metrics = Metrics()
+        began = self.clock.now() if agent_started_at is None else agent_started_at
         self.manager = KubeProbeManager(
             self,  # type: ignore[arg-type]
             clock=self.clock,
             get_status=self.statuses.get,
             on_result=self._settled,
             metrics=self.metrics.probes,
-            agent_started_at=self.clock.now() if agent_started_at is None else agent_started_at,
+            agent_started_at=lambda: began,
             rng=random.Random(seed),
         )
 

@@ -166,6 +166,48 @@ async def test_a_runtime_that_does_not_answer_says_nothing_about_the_container(
     assert asyncio.get_running_loop().time() <= 3.0 + TRIES * 2.0
 
 
+class Paused(Runtime):
+    """A runtime that is stopped until ``resumes_at`` and then does what it was asked for."""
+
+    def __init__(self, resumes_at: float, takes: float) -> None:
+        super().__init__(cri.ExecSyncResponse())
+        self.resumes_at, self.takes = resumes_at, takes
+
+    async def container_status(self, container_id: str) -> Any:
+        await asyncio.sleep(max(self.resumes_at - asyncio.get_running_loop().time(), 0))
+        return cri.ContainerStatusResponse()
+
+    async def exec_sync(self, container_id: str, cmd: Any, timeout: float) -> Any:
+        await asyncio.sleep(max(self.resumes_at - asyncio.get_running_loop().time(), 0))
+        return await super().exec_sync(container_id, cmd, timeout)
+
+
+@on_virtual_time
+@pytest.mark.parametrize("resumes_at", [2.0, 3.4, 4.9, 5.1, 8.9, 20.0, 60.0])
+@pytest.mark.parametrize("takes", [0.1, 0.9])
+async def test_a_pause_of_the_runtime_is_no_failure(resumes_at: float, takes: float) -> None:
+    """A command that works, of a probe with a period of one second."""
+    prober = Prober(Paused(resumes_at, takes), Events())  # type: ignore[arg-type]
+    loop, found = asyncio.get_running_loop(), []
+    while loop.time() < resumes_at + 20:
+        found.append((await prober.run(target(HANGS), quietly=False)).outcome)
+        await asyncio.sleep(1)
+    assert BAD not in found
+    assert found[-1] is OK
+
+
+@on_virtual_time
+async def test_a_command_that_hangs_after_a_pause_of_the_runtime_is_a_failure() -> None:
+    prober = Prober(Paused(10.0, takes=1000), Events())  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    while (await prober.run(target(HANGS), quietly=False)).outcome is None:
+        assert loop.time() < 15
+        await asyncio.sleep(1)
+    assert 10 < loop.time() < 15
+    assert len(prober._commands) == 1
+    await prober.close(1.0)
+
+
 @on_virtual_time
 async def test_commands_that_hang_end_with_their_probe() -> None:
     runtime = Runtime(cri.ExecSyncResponse())

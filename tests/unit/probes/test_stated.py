@@ -9,6 +9,8 @@ from tests.stated import stated
 STATED = {
     "probes/commands SLACK_S": 2.0,
     "probes/commands RUNTIME_S": 2.0,
+    "probes/commands SLOW_S": 0.1,
+    "probes/commands _Call.runtime_was_silent": False,
     "probes/report KEPT_WORDS": 200,
     "probes/schedule EARLY_PAUSE_S": 0.1,
     "probes/schedule RESTART_SLACK_S": 10.0,

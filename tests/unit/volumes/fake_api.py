@@ -13,6 +13,7 @@ from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
+from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
@@ -53,6 +54,7 @@ class FakeApi:
         self.versions_asked: list[str] = []
         """The resourceVersion of each get that was answered."""
         self.streamed_lists = StreamedLists()
+        self.failing_watches = FailingWatches()
         self.watch_capacity = MAX_WATCHES
         self._version = 1
         self._queues: list[tuple[Key, asyncio.Queue[WatchEvent]]] = []

@@ -17,7 +17,7 @@ from kubeletpy.volumes.tokens import (
     TokenError,
     renewal_time,
 )
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
 
 from .fake_api import FakeApi
 
@@ -77,6 +77,30 @@ async def test_one_request_and_a_timer() -> None:
     tokens.forget("u")
     await asyncio.sleep(2 * HOUR)
     assert due == ["u"]
+
+
+@on_virtual_time
+@pytest.mark.parametrize("step", [-DAY, -60.0])
+async def test_a_clock_that_is_set_back_delays_no_renewal(step: float) -> None:
+    _, tokens, due, pod = make()
+    key = TokenKey("sa", "me", HOUR)
+    await tokens.get(pod, key)
+    step_wall_clock(step)
+    await asyncio.sleep(HOUR * 0.8 + 3)
+    assert due == ["u"]
+    assert await tokens.get(pod, key) == "token-2"
+    tokens.close()
+
+
+@on_virtual_time
+async def test_a_clock_that_is_set_forward_renews_at_the_next_sync() -> None:
+    _, tokens, _, pod = make()
+    key = TokenKey("sa", "me", HOUR)
+    await tokens.get(pod, key)
+    step_wall_clock(DAY)
+    assert await tokens.get(pod, key) == "token-2"
+    assert await tokens.get(pod, key) == "token-2"
+    tokens.close()
 
 
 @on_virtual_time

@@ -12,6 +12,7 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.volumes import trust_bundles
@@ -104,6 +105,7 @@ class Api:
         self.refuses: ApiError | None = None
         self.watches = 0
         self.streamed_lists = StreamedLists()
+        self.failing_watches = FailingWatches()
 
     async def watch(
         self, resource: Resource, namespace: str, *, send_initial_events: bool, **_: Any

@@ -15,6 +15,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.metrics.families import Families
@@ -48,6 +49,7 @@ class Api:
         self.selectors: set[str] = set()
         self.created = 0
         self.streamed_lists = StreamedLists()
+        self.failing_watches = FailingWatches()
         self.at_once: Callable[[str], None] = lambda name: None
         """Called while the creation is not answered yet."""
 
