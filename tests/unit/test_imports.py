@@ -107,13 +107,22 @@ One has the classes that values are, each of which costs a twentieth of what a d
 
 MORE = {
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",
+    "kubeletpy.host.dbus_error": "the error of D-Bus calls, which shutdown and slices share",
+    "kubeletpy.host.tls_limits": "bounds what a TLS handshake costs",
+    "kubeletpy.kubeapi.failing_watches": "which watches keep failing, why and since when",
     "kubeletpy.node.difference": "what of the Node object is written",
     "kubeletpy.pods.canonical_spec": "quantities of static pods",
+    "kubeletpy.pods.event_time": "the order of observations when the wall clock steps",
     "kubeletpy.podworkers.terminating_updates": "keeps what terminating pods read up to date",
-    "kubeletpy.host.tls_limits": "bounds what a TLS handshake costs",
-    "kubeletpy.host.dbus_error": "the error of D-Bus calls, which shutdown and slices share",
+    "kubeletpy.probes.commands": "keeps the deadline of exec probes",
+    "kubeletpy.remote.silence": "the message about a runtime that does not answer",
+    "kubeletpy.runtime_manager.act.stop_records": "stops in progress, over restarts",
+    "kubeletpy.runtime_manager.plan.resume_stop": "how a stop goes on after a restart",
+    "kubeletpy.runtime_manager.plan.shown_ends": "ends that only the API's status shows",
     "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",
     "kubeletpy.runtime_manager.read.own_starts": "which starts are this agent's",
+    "kubeletpy.wire.door": "bounds the connections of a source",
+    "kubeletpy.wire.listener": "accepts connections without keeping failed ones",
 }
 """Modules that came since, each with the reason why it is loaded before an agent starts."""
 
