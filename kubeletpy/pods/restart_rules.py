@@ -95,11 +95,13 @@ def triggers_restart_all(container: api.Container, exit_code: int) -> bool:
 
 def could_restart_all(pod: Pod) -> bool:
     """Whether any container has a RestartAllContainers rule (only such pods show the condition)."""
-    return any(
-        rule.get("action") == ACTION_RESTART_ALL
-        for container in _main_containers(pod)
-        for rule in container.get("restartPolicyRules") or ()
-    )
+    return any(causes_restart_all(container) for container in _main_containers(pod))
+
+
+def causes_restart_all(container: api.Container) -> bool:
+    """Whether the container has a RestartAllContainers rule."""
+    rules = container.get("restartPolicyRules") or ()
+    return any(rule.get("action") == ACTION_RESTART_ALL for rule in rules)
 
 
 def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:

@@ -151,7 +151,7 @@ class KubeRuntimeManager:
                 stops,
                 recorder,
                 hooks=hooks,
-                records=StopRecords(root_dir, clock),
+                records=StopRecords(root_dir),
             ),
             SandboxStopper(runtime, mutations, stops),
             root_dir,

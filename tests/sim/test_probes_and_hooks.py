@@ -218,10 +218,14 @@ def volumes_of(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_hook_reads_valid_tokens_and_new_files_for_as_long_as_it_runs(
+def test_a_pod_reads_valid_tokens_and_new_files_for_as_long_as_it_stops(
     tmp_path: Path, killed: bool
 ) -> None:
-    """The token is valid for ten minutes, the hook runs for 25."""
+    """The token is valid for ten minutes, the hook runs for 25.
+
+    With the agent killed meanwhile, the hook is cut off: the container reads on in what is left of
+    its grace period.
+    """
 
     async def story(world: ExecWorld) -> None:
         world.takes["bye"] = 1500
@@ -241,7 +245,7 @@ def test_a_hook_reads_valid_tokens_and_new_files_for_as_long_as_it_runs(
         made = world.user.create(
             pod(
                 "a",
-                [container("c", "run", lifecycle=hook, volumeMounts=uses)],
+                [container("c", "stubborn", lifecycle=hook, volumeMounts=uses)],
                 grace=1600,
                 volumes=volumes,
             )
@@ -268,6 +272,7 @@ def test_a_hook_reads_valid_tokens_and_new_files_for_as_long_as_it_runs(
             expires = json.loads(base64.urlsafe_b64decode(claims + "==="))["exp"]
             assert expires > world.clock.now() + 30
             await asyncio.sleep(20)
+        assert len(world.runtime.running(made["metadata"]["uid"])) == 1
         await world.until(lambda: world.user.get("a") is None, within=4000)
 
     try:

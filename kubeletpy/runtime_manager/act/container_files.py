@@ -6,10 +6,11 @@ a container's own files.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kubeletpy.host.below import open_folder, open_folder_of
@@ -62,12 +63,25 @@ def container_directory(root: str, uid: str, container: str) -> Path:
     return Path(root, *container_parts(uid, container))
 
 
-def make_container_directory(root: str, uid: str, container: str) -> Path:
-    """Make that directory. Raises UnsafeName, OSError."""
-    directory = container_directory(root, uid, container)
-    for path in (directory.parents[1], directory.parent, directory):
-        path.mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
-    return directory
+@contextlib.contextmanager
+def made_container_directory(root: str, uid: str, container: str) -> Iterator[Path]:
+    """That directory, made if missing, by a path that stays with it whatever replaces its parents.
+
+    Raises:
+        UnsafeName: uid or container name cannot be part of a path.
+        OSError: it cannot be made, or a part of its path is a symlink.
+    """
+    folder = _made_folder(root, uid, container)
+    try:
+        yield Path(f"/proc/self/fd/{folder}")
+    finally:
+        os.close(folder)
+
+
+def _made_folder(root: str, uid: str, container: str) -> int:
+    parts = container_parts(uid, container)
+    Path(root).mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
+    return open_folder(root, parts, CONTAINER_DIRECTORY_MODE)
 
 
 def create_termination_file(root: str, uid: str, container: str) -> str:
@@ -77,9 +91,7 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
         UnsafeName: uid or container name cannot be part of a path.
         OSError: it cannot be made.
     """
-    parts = container_parts(uid, container)
-    Path(root).mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
-    folder = open_folder(root, parts, CONTAINER_DIRECTORY_MODE)
+    folder = _made_folder(root, uid, container)
     try:
         name = secrets.token_hex(TERMINATION_FILE_BYTES)
         descriptor = os.open(name, _NEW, TERMINATION_FILE_MODE, dir_fd=folder)
@@ -89,7 +101,7 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
             os.close(descriptor)
     finally:
         os.close(folder)
-    return str(Path(root, *parts, name))
+    return str(container_directory(root, uid, container) / name)
 
 
 def remove_termination_file(root: str, uid: str, container: str, path: str) -> None:

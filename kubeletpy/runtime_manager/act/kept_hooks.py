@@ -11,14 +11,14 @@ import hashlib
 import json
 import os
 import re
-import stat
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.host.below import open_file
 from kubeletpy.host.private_files import write_private
 from kubeletpy.runtime_manager.act.container_files import (
     container_directory,
-    make_container_directory,
+    made_container_directory,
 )
 from kubeletpy.runtime_manager.names.labels import digest
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName
@@ -42,9 +42,10 @@ def keep_hook(root: str, uid: str, container: str, text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise OSError(f"the preStop hook of container {container} has over {MAX_BYTES} bytes")
-    path = make_container_directory(root, uid, container) / _file_name(digest(text))
-    if not path.is_file() or path.is_symlink():
-        write_private(path, data)
+    with made_container_directory(root, uid, container) as directory:
+        path = directory / _file_name(digest(text))
+        if not path.is_file() or path.is_symlink():
+            write_private(path, data)
 
 
 def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHandler:
@@ -52,7 +53,7 @@ def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHa
     if not _DIGEST.fullmatch(name):
         raise HookLost("the annotation does not name a file of this agent")
     try:
-        data = _read(os.fspath(container_directory(root, uid, container) / _file_name(name)))
+        data = _read(root, os.fspath(container_directory(root, uid, container) / _file_name(name)))
     except (UnsafeName, OSError) as error:
         raise HookLost(getattr(error, "strerror", None) or str(error)) from error
     if hashlib.sha256(data).hexdigest() != name:
@@ -70,10 +71,6 @@ def _file_name(name: str) -> str:
     return f"prestop-{name[:32]}.json"
 
 
-def _read(path: str) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise HookLost("it is not a regular file")
+def _read(root: str, path: str) -> bytes:
+    with os.fdopen(open_file(root, path), "rb") as file:
         return file.read(MAX_BYTES + 1)

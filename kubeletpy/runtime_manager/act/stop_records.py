@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import secrets
-import stat
 from typing import Any
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import steady_now
+from kubeletpy.host.below import open_file
 from kubeletpy.host.private_files import write_whole
 from kubeletpy.runtime_manager.act.container_files import (
     container_directory,
-    make_container_directory,
+    made_container_directory,
 )
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName
 from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord
@@ -32,19 +33,21 @@ MAX_BYTES = 4096
 class StopRecords:
     """Keeps the records of one agent's process, and reads those of earlier ones."""
 
-    def __init__(self, root_dir: str, clock: Clock) -> None:
+    def __init__(self, root_dir: str) -> None:
         """``root_dir``: the kubelet's root directory."""
         self._root = root_dir
-        self._clock = clock
         self._life = secrets.token_hex(8)
 
     def now(self) -> float:
-        """Unix seconds, as the records have them."""
-        return self._clock.now()
+        """Seconds, as the records have them: of Linux's monotonic clock.
+
+        Nobody sets it, and all processes since the boot share it. A container lives no longer.
+        """
+        return steady_now()
 
     def new(self, container_id: str, *, deleting: bool) -> StopRecord:
         """A stop that begins now."""
-        return StopRecord(container_id, self._life, self._clock.now(), deleting)
+        return StopRecord(container_id, self._life, self.now(), deleting)
 
     async def earlier(self, uid: str, name: str, container_id: str) -> StopRecord | None:
         """The stop of that container that an earlier agent began; None: there is none."""
@@ -68,8 +71,9 @@ class StopRecords:
             }
         )
         try:
-            path = make_container_directory(self._root, uid, name) / FILE
-            write_whole(path, text, mode=0o600, flushed=False)  # containers die with the machine
+            with made_container_directory(self._root, uid, name) as directory:
+                # containers die with the machine
+                write_whole(directory / FILE, text, mode=0o600, flushed=False)
         except (UnsafeName, OSError) as error:
             logger.warning(
                 "stop of a container not recorded; an agent that takes over begins it anew",
@@ -79,11 +83,7 @@ class StopRecords:
     def _read(self, uid: str, name: str) -> StopRecord | None:
         try:
             path = container_directory(self._root, uid, name) / FILE
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(path, flags)
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    return None
+            with os.fdopen(open_file(self._root, os.fspath(path)), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             return None
@@ -100,10 +100,13 @@ def record_from_json(data: bytes) -> StopRecord | None:
     """A record as it was written; None: it is something else."""
     try:
         found: Any = json.loads(data)
+        began = float(found["began"])
+        if not math.isfinite(began):
+            return None
         return StopRecord(
             container_id=str(found["containerID"]),
             life=str(found["life"]),
-            began=float(found["began"]),
+            began=began,
             deleting=found["deleting"] is True,
             hook=HookState(found["hook"]),
         )

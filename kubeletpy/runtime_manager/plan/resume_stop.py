@@ -31,7 +31,7 @@ class StopRecord(Struct, frozen=True):
     life: str
     """Names the agent's process."""
     began: float
-    """Unix seconds."""
+    """Seconds of a clock that never steps and that all agents since the boot share."""
     deleting: bool
     """The pod was being deleted, which nobody can withdraw."""
     hook: HookState = HookState.NONE
@@ -59,7 +59,7 @@ def resume_stop(
     """What is left of a stop that an earlier agent began; all of it without a record.
 
     A hook runs once: what an exec or HTTP hook had not done when its agent exited is not done. Of a
-    sleep the rest is left. ``now`` in Unix seconds; a clock that was put back takes nothing away.
+    sleep the rest is left. ``now`` as the record's ``began``.
     """
     if record is None:
         return ResumedStop(anew=True, hook=pre_stop)

@@ -1,18 +1,22 @@
 """Ends of containers that the API's status shows and the runtime has no record of. Pure.
 
 The status was written by this node: a container that it shows as terminated has run, and ended with
-that code. Must never make up an end that nobody saw. Source: docs/reference/behaviour.md, c12.
+that code. Must never make up an end that nobody saw, nor count an init container that has not run
+in the newest sandbox. Source: docs/reference/behaviour.md, c12.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.restart_rules import could_restart_all, triggers_restart_all
+from kubeletpy.pods.restart_rules import (
+    causes_restart_all,
+    could_restart_all,
+    triggers_restart_all,
+)
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.structs import replace
@@ -35,19 +39,41 @@ def with_shown_ends(
         status: what the runtime has.
         shown: the status that the API has or is about to get; None: not known.
     """
-    if shown is None or _restarts_all(pod, shown):
+    if shown is None or _restarts_all(pod, status, shown):
         return status
+    ran_here = _before_the_last_in_its_sandbox(pod, status)
     ends = [
         end
         for kind, container in pod.all_containers()
         if status.newest(container["name"]) is None
-        and (end := _end(kind, container, status, shown)) is not None
+        and (kind is not ContainerKind.INIT or container["name"] in ran_here)
+        and (end := _end(kind, container, shown)) is not None
     ]
     return replace(status, containers=(*status.containers, *ends)) if ends else status
 
 
-def _restarts_all(pod: Pod, shown: api.PodStatus) -> bool:
-    """Whether records may be gone because all containers are to restart."""
+def _before_the_last_in_its_sandbox(pod: Pod, status: PodRuntimeStatus) -> set[str]:
+    """Init containers before the last container that has a record in the newest sandbox.
+
+    They have run in that sandbox, as a later one starts after them. Nothing else proves it: the
+    times of the API's status and of the sandbox are those of a clock that may have been set since.
+    """
+    if not status.sandboxes:
+        return set()
+    newest = status.sandboxes[0].id
+    here = {record.name for record in status.containers if record.sandbox_id in ("", newest)}
+    names = [container["name"] for container in pod.init_containers]
+    if any(container["name"] in here for container in pod.containers):
+        return set(names)
+    last = max((index for index, name in enumerate(names) if name in here), default=0)
+    return set(names[:last])
+
+
+def _restarts_all(pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus) -> bool:
+    """Whether records may be gone because all containers are to restart.
+
+    That is also so where how a container ended is not known that can cause such a restart.
+    """
     if not could_restart_all(pod):
         return False
     conditions = shown.get("conditions") or ()
@@ -55,18 +81,16 @@ def _restarts_all(pod: Pod, shown: api.PodStatus) -> bool:
         return True
     return any(
         triggers_restart_all(container, ended.get("exitCode") or 0)
+        if (ended := (entry.get("state") or {}).get("terminated")) is not None
+        else causes_restart_all(container) and status.newest(container["name"]) is None
         for kind, container in pod.all_containers()
         for entry in _entries(kind, shown)
         if entry.get("name") == container["name"]
-        and (ended := (entry.get("state") or {}).get("terminated")) is not None
     )
 
 
 def _end(
-    kind: ContainerKind,
-    container: api.Container,
-    status: PodRuntimeStatus,
-    shown: api.PodStatus,
+    kind: ContainerKind, container: api.Container, shown: api.PodStatus
 ) -> ContainerStatus | None:
     for entry in _entries(kind, shown):
         if entry.get("name") == container["name"]:
@@ -83,8 +107,7 @@ def _end(
         finished = parse_time(ended.get("finishedAt") or "")
     except (ValueError, TypeError):
         return None
-    if kind is ContainerKind.INIT and not _in_newest_sandbox(status, finished):
-        return None
+    restarts = max(0, entry.get("restartCount") or 0)
     return ContainerStatus(
         id=container_id,
         name=container["name"],
@@ -95,8 +118,8 @@ def _end(
         exit_code=ended.get("exitCode") or 0,
         reason=ended.get("reason") or "",
         hash=container_hash(container),
-        restart_count=entry.get("restartCount") or 0,
-        attempt=entry.get("restartCount") or 0,
+        restart_count=restarts,
+        attempt=restarts,
     )
 
 
@@ -106,15 +129,6 @@ def _termination(entry: api.ContainerStatus) -> api.ContainerStateTerminated | N
     if (state.get("waiting") or {}).get("reason") == CRASH_LOOP:
         return (entry.get("lastState") or {}).get("terminated")
     return state.get("terminated")
-
-
-def _in_newest_sandbox(status: PodRuntimeStatus, finished: float) -> bool:
-    """Whether an init container ended in the newest sandbox: it runs again in each sandbox.
-
-    The API's times are whole seconds: one that ended in the second of the sandbox's creation is not
-    known to have run there.
-    """
-    return bool(status.sandboxes) and finished > math.floor(status.sandboxes[0].created_at / 1e9)
 
 
 def _entries(kind: ContainerKind, shown: api.PodStatus) -> Iterator[api.ContainerStatus]:

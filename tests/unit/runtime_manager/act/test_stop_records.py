@@ -16,7 +16,7 @@ from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import on_virtual_time, step_wall_clock
 
 DELETED = {"deletionTimestamp": "2023-11-14T22:13:20Z", "deletionGracePeriodSeconds": 30}
 
@@ -45,7 +45,7 @@ class Deaf(FakeRuntime):
 
 
 async def killed_after(
-    tmp_path: Path, seconds: float, hook: Any = None, away: float = 0.0
+    tmp_path: Path, seconds: float, hook: Any = None, away: float = 0.0, step: float = 0.0
 ) -> tuple[FakeNode, Hooks, Pod, float]:
     """A pod is stopped, the agent dies meanwhile, and the next one stops it: seconds in all."""
     hooks = Hooks()
@@ -60,6 +60,7 @@ async def killed_after(
     stop.cancel()
     await asyncio.wait({stop})
     await asyncio.sleep(away)
+    step_wall_clock(step)
     node.restart_agent()
     await node.refresh(pod)
     await node.kill(pod)
@@ -67,8 +68,10 @@ async def killed_after(
 
 
 @on_virtual_time
-async def test_the_rest_of_the_grace_period_is_left(tmp_path: Path) -> None:
-    node, _, _, took = await killed_after(tmp_path, 18)
+@pytest.mark.parametrize("step", [0.0, 3600.0, -3600.0])
+async def test_the_rest_of_the_grace_period_is_left(tmp_path: Path, step: float) -> None:
+    """Also when the wall clock was set meanwhile."""
+    node, _, _, took = await killed_after(tmp_path, 18, step=step)
     assert took == pytest.approx(30, abs=1.1)
     assert node.runtime.running() == []
 
@@ -97,9 +100,9 @@ async def test_a_sleep_goes_on(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_another_container_of_that_name_has_all_its_time(tmp_path: Path) -> None:
-    records = StopRecords(str(tmp_path), LoopClock())
+    records = StopRecords(str(tmp_path))
     await records.write("u", "a", records.new("c1", deleting=True))
-    later = StopRecords(str(tmp_path), LoopClock())
+    later = StopRecords(str(tmp_path))
     assert await later.earlier("u", "a", "c2") is None
     assert await later.earlier("u", "b", "c1") is None
     assert await records.earlier("u", "a", "c1") is None, "its own"
@@ -107,14 +110,14 @@ async def test_another_container_of_that_name_has_all_its_time(tmp_path: Path) -
     assert found is not None
     assert found.deleting
     await later.write("u", "a", replace(found, hook=HookState.ENDED))
-    again = await StopRecords(str(tmp_path), LoopClock()).earlier("u", "a", "c1")
+    again = await StopRecords(str(tmp_path)).earlier("u", "a", "c1")
     assert again == replace(found, hook=HookState.ENDED)
 
 
 @on_virtual_time
 async def test_a_directory_that_cannot_be_written_stops_no_stop(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    records = StopRecords(str(tmp_path / "file"), LoopClock())
+    records = StopRecords(str(tmp_path / "file"))
     await records.write("u", "a", records.new("c1", deleting=False))
     await records.write("../u", "a", records.new("c1", deleting=False))
     assert await records.earlier("u", "a", "c1") is None
@@ -123,15 +126,35 @@ async def test_a_directory_that_cannot_be_written_stops_no_stop(tmp_path: Path) 
 
 @on_virtual_time
 async def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    records = StopRecords(str(tmp_path), LoopClock())
+    records = StopRecords(str(tmp_path))
     await records.write("u", "a", records.new("c1", deleting=False))
     file = tmp_path / "pods" / "u" / "containers" / "a" / "stop.json"
-    later = StopRecords(str(tmp_path), LoopClock())
+    later = StopRecords(str(tmp_path))
     file.write_text(file.read_text() + " " * MAX_BYTES)
     assert await later.earlier("u", "a", "c1") is None
     file.unlink()
     file.mkdir()
     assert await later.earlier("u", "a", "c1") is None
+
+
+@on_virtual_time
+@pytest.mark.parametrize("part", ["pods/u/containers/a", "pods/u/containers", "pods/u"])
+async def test_a_directory_replaced_with_a_symlink_is_not_followed(
+    tmp_path: Path, part: str
+) -> None:
+    """A container that mounts the directory from the host can do that."""
+    target, root = tmp_path / "target", tmp_path / "root"
+    inner = target / "pods/u/containers/a"
+    inner.mkdir(parents=True)
+    records = StopRecords(str(target))
+    await records.write("u", "a", records.new("c1", deleting=True))
+    (root / part).parent.mkdir(parents=True)
+    (root / part).symlink_to(target / part)
+    later = StopRecords(str(root))
+    assert await later.earlier("u", "a", "c1") is None
+    before = (inner / "stop.json").read_text()
+    await later.write("u", "a", later.new("c2", deleting=True))
+    assert (inner / "stop.json").read_text() == before
 
 
 RECORD = {"containerID": "c", "life": "l", "began": 5, "deleting": True, "hook": "begun"}
@@ -150,6 +173,8 @@ RECORD = {"containerID": "c", "life": "l", "began": 5, "deleting": True, "hook":
         ("[" * 4000, None),
         ("\xff", None),
         (json.dumps({**RECORD, "began": 10**400}), None),
+        (json.dumps({**RECORD, "began": float("inf")}), None),
+        (json.dumps({**RECORD, "began": float("nan")}), None),
     ],
 )
 def test_a_record_as_it_is_read(text: str, found: StopRecord | None) -> None:

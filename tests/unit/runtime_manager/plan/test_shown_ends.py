@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
+from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
@@ -98,29 +98,58 @@ def test_a_pod_whose_containers_have_all_ended_is_over() -> None:
     assert plan(pod, has(sandboxes=(SANDBOX,)), api_status) == {"kill_pod": True}
 
 
-AT_ITS_CREATION = "2023-11-14T22:13:20Z"
+@pytest.mark.parametrize(
+    "finished", ["2023-11-14T22:13:20Z", "2023-11-14T22:13:25Z", "2030-01-01T00:00:00Z"]
+)
+@pytest.mark.parametrize(
+    ("policy", "code"), [("Always", 0), ("Always", 1), ("OnFailure", 0), ("Never", 0), ("Never", 1)]
+)
+def test_an_init_container_runs_again_where_no_later_one_has_run(
+    policy: str, code: int, finished: str
+) -> None:
+    """It may have ended in an earlier sandbox, whose creation a clock that was set dates later."""
+    pod = make_pod("c", init=("i1", "i2"), policy=policy)
+    entry = ended(code, finishedAt=finished)
+    for sandboxes in ((), (SANDBOX,)):
+        status = has(sandboxes=sandboxes)
+        assert with_shown_ends(pod, status, shown(i1=entry, i2=entry)) is status
+        assert plan(pod, status, shown(i1=entry, i2=entry))["init"] == ["i1"]
+
+
+def elsewhere(name: str) -> ContainerStatus:
+    """A record in the sandbox before."""
+    return replace(exited(name), sandbox_id="sandbox-0")
 
 
 @pytest.mark.parametrize(
-    ("first", "expected"),
+    ("records", "counts"),
     [
-        ({"i1": ended(0)}, ["i2"]),
-        ({}, ["i1"]),
-        ({"i1": ended(0, finishedAt=AT_ITS_CREATION)}, ["i1"]),  # perhaps of the sandbox before
-        ({"i1": ended(0, reason="Completed", containerID="")}, ["i1"]),
-        ({"i1": ended(1)}, ["i1"]),
+        ((), ()),
+        ((exited("i1"),), ()),
+        ((exited("i2"),), ("i1",)),
+        ((running("i2"),), ("i1",)),
+        ((elsewhere("i2"),), ()),
+        ((exited("i3"),), ("i1", "i2")),
+        ((elsewhere("i3"), exited("i2")), ("i1",)),
+        ((running("c"),), ("i1", "i2", "i3")),
+        ((exited("c", 3),), ("i1", "i2", "i3")),
+        ((elsewhere("c"),), ()),
+        ((running("e"),), ()),  # it starts before the init containers are done
     ],
 )
-def test_an_init_container(first: dict[str, Any], expected: list[str]) -> None:
-    pod = make_pod("c", init=("i1", "i2"))
-    assert plan(pod, has(sandboxes=(SANDBOX,)), shown(**first))["init"] == expected
+def test_an_init_container_counts_where_a_later_one_has_run(
+    records: tuple[ContainerStatus, ...], counts: tuple[str, ...]
+) -> None:
+    pod = make_pod("c", init=("i1", "i2", "i3"), ephemeral=("e",))
+    status = has(*records, sandboxes=(SANDBOX,))
+    known = with_shown_ends(pod, status, shown(i1=ended(0), i2=ended(0), i3=ended(0)))
+    assert tuple(r.name for r in known.containers[len(records) :]) == counts
 
 
-def test_an_init_container_runs_again_in_each_sandbox() -> None:
-    pod = make_pod("c", init=("i1", "i2"))
-    assert plan(pod, has(sandboxes=()), shown(i1=ended(0)))["init"] == ["i1"]
-    failed = make_pod("c", init=("i1",), policy="Never")
-    assert plan(failed, has(sandboxes=(SANDBOX,)), shown(i1=ended(1))) == {"kill_pod": True}
+def test_containers_that_have_run_once_end_a_pod_whose_last_init_record_is_gone() -> None:
+    pod = make_pod("c", init=("i1", "i2"), policy="Never")
+    status = has(exited("c"), sandboxes=(SANDBOX,))
+    assert plan(pod, status, shown(i1=ended(0), i2=ended(0))) == {"kill_pod": True}
 
 
 def test_a_sidecar_is_kept_running_and_waits_its_delay() -> None:
@@ -171,6 +200,8 @@ def test_the_count_goes_on() -> None:
     known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=4)))
     (record,) = known.containers
     assert (record.id, record.exit_code, record.restart_count) == ("old", 1, 4)
+    known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=-4)))
+    assert known.containers[0].attempt == 0, "a number that no runtime takes"
 
 
 RESTART_ALL = {
@@ -179,6 +210,25 @@ RESTART_ALL = {
         {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
     ],
 }
+
+
+@pytest.mark.parametrize(
+    ("cause", "record", "kept"),
+    [
+        ({"state": {"running": {}}}, (), False),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, (), False),
+        ({"state": {"running": {}}}, (running("c1"),), True),
+        (ended(8), (), True),
+    ],
+)
+def test_an_unknown_end_may_have_restarted_all(
+    cause: dict[str, Any], record: tuple[ContainerStatus, ...], kept: bool
+) -> None:
+    """The API was not reached when it did, and the agent was killed."""
+    pod = make_pod(container("c1", **RESTART_ALL), "c2", policy="Never")
+    status = has(*record, sandboxes=(SANDBOX,))
+    known = with_shown_ends(pod, status, shown(c1=cause, c2=ended(0)))
+    assert (known.newest("c2") is not None) is kept
 
 
 @pytest.mark.parametrize(
