@@ -49,11 +49,11 @@ class SlowCallbacks:
     def apart(self, work: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose time is not the agent's."""
 
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **more: Any) -> Any:
             begun = time.thread_time()
             self._depth += 1
             try:
-                return work(*args)
+                return work(*args, **more)
             finally:
                 self._depth -= 1
                 if not self._depth:
