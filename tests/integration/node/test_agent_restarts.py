@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +153,60 @@ def test_killed_in_the_middle_of_starts_and_stops(node: Node, namespace: str) ->
         if r.state == 1
     ]
     assert len(names) == len(set(names)) == 4, "never two running containers of one name"
+
+
+PODS = 10
+"""Of each restart policy."""
+KILLS = 8
+LONGEST_S = 0.35
+"""Longest time from a creation of a container to a kill: its start takes about as long."""
+
+
+def test_killed_at_random_moments_of_starts(node: Node, namespace: str) -> None:
+    """A start that ends with the agent is neither an end of the container nor a restart."""
+    chance = random.Random(33)
+    node.apply(
+        *(pod(f"never{n}", restartPolicy="Never") for n in range(PODS)),
+        *(pod(f"always{n}", restartPolicy="Always") for n in range(PODS)),
+        namespace=namespace,
+    )
+    started = killed = 0
+    while killed < KILLS and started < 2 * PODS:
+        wait_begun(node, namespace, started + 1)
+        time.sleep(chance.uniform(0, LONGEST_S))
+        node.kill()
+        killed += 1
+        started = begun(node, namespace)
+        node.start_agent()
+    assert killed > 1
+    for name in (f"{policy}{n}" for policy in ("never", "always") for n in range(PODS)):
+        node.wait_pod(
+            namespace,
+            name,
+            lambda found: status(found).get("phase") in ("Running", "Failed"),
+            "started",
+        )
+    found = {f["metadata"]["name"]: f for f in node.api.all("pods", namespace)}
+    assert len(found) == 2 * PODS
+    assert {name: status(each)["phase"] for name, each in found.items()} == dict.fromkeys(
+        found, "Running"
+    )
+    counts = {name: container_status(each)["restartCount"] for name, each in found.items()}
+    assert counts == dict.fromkeys(found, 0)
+    assert not any(container_status(each).get("lastState") for each in found.values())
+    alive = [r for r in every_container(node, namespace) if r.state == 1]
+    assert len({r.labels["io.kubernetes.pod.uid"] for r in alive}) == len(alive) == 2 * PODS
+
+
+def begun(node: Node, namespace: str) -> int:
+    """How many pods of a namespace have a container, in whatever state."""
+    records = every_container(node, namespace)
+    return len({record.labels["io.kubernetes.pod.uid"] for record in records})
+
+
+def wait_begun(node: Node, namespace: str, count: int) -> None:
+    """Wait until so many pods have a container."""
+    node.until(lambda: begun(node, namespace) >= count, f"containers of {count} pods", namespace)
 
 
 def every_container(node: Node, namespace: str) -> list[Any]:
