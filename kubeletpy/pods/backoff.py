@@ -37,6 +37,9 @@ class ExponentialBackoff:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
     def state(self, key: str, event_at: float) -> BackoffState | None:
         """The key's state as of an event at that time; None when it has expired."""
         entry = self._entries.get(key)

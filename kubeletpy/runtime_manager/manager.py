@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
@@ -194,7 +194,8 @@ class KubeRuntimeManager:
             providers=providers,
             user_namespace=user_namespace,
         )
-        crash_loops = CrashLoopBackoff(max_crash_loop_delay, began=clock.now())
+        life = SteadyClock(clock)
+        crash_loops = CrashLoopBackoff(max_crash_loop_delay, began=life.now())
         self._executor = Executor(
             killer,
             remover,
@@ -205,6 +206,7 @@ class KubeRuntimeManager:
             source=source,
             recorder=recorder,
             clock=clock,
+            life=life,
             metrics=metrics,
         )
         self._collector = ContainerGarbageCollector(
@@ -220,6 +222,7 @@ class KubeRuntimeManager:
         self._runtime, self._source, self._mutations = runtime, source, mutations
         self._killer, self._remover, self._crash_loops = killer, remover, crash_loops
         self._stop_slots, self._clock, self._metrics = stops, clock, metrics
+        self._life = life
         self._in_effect = ResourcesInEffect(actuated, pod_limits, settings)
 
     def connection_changed(self, connected: bool) -> None:
@@ -366,7 +369,7 @@ class KubeRuntimeManager:
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> int:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
-        self._crash_loops.collect(self._clock.now())
+        self._crash_loops.collect(self._life.now())
         found = await self._collector.collect(
             removable, all_sources_ready=all_sources_ready, reported=reported
         )

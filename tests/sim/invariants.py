@@ -18,6 +18,7 @@ from tests.sim.records import Container, Sandbox
 from tests.sim.runtime import SimRuntime
 from tests.sim.truth import (
     STATUS_LISTS,
+    Exit,
     PodTruth,
     ShownEnd,
     Truth,
@@ -55,10 +56,10 @@ class Invariants:
         self._life = life
         self._delays: dict[tuple[object, ...], _Delay] = {}
         self._made_in: dict[str, int] = {}
+        """Container id -> the life of the agent that had it made."""
         self._removed_unheard: dict[str, int] = {}
         """Containers removed from a full disk though the API did not know their end -> in which
         life of the agent."""
-        """Container id -> the life of the agent that had it made."""
         self.evicts: Callable[[str], bool] = lambda uid: False
         """Whether the pod of a uid is stopped because it is evicted."""
         self.answers_since: Callable[[], float] | None = None
@@ -166,11 +167,28 @@ class Invariants:
         if delay is None or end - delay.raised_at > BACKOFF_QUIET:
             self._delays[key] = _Delay(BACKOFF_BASE, now)
             return
+        if self._wall_times_mislead(ends, started):
+            # the agent found any delay, or none, and raises it from there
+            self._delays[key] = _Delay(BACKOFF_BASE, now)
+            return
         if now - end < delay.seconds - TOLERANCE:
             self._history.violated(
                 f"{started} restarted {now - end:.3f} s after its end, not {delay.seconds:.0f} s"
             )
         self._delays[key] = _Delay(min(delay.seconds * 2, BACKOFF_MAX), now)
+
+    def _wall_times_mislead(self, ends: list[Exit], started: Container) -> bool:
+        """Whether the agent has only records to take a delay from, and their times are wrong.
+
+        That is so where an earlier life started the container that ended, and the wall clock was
+        set after the end before that one and before the life that restarts it. A step in any other
+        moment must not shorten a delay.
+        """
+        life = self._made_in[started.id]
+        if self._made_in.get(ends[-1].container_id) == life:
+            return False
+        since = ends[-2].at if ends[1:] else 0.0
+        return any(since <= at <= self._truth.began[life] for at in self._truth.clock_set)
 
     def _exit_was_told(self, pod: PodTruth, removed: Container) -> None:
         if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim import scripts
+from tests.sim.records import Container, Sandbox
 from tests.sim.test_scenarios import both, play, state, status, until
 from tests.sim.user import container, pod
 from tests.sim.world import World
@@ -64,19 +65,81 @@ def test_a_pull_that_failed_is_retried_in_time(tmp_path: Path, events: bool, ste
 
 @both
 @STEPS
-def test_a_crash_loop_waits_at_most_its_delay(tmp_path: Path, events: bool, step: float) -> None:
-    async def scenario(world: World) -> None:
-        world.user.create(pod("a", [container("c", "instant")]))
-        await until(world, lambda: restarts(world) >= 2, within=60)
-        before = restarts(world)
-        world.set_clock(step)
-        await until(world, lambda: restarts(world) > before, within=45)
+@pytest.mark.parametrize("after", [None, 0.5, 5.0], ids=["at once", "soon", "later"])
+def test_a_crash_loop_waits_its_delay(
+    tmp_path: Path, events: bool, step: float, after: float | None
+) -> None:
+    """``after``: when the clock is set, in seconds after the end. The invariants check the rest."""
 
-    def restarts(world: World) -> int:
-        statuses = status(world, "a").get("containerStatuses") or [{}]
-        return int(statuses[0].get("restartCount", 0))
+    async def scenario(world: World) -> None:
+        ended = ends(world)
+
+        def set_clock_at_once(what: str, whom: Container | Sandbox) -> None:
+            if after is None and what == "exit" and len(ended) == 3:
+                world.set_clock(step)
+
+        world.runtime.observers.append(set_clock_at_once)
+        world.user.create(pod("a", [container("c", "instant")]))
+        await until(world, lambda: len(ended) == 3, within=60)
+        if after is not None:
+            await asyncio.sleep(after)
+            world.set_clock(step)
+        await until(world, lambda: len(ended) == 4, within=60)
+        assert 20.0 <= ended[3] - ended[2] < 24.0
 
     play(scenario, tmp_path, events=events)
+
+
+@both
+@STEPS
+def test_a_crash_loop_waits_at_most_its_delay_after_a_restart_of_the_agent(
+    tmp_path: Path, events: bool, step: float
+) -> None:
+    """The clock is set while no agent runs: the next one has only wall times."""
+
+    async def scenario(world: World) -> None:
+        ended = ends(world)
+        world.user.create(pod("a", [container("c", "instant")]))
+        await until(world, lambda: len(ended) == 3, within=60)
+        await asyncio.sleep(5)
+        await world.kill()
+        world.set_clock(step)
+        world.start()
+        assert await until(world, lambda: len(ended) == 4, within=60) < 24.0
+        await until(world, lambda: len(ended) == 5, within=60)
+        assert 10.0 <= ended[4] - ended[3] < 44.0
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_init_containers_run_again_in_a_new_sandbox_after_the_clock_was_set_back(
+    tmp_path: Path, events: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        inits = [container("i0", "done"), container("i1", "done")]
+        world.user.create(pod("a", [container("c", "run")], init=inits))
+        await until(world, lambda: "running" in state(world, "a", "c"))
+        await asyncio.sleep(30)
+        world.set_clock(-300.0)
+        (sandbox,) = world.runtime.sandboxes.values()
+        world.runtime.kill_sandbox(sandbox)
+        await until(world, lambda: bool(world.runtime.running()), within=60)
+        # the invariants check that both have run before
+
+    play(scenario, tmp_path, events=events)
+
+
+def ends(world: World) -> list[float]:
+    """Collects when containers end, in seconds of the event loop's clock."""
+    found: list[float] = []
+
+    def note(what: str, whom: Container | Sandbox) -> None:
+        if what == "exit":
+            found.append(world.loop.time())
+
+    world.runtime.observers.append(note)
+    return found
 
 
 @both

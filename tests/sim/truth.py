@@ -157,6 +157,10 @@ class Truth:
 
     def __init__(self) -> None:
         self.pods: dict[str, PodTruth] = {}
+        self.began: dict[int, float] = {}
+        """Life of the agent -> when it began."""
+        self.clock_set: list[float] = []
+        """When the node's wall clock was set."""
 
     def live(self) -> list[PodTruth]:
         """The pods whose objects exist."""

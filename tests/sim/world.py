@@ -192,6 +192,7 @@ class World:
         assert not self.alive, "one agent at a time"
         self.life += 1
         self.alive = True
+        self.truth.began[self.life] = self.loop.time()
         self.history.note("agent", f"starts its life {self.life}")
         self._main = spawn(self._live(self.life), self.life, f"agent {self.life}")
 
@@ -353,6 +354,7 @@ class World:
     def set_clock(self, seconds: float) -> None:
         """The node's wall clock is set, by so many seconds; elapsed time goes on."""
         self.history.note("world", f"sets the clock by {seconds:+.3f} s")
+        self.truth.clock_set.append(self.loop.time())
         step_wall_clock(seconds)
 
     def runtime_down(self) -> None:

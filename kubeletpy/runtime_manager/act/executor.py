@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from kubeletpy.clock import Clock
+from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodStartMetrics
@@ -56,6 +56,7 @@ class Executor:
         source: StatusSource,
         recorder: EventRecorder,
         clock: Clock,
+        life: SteadyClock,
         metrics: PodStartMetrics,
     ) -> None:
         self._killer = killer
@@ -65,7 +66,7 @@ class Executor:
         self._crash_loops = crash_loops
         self._source = source
         self._recorder = recorder
-        self._clock = clock
+        self._clock, self._life = clock, life
         self._metrics = metrics
         self._steps: tuple[Callable[[SyncRun], Awaitable[None]], ...] = (
             self._kill_pod,
@@ -224,7 +225,8 @@ class Executor:
         if run.request.is_terminating() or config is None:
             turn.created.set()
             return False
-        held = self._crash_loops.admit(run.pod, action.container, run.status, self._clock.now())
+        now, offset = self._life.now(), self._life.offset()
+        held = self._crash_loops.admit(run.pod, action.container, run.status, now, offset)
         if held is not None:
             turn.created.set()
             reference = pod_reference(run.pod, field_path(action.kind, action.name))

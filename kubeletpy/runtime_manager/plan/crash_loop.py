@@ -1,8 +1,18 @@
 """CrashLoopBackOff: when a container that ended may start again.
 
-Counts from the moment the container ended, not from when the agent saw it. Goes on after a restart
-of the agent: the runtime's records contain how often a container was restarted, and when. Must
-never read a clock or wait: the caller gets a time to come back at.
+Counts from the moment the container ended, not from when the agent saw it. Records contain that
+moment in wall time, which may step. It is converted to elapsed time once, when a record is first
+seen to have ended, so that a later step of the wall clock does not change a delay. If the wall
+clock was set since the container was started, its end counts from when it is first seen: a delay
+never ends early.
+
+Goes on after a restart of the agent: the runtime's records contain how often a container was
+restarted, and when. These are wall times only; a step of the wall clock between two lives of the
+agent may shorten or lengthen the delay, to no more than one delay from when the new agent sees the
+end. Must never read a clock or wait: the caller gets a time to come back at.
+
+All times are Unix seconds of :class:`kubeletpy.clock.SteadyClock`, where not stated otherwise, and
+``offset`` is by how many seconds the wall clock has been set ahead of it.
 
 Source: docs/reference/behaviour.md, d; KEP-4603.
 """
@@ -22,24 +32,38 @@ from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.structs import Struct
 
 BASE_SECONDS = 10.0
-MAX_AHEAD = 8192
-"""How many containers' ends in the future are remembered."""
+MAX_ENDS = 8192
+"""How many containers' ends are remembered."""
 MAX_SECONDS = 300.0
 MOST_DOUBLINGS = 32
 """After so many any maximum is reached."""
 QUIET_SECONDS = 600.0
 """Whatever the maximum: this long after it was last raised, a delay starts from the base again."""
+SET_BY_SECONDS = 0.05
+"""The wall clock was set if its offset changed by more; less is the time between two readings."""
 
 
 class HeldBack(Struct, frozen=True):
     """A start that must wait."""
 
     due_at: float
-    """Unix seconds."""
+    """Unix seconds by the wall clock of now."""
     message: str
     """As kubectl shows it beside CrashLoopBackOff."""
     event: str
     """Text of the BackOff event."""
+
+
+class _Known(Struct, frozen=True):
+    """What this agent observed of one container."""
+
+    restarted_at: float | None
+    """When this agent last restarted it; None: an earlier agent did."""
+    offset: float
+    """That of the wall clock at the restart, or when this agent began."""
+    container_id: str = ""
+    """The record that was last seen to have ended."""
+    ended_at: float = 0.0
 
 
 class CrashLoopBackoff:
@@ -48,51 +72,44 @@ class CrashLoopBackoff:
     def __init__(self, maximum: float = MAX_SECONDS, began: float = 0.0) -> None:
         """Args:
         maximum: in seconds (crashLoopBackOff.maxContainerRestartPeriod).
-        began: Unix seconds; the delays of containers created before are taken from their records.
+        began: the delays of containers created before are taken from their records. The offset of
+            the wall clock is 0 then.
         """
         self._maximum = maximum
         self._began = began
         self._backoff = ExponentialBackoff(BASE_SECONDS, maximum, QUIET_SECONDS)
-        self._ahead: dict[str, tuple[float, float]] = {}
-        """Ends in the future, by key: when that is, and when it was first seen."""
+        self._known: dict[str, _Known] = {}
 
     def __len__(self) -> int:
         return len(self._backoff)
 
-    def check(self, key: str, finished_at: float, now: float) -> float | None:
-        """When a container that ended at ``finished_at`` may start; None: now. Unix seconds.
-
-        An end in the future (a clock was set back) counts from when it is first seen.
-        """
-        return self._backoff.due_at(key, self._ended(key, finished_at, now), now)
-
-    def next(self, key: str, finished_at: float, now: float) -> float:
-        """The container is being restarted after that end: raise its next delay (seconds)."""
-        ended = self._ended(key, finished_at, now)
-        self._ahead.pop(key, None)  # the next end may have the same time
-        return self._backoff.next(key, ended, now)
-
     def admit(
-        self, pod: Pod, container: api.Container, status: PodRuntimeStatus, now: float
+        self,
+        pod: Pod,
+        container: api.Container,
+        status: PodRuntimeStatus,
+        now: float,
+        offset: float = 0.0,
     ) -> HeldBack | None:
         """Whether a start must wait; if not, and the container has ended before, count it."""
         name = container["name"]
-        finished_at = last_finished_at(status, name)
-        if finished_at is None:
+        ended = [record for record in status.containers if _has_ended(record, name)]
+        if not ended:
             return None
         key = crash_loop_key(pod, container)
-        ended = [record for record in status.containers if _has_ended(record, name)]
         if ended[0].created_at / 1e9 < self._began and ended[0].hash == container_hash(container):
             resumed = resumed_delay(ended[0], ended[1] if ended[1:] else None, self._maximum)
             if resumed is not None:
                 self._backoff.resume(key, resumed)
-        due = self.check(key, finished_at, now)
+        ended_at = self._ended_at(key, ended[0], now, offset)
+        due = self._backoff.due_at(key, ended_at, now)
         if due is None:
-            self.next(key, finished_at, now)
+            self._backoff.next(key, ended_at, now)
+            self._remember(key, _Known(now, offset, ended[0].id, ended_at))
             return None
-        delay = format_duration(round(due - self._ended(key, finished_at, now)))
+        delay = format_duration(round(due - ended_at))
         return HeldBack(
-            due,
+            due + offset,
             f"back-off {delay} restarting failed container={name} pod={pod.description}",
             f"Back-off restarting failed container {name} in pod {pod.description}",
         )
@@ -100,18 +117,25 @@ class CrashLoopBackoff:
     def collect(self, now: float) -> None:
         """Drop delays that no longer count."""
         self._backoff.collect(now)
-        self._ahead = {key: each for key, each in self._ahead.items() if each[0] > now >= each[1]}
+        self._known = {key: known for key, known in self._known.items() if key in self._backoff}
 
-    def _ended(self, key: str, finished_at: float, now: float) -> float:
-        if finished_at <= now:
-            return finished_at
-        known, seen = self._ahead.get(key, (finished_at, now))
-        seen = min(seen, now) if known == finished_at else now
-        self._ahead.pop(key, None)
-        self._ahead[key] = finished_at, seen
-        if len(self._ahead) > MAX_AHEAD:
-            del self._ahead[next(iter(self._ahead))]
-        return seen
+    def _ended_at(self, key: str, record: ContainerStatus, now: float, offset: float) -> float:
+        """When a container ended; the same for each call with one record."""
+        known = self._known.get(key) or _Known(None, 0.0)
+        if known.container_id == record.id:
+            return known.ended_at
+        was_set = abs(offset - known.offset) > SET_BY_SECONDS
+        ended_at = now if was_set else min(record.finished_at / 1e9 - offset, now)
+        if known.restarted_at is not None:
+            ended_at = max(ended_at, known.restarted_at)
+        self._remember(key, _Known(known.restarted_at, known.offset, record.id, ended_at))
+        return ended_at
+
+    def _remember(self, key: str, known: _Known) -> None:
+        self._known.pop(key, None)  # changed again: it is the newest now
+        self._known[key] = known
+        if len(self._known) > MAX_ENDS:
+            del self._known[next(iter(self._known))]
 
 
 def crash_loop_key(pod: Pod, container: api.Container) -> str:
@@ -126,14 +150,6 @@ def crash_loop_key(pod: Pod, container: api.Container) -> str:
         resources,
     )
     return format(fnv1a_64("/".join(parts).encode("utf-8", "replace")), "x")
-
-
-def last_finished_at(status: PodRuntimeStatus, name: str) -> float | None:
-    """Unix seconds at which the newest exited record of a container ended; None without one."""
-    for record in status.containers:
-        if _has_ended(record, name):
-            return record.finished_at / 1e9
-    return None
 
 
 def resumed_delay(

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.runtime_manager.plan.crash_loop import (
-    MAX_AHEAD,
+    MAX_ENDS,
     CrashLoopBackoff,
     crash_loop_key,
 )
@@ -20,7 +20,8 @@ APP = POD.containers[0]
 
 
 def ended_at(seconds: float) -> Any:
-    return has(exited("app", 1, finished_at=int(seconds * 1e9)))
+    """Each end is that of another record."""
+    return has(exited("app", 1, finished_at=int(seconds * 1e9), suffix=f"-{seconds:g}"))
 
 
 def test_delays_between_crashes() -> None:
@@ -58,50 +59,91 @@ def test_messages() -> None:
     assert held.event == "Back-off restarting failed container app in pod web_prod(uid-1)"
 
 
+def waits(
+    backoff: CrashLoopBackoff, run: int, finished_at: float, now: float, offset: float = 0.0
+) -> float | None:
+    """Seconds from now until a container may start after the end of a run; None: it starts.
+
+    ``finished_at`` and the answer are of the wall clock, ``now`` of the one that never steps.
+    """
+    record = exited("app", 1, suffix=str(run), finished_at=int(finished_at * 1e9))
+    started = int((finished_at - 1) * 1e9)
+    held = backoff.admit(
+        POD, APP, has(replace(record, restart_count=run, created_at=started)), now, offset
+    )
+    return None if held is None else round(held.due_at - offset - now, 3)
+
+
 def test_ten_minutes_of_running_start_afresh_whatever_the_maximum() -> None:
     backoff = CrashLoopBackoff(maximum=20)
-    for now in (100, 101, 102):
-        backoff.next("k", now, now)
-    assert backoff.check("k", 110, 110) == 130
-    assert backoff.check("k", 703, 703) is None
-    assert backoff.next("k", 703, 703) == 10
+    for run, now in enumerate((100, 101 + 10, 112 + 20)):
+        assert waits(backoff, run, now, now) is None or run
+        waits(backoff, run, now, now + 20)
+    assert waits(backoff, 3, 153, 153) == 20
+    assert waits(backoff, 4, 753, 753) is None
+    assert waits(backoff, 5, 754, 754) == 10
 
 
 def test_a_short_maximum_lowers_the_base() -> None:
     backoff = CrashLoopBackoff(maximum=1)
-    assert backoff.next("k", 0, 0) == 1
+    assert waits(backoff, 0, 100, 100) is None
+    assert waits(backoff, 1, 101, 101) == 1
 
 
-def test_an_end_in_the_future_counts_from_when_it_is_seen() -> None:
+@pytest.mark.parametrize("step", [-86_400.0, -300.0, -5.0, -0.3, 0.3, 5.0, 300.0, 86_400.0])
+def test_a_step_of_the_wall_clock_does_not_change_a_delay(step: float) -> None:
+    began = 1_700_000_000.0
+    backoff = CrashLoopBackoff(began=began)
+    assert waits(backoff, 0, began + 1, began + 1) is None
+    assert waits(backoff, 1, began + 2, began + 3) == 9
+    # the clock is set after the end was seen
+    assert waits(backoff, 1, began + 2, began + 4, step) == 8
+    assert waits(backoff, 1, began + 2, began + 11.9, step) == 0.1
+    backoff.collect(began + 11.9)
+    assert waits(backoff, 1, began + 2, began + 12, step) is None
+    # it stays set: the next end is converted by the new offset
+    assert waits(backoff, 2, began + 13 + step, began + 15, step) == 18
+
+
+@pytest.mark.parametrize("step", [-86_400.0, -300.0, -5.0, -0.3, 0.3, 5.0, 300.0, 86_400.0])
+@pytest.mark.parametrize("by_new_clock", [True, False])
+def test_an_end_near_a_step_counts_from_when_it_is_seen(step: float, by_new_clock: bool) -> None:
+    began = 1_700_000_000.0
+    backoff = CrashLoopBackoff(began=began)
+    assert waits(backoff, 0, began + 1, began + 1) is None
+    finished_at = began + 2 + (step if by_new_clock else 0.0)
+    assert waits(backoff, 1, finished_at, began + 4, step) == 10
+    assert waits(backoff, 1, finished_at, began + 14, step) is None
+
+
+def test_a_slow_reading_of_the_clocks_is_no_step() -> None:
+    backoff = CrashLoopBackoff(began=90)
+    assert waits(backoff, 0, 100, 100) is None
+    assert waits(backoff, 1, 101, 103, offset=0.04) == pytest.approx(7.96)
+
+
+def test_an_end_is_after_its_start_and_not_in_the_future() -> None:
     backoff = CrashLoopBackoff()
-    backoff.next("k", 100, 100)
-    assert backoff.check("k", 1e6, 105) == 115
-    assert backoff.check("k", 1e6, 110) == 115
-    backoff.collect(110)
-    assert backoff.check("k", 1e6, 115) is None
-    backoff.next("k", 1e6, 115)
-    # another end that is given the same time, and one seen before the clock was set back again
-    assert backoff.check("k", 1e6, 120) == 140
-    assert backoff.check("k", 1e6, 50) == 70
-    assert backoff.check("k", 60, 65) == 80
-    for number in range(MAX_AHEAD + 5):
-        backoff.check(f"k{number}", 1e6, 1)
-    assert len(backoff._ahead) == MAX_AHEAD
-    backoff.collect(2e6)
-    assert not backoff._ahead
+    assert waits(backoff, 0, 100, 100) is None
+    assert waits(backoff, 1, 1e6, 105) == 10, "the clock was set twice"
+    assert waits(backoff, 1, 1e6, 110) == 5
+    assert waits(backoff, 1, 1e6, 115) is None
+    assert waits(backoff, 2, 50, 120) == 15, "it was started at 115"
 
 
-def test_what_is_known_of_an_end_in_the_future() -> None:
+def test_a_start_that_failed_leaves_the_end_where_it_was() -> None:
     backoff = CrashLoopBackoff()
-    backoff.next("k", 100, 100)
-    assert backoff.check("k", 100, 100) == 110
-    assert not backoff._ahead, "it is not in the future"
-    assert backoff.check("k", 1e6, 105) == 115
-    backoff.collect(105)
-    assert backoff.check("k", 1e6, 106) == 115
-    assert backoff.check("k", 2e6, 107) == 117, "another end"
-    backoff.collect(2e6)
-    assert not backoff._ahead
+    assert waits(backoff, 0, 100, 101) is None
+    assert waits(backoff, 0, 100, 102) == 8
+
+
+def test_the_ends_that_are_remembered_are_bounded() -> None:
+    backoff = CrashLoopBackoff()
+    for number in range(MAX_ENDS + 5):
+        backoff.admit(make_pod("app", metadata={"uid": f"uid-{number}"}), APP, ended_at(1), 1)
+    assert len(backoff._known) == MAX_ENDS
+    backoff.collect(1000)
+    assert not backoff._known
 
 
 def test_the_end_of_another_container_does_not_count() -> None:
@@ -115,8 +157,8 @@ def test_the_newest_exited_record_counts() -> None:
     backoff = CrashLoopBackoff()
     backoff.admit(POD, APP, ended_at(100), 100)
     status = has(
-        exited("app", 1, finished_at=int(200e9)),
-        exited("app", 1, suffix="-old", finished_at=int(100e9)),
+        exited("app", 1, suffix="-new", finished_at=int(200e9)),
+        exited("app", 1, suffix="-100", finished_at=int(100e9)),
     )
     held = backoff.admit(POD, APP, status, 201)
     assert held is not None
@@ -125,7 +167,7 @@ def test_the_newest_exited_record_counts() -> None:
 
 def test_collect() -> None:
     backoff = CrashLoopBackoff()
-    backoff.next("k", 0, 0)
+    backoff.admit(POD, APP, ended_at(0), 0)
     backoff.collect(600)
     assert len(backoff) == 1
     backoff.collect(601)
@@ -186,6 +228,27 @@ def test_an_agent_goes_on_with_the_delays_of_the_one_before(
     backoff = CrashLoopBackoff(began=97)
     held = backoff.admit(POD, APP, has(*records), 97)
     assert held is None if delay is None else held is not None and held.due_at == 95 + delay
+
+
+@pytest.mark.parametrize("finished", [95, 110, -86_305, 86_495])
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+def test_a_step_never_lengthens_a_resumed_delay_beyond_one_delay(
+    finished: float, step: float
+) -> None:
+    """The wall clock was set while no agent ran, or after the new one began."""
+    for offset in (0.0, step):
+        backoff = CrashLoopBackoff(began=100)
+        status = has(past(2, finished - 1, finished))
+        held = backoff.admit(POD, APP, status, 120, offset)
+        assert held is None or held.due_at - offset <= 120 + 20
+        assert backoff.admit(POD, APP, status, 140, offset) is None
+
+
+def test_a_step_after_the_agent_began_never_shortens_a_resumed_delay() -> None:
+    backoff = CrashLoopBackoff(began=100)
+    held = backoff.admit(POD, APP, has(past(2, 90, 95)), 101, 86_400)
+    assert held is not None
+    assert held.due_at == 101 + 20 + 86_400
 
 
 def test_a_delay_that_is_resumed_doubles() -> None:
