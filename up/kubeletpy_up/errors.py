@@ -116,6 +116,12 @@ def conflict(resource: str, name: str, why: str = "", group: str = "") -> ApiErr
     return ApiError(409, "Conflict", message, _details(resource, name, group))
 
 
+def changed_meanwhile() -> ApiError:
+    """409: what a large request has read changes faster than the request is done."""
+    message = "the objects that this request concerns keep changing; please try again"
+    return ApiError(409, "Conflict", message)
+
+
 def apply_conflict(message: str, causes: Sequence[Cause]) -> ApiError:
     """409 of server-side apply: causes with reason FieldManagerConflict."""
     return ApiError(409, "Conflict", message, {"causes": _causes(causes)})

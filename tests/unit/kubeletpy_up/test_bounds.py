@@ -149,15 +149,15 @@ def test_many_conflicts_are_counted(registry: Registry) -> None:
     assert len(json.dumps(error.status())) < 64 << 10
 
 
-async def test_a_body_of_too_many_values() -> None:
+def test_a_body_of_too_many_values() -> None:
     for count, refused in ((MAX_VALUES - 1, False), (MAX_VALUES, True)):
         body = json.dumps({"a": [1] * count}).encode()
         if refused:
             with pytest.raises(ApiError) as caught:
-                await bodies.decode(body, "application/json")
+                bodies.decode(body, "application/json")
             assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
         else:
-            assert await bodies.decode(body, "application/json")
+            assert bodies.decode(body, "application/json")
 
 
 def test_an_object_grows_no_further(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from kubeletpy_up.errors import (
@@ -11,12 +10,15 @@ from kubeletpy_up.errors import (
     unsupported_media_type,
 )
 from kubeletpy_up.schema import protobuf
-from kubeletpy_up.schema.bounds import MAX_VALUES, check_values
+from kubeletpy_up.schema.bounds import LARGE, MAX_VALUES, check_count, check_values
 from kubeletpy_up.schema.decode import parse_json
+from kubeletpy_up.schema.sliced_json import count_values
 
 YAML_LIMIT = 256 << 10
 """Most bytes of a YAML body, which takes ten thousand times as long to read as JSON."""
 YAML_DEPTH = 200
+_ROUGH = 1000
+"""By how much the count before parsing may be wrong; the one after it is exact."""
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _JSON = frozenset({"", "application/json", "application/octet-stream"})
@@ -27,18 +29,21 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-async def decode(body: bytes, content_type: str, *, is_patch: bool = False) -> Any:
-    """What a client sent: an object or a patch; None for an empty body or an unknown patch type.
+def is_slow(body: bytes, content_type: str) -> bool:
+    """Whether a body is so slow to read that a thread has to: large, or YAML."""
+    return len(body) > LARGE or (media_type(content_type) in _YAML and not _is_json(body))
 
-    Long YAML is read on a thread.
+
+def decode(body: bytes, content_type: str, is_patch: bool = False) -> Any:
+    """What a client sent: an object or a patch; None for an empty body or an unknown patch type.
 
     Raises:
         ApiError: 400, 413, 415.
     """
     media = media_type(content_type)
-    if media in _YAML and not _is_json(body):
-        sent = await asyncio.to_thread(read_yaml, body)
-    elif is_patch and media not in _YAML:
+    if len(body) > MAX_VALUES // 4 and _is_json(body):
+        check_count(count_values(body, MAX_VALUES + _ROUGH) - _ROUGH)
+    if is_patch and media not in _YAML:
         sent = parse_json(body) if media.endswith("+json") else None
     else:
         sent = read(body, content_type)

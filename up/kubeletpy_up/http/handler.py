@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -22,20 +23,25 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http import bodies, documents, negotiation, paths, query_options
 from kubeletpy_up.http.responses import accepts_gzip, error_response, header_text, object_response
 from kubeletpy_up.http.streaming import stream
+from kubeletpy_up.http.workshop import Workshop
 from kubeletpy_up.node.metrics import NodeMetrics
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.pki.csr_rules import REQUESTS
 from kubeletpy_up.pki.request_subjects import SubjectReader
 from kubeletpy_up.registry.list_options import read_revision
+from kubeletpy_up.registry.reading import Begin
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy_up.resources import METRICS_GROUP
 from kubeletpy_up.schema import protobuf
-from kubeletpy_up.schema.bounds import BODY_LIMIT
+from kubeletpy_up.schema.bounds import BODY_LIMIT, LARGE
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _TOO_MANY = 429
+_GONE = 410
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 
 
@@ -55,6 +61,7 @@ class Handler:
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
         self._subjects = SubjectReader()
+        self._workshop = Workshop(registry)
         self.door: Door | None = None
         """The port that is served; it is notified of connections whose user is known."""
 
@@ -98,6 +105,8 @@ class Handler:
         if self.door is not None and not self.door.know(request.transport, caller.user):
             raise errors.too_many_connections(caller.user)
         route = paths.parse(parts)
+        if route is None and parts[:1] == ["openapi"]:
+            return await self._workshop.call(documents.answer, request, parts)
         if route is None:
             return documents.answer(request, parts)
         if any(key.lower().startswith("impersonate-") for key in request.headers):
@@ -140,21 +149,57 @@ class Handler:
                 return await self._watch(request, caller, route, form)
             if route.info.group == METRICS_GROUP:
                 answer = await self._read_metrics(request, caller, route)
+            elif self._is_large(route):
+                answer = await self._workshop.write(
+                    lambda registry: self._read(registry, request, caller, route)
+                )
             else:
-                answer = self._read(request, caller, route)
-            return self._object(request, form, route, answer)
+                answer = self._read(self._registry, request, caller, route)
+            return await self._object(request, form, route, answer, large=self._is_large(route))
         if method not in ("POST", "PUT", "PATCH", "DELETE"):
             raise errors.method_not_allowed(route.info.plural, method.lower(), route.info.group)
         content_type = request.headers.get("Content-Type", "")
-        sent = await bodies.decode(await request.read(), content_type, is_patch=method == "PATCH")
+        body, patching = await request.read(), method == "PATCH"
+        if bodies.is_slow(body, content_type):
+            sent = await self._workshop.call(bodies.decode, body, content_type, patching)
+        else:
+            sent = bodies.decode(body, content_type, patching)
+        # a JSON patch may copy what it has copied
+        large = len(body) > LARGE or "json-patch" in content_type or self._is_large(route)
         if method == "DELETE":
-            answer = self._delete(request, caller, route, sent)
-            return self._object(request, form, route, answer)
+            answer = await self._do(
+                lambda registry: self._delete(registry, request, caller, route, sent), large=large
+            )
+            return await self._object(request, form, route, answer, large=large)
         options = query_options.of_write(request)
         if method == "POST" and caller.node_name and route.info.key == REQUESTS:
             options.subject = await self._subjects.common_name(sent)
-        status, answer = self._write(request, caller, route, sent, options)
-        return self._object(request, form, route, answer, status=status, warnings=options.warnings)
+
+        def write(registry: Registry) -> tuple[int, JSON, list[str]]:
+            own = replace(options, warnings=[])  # a large request may begin again
+            status, answer = self._write(registry, request, caller, route, sent, options=own)
+            return status, answer, own.warnings
+
+        status, answer, warnings = await self._do(write, large=large)
+        return await self._object(
+            request, form, route, answer, status=status, warnings=warnings, large=large
+        )
+
+    async def _do(self, work: Callable[[Registry], T], *, large: bool) -> T:
+        return await self._workshop.write(work) if large else work(self._registry)
+
+    def _is_large(self, route: paths.Route) -> bool:
+        """Whether the object or the list at a path is."""
+        store, key = self._registry.store, route.info.storage_key
+        namespace = route.namespace or ""
+        if route.name:
+            entry = store.get(key, namespace if route.info.namespaced else "", route.name)
+            return entry is not None and len(entry.text) > LARGE
+        return store.weight(key, namespace or None) > LARGE
+
+    async def close(self) -> None:
+        """End the work of large requests."""
+        await self._workshop.close()
 
     async def _read_metrics(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
         if self._metrics is None:
@@ -164,8 +209,10 @@ class Handler:
             caller, route, query.get("labelSelector", ""), query.get("fieldSelector", "")
         )
 
-    def _read(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
-        registry, query, key = self._registry, request.query, route.info.key
+    def _read(
+        self, registry: Registry, request: web.Request, caller: Caller, route: paths.Route
+    ) -> JSON:
+        query, key = request.query, route.info.key
         if route.name:
             read_revision(query.get("resourceVersion", ""))
             return registry.get(
@@ -180,13 +227,15 @@ class Handler:
 
     def _write(
         self,
+        registry: Registry,
         request: web.Request,
         caller: Caller,
         route: paths.Route,
         sent: Any,
+        *,
         options: WriteOptions,
     ) -> tuple[int, JSON]:
-        registry, key = self._registry, route.info.key
+        key = route.info.key
         where = {"name": route.name, "subresource": route.subresource}
         if request.method == "PATCH":
             if not route.name:
@@ -213,8 +262,15 @@ class Handler:
             raise errors.method_not_allowed(route.info.plural, "create", route.info.group)
         return 201, registry.create(caller, key, sent, route.namespace, options=options, **where)
 
-    def _delete(self, request: web.Request, caller: Caller, route: paths.Route, sent: Any) -> JSON:
-        registry, query = self._registry, request.query
+    def _delete(
+        self,
+        registry: Registry,
+        request: web.Request,
+        caller: Caller,
+        route: paths.Route,
+        sent: Any,
+    ) -> JSON:
+        query = request.query
         if route.subresource:
             raise errors.method_not_served()
         options = read_delete_options(sent, dict(query))
@@ -228,7 +284,7 @@ class Handler:
             options=options,
         )
 
-    def _object(
+    async def _object(
         self,
         request: web.Request,
         form: negotiation.Form,
@@ -237,17 +293,16 @@ class Handler:
         *,
         status: int = 200,
         warnings: Iterable[str] = (),
+        large: bool = False,
     ) -> web.Response:
-        shaped = negotiation.shape(
-            form,
-            route.info,
-            answer,
-            now=self._registry.clock.now(),
-            include_object=negotiation.read_include_object(
-                form, request.query.get("includeObject", "")
-            ),
-        )
-        response = object_response(request, form, shaped, status)
+        include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
+        now = self._registry.clock.now()
+
+        def respond() -> web.Response:
+            shaped = negotiation.shape(form, route.info, answer, now=now, include_object=include)
+            return object_response(request, form, shaped, status, sliced=large)
+
+        response = await self._workshop.call(respond) if large else respond()
         for warning in warnings:
             response.headers.add("Warning", f'299 - "{header_text(warning)}"')
         return response
@@ -260,15 +315,30 @@ class Handler:
         form: negotiation.Form,
     ) -> web.StreamResponse:
         options = query_options.of_watch(request.query, route.name)
-        subscription = self._registry.watch(
-            caller, route.info.key, route.namespace, options=options
-        )
+        begin: Begin | None = None
+        store, key = self._registry.store, route.info.storage_key
+        if max(store.weight(key, route.namespace or None), store.weight_of_past(key)) > LARGE:
+            try:
+                begin = await self._workshop.write(
+                    lambda registry: registry.begin_watch(
+                        caller, route.info.key, route.namespace, options
+                    )
+                )
+            except ApiError as error:
+                if error.code != _GONE:  # that one is the watch's first event
+                    raise
+        subscription = self._registry.watch(caller, route.info.key, route.namespace, options, begin)
         compressed = bool(
             self._compress_watches and options.send_initial_events and accepts_gzip(request)
         )
         try:
             return await stream(
-                request, form, subscription, self._registry.clock, compressed=compressed
+                request,
+                form,
+                subscription,
+                self._registry.clock,
+                self._workshop.call,
+                compressed=compressed,
             )
         finally:
             subscription.close()

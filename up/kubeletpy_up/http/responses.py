@@ -11,6 +11,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http.negotiation import Form, alternatives
 from kubeletpy_up.schema import protobuf
+from kubeletpy_up.schema.sliced_json import encode
 
 _GZIP_BYTES = 128 << 10
 
@@ -20,11 +21,19 @@ def json_response(
     answer: JSON | bytes,
     status: int = 200,
     content_type: str = "application/json",
+    *,
+    sliced: bool = False,
 ) -> web.Response:
-    """An answer as JSON (bytes unchanged), gzipped if it is large and the client accepts that."""
-    body = (
-        answer if isinstance(answer, bytes) else json.dumps(answer, separators=(",", ":")).encode()
-    )
+    """An answer as JSON (bytes unchanged), gzipped if it is large and the client accepts that.
+
+    ``sliced``: encoded in steps, on a thread.
+    """
+    if isinstance(answer, bytes):
+        body = answer
+    elif sliced:
+        body = encode(answer, ascii_only=True).encode()
+    else:
+        body = json.dumps(answer, separators=(",", ":")).encode()
     headers = {"Cache-Control": "no-cache, private", "Content-Type": content_type}
     if len(body) > _GZIP_BYTES and accepts_gzip(request):
         body = gzip.compress(body, compresslevel=1)
@@ -38,12 +47,12 @@ def accepts_gzip(request: web.Request) -> bool:
 
 
 def object_response(
-    request: web.Request, form: Form, answer: JSON, status: int = 200
+    request: web.Request, form: Form, answer: JSON, status: int = 200, *, sliced: bool = False
 ) -> web.Response:
     """An object or a list; as JSON if protobuf was asked for and would lose a field."""
     data = protobuf.encode(answer) if form.protobuf else None
     if data is None:
-        return json_response(request, answer, status)
+        return json_response(request, answer, status, sliced=sliced)
     return json_response(request, data, status, protobuf.MEDIA_TYPE)
 
 

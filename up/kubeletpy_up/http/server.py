@@ -60,6 +60,7 @@ class Server:
         self._tls = tls
         self._compress_watches = compress_watches
         self._runner: web.AppRunner | None = None
+        self._handler: Handler | None = None
         self._listener: Listener | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -91,6 +92,7 @@ class Server:
             await runner.cleanup()
             raise
         handler.door = entrance.door
+        self._handler = handler
         self._listener = Listener(entrance, serve, self._tls)
         self._listener.start()
         self._runner = runner
@@ -104,5 +106,8 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._handler is not None:
+            await self._handler.close()
+            self._handler = None
         if self._nodes is not None:
             await self._nodes.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
@@ -12,8 +12,15 @@ from kubeletpy.clock import Clock
 from kubeletpy_up.http import negotiation
 from kubeletpy_up.printers.tables import IncludeObject
 from kubeletpy_up.schema import protobuf
+from kubeletpy_up.schema.bounds import LARGE
+from kubeletpy_up.schema.sliced_json import encode
 from kubeletpy_up.storage.watch import Subscription, WatchEvent
 
+Call = Callable[..., Awaitable[bytes]]
+_BATCH = 256
+"""Most events that are written at once."""
+_UNKNOWN = 1024
+"""Bytes that an event counts if its JSON is not made yet."""
 _WRITE_SECONDS = 30.0
 """A client that reads nothing for this long is disconnected."""
 
@@ -23,11 +30,13 @@ async def stream(
     form: negotiation.Form,
     subscription: Subscription,
     clock: Clock,
+    call: Call,
     *,
     compressed: bool = False,
 ) -> web.StreamResponse:
     """Send a watch's events as they come; the caller closes it.
 
+    ``call`` runs a function on a thread: what is many events, or large ones, is encoded there.
     ``compressed``: with a gzip member for each flush, as kube-apiserver 1.37 does it.
     """
     include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
@@ -40,14 +49,21 @@ async def stream(
     await response.prepare(request)
     writer = _Writer(form, subscription, include, clock)
     while (event := await subscription.next()) is not None:
-        data = b"".join(writer.event(each) for each in (event, *subscription.take()))
-        try:
-            async with asyncio.timeout(_WRITE_SECONDS):
-                await response.write(gzip.compress(data, 1) if compressed else data)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            break
+        events = (event, *subscription.take())
+        many = sum(len(each.text) if each.text is not None else _UNKNOWN for each in events)
+        for start in range(0, len(events), _BATCH):
+            batch = events[start : start + _BATCH]
+            if many > LARGE:
+                data = await call(writer.events, batch, compressed)
+            else:
+                data = writer.events(batch, compressed)
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await response.write(data)
+            except TimeoutError:
+                if request.transport is not None:
+                    request.transport.abort()
+                return response
     return response
 
 
@@ -65,6 +81,11 @@ class _Writer:
         self._clock = clock
         self._first = True
 
+    def events(self, events: Sequence[WatchEvent], compressed: bool) -> bytes:
+        """Some events as they are sent at once."""
+        data = b"".join(self.event(each) for each in events)
+        return gzip.compress(data, 1) if compressed else data
+
     def event(self, event: WatchEvent) -> bytes:
         """One event as it is sent. Only the first Table carries the columns."""
         if self._form.protobuf:
@@ -80,7 +101,7 @@ class _Writer:
                 with_columns=self._first,
             )
             self._first = False
-            text = json.dumps(shaped, separators=(",", ":"))
+            text = encode(shaped, ascii_only=True)
         elif text is None:
-            text = json.dumps(event.object, separators=(",", ":"))
+            text = encode(event.object, ascii_only=True)
         return f'{{"type":"{event.type}","object":{text}}}\n'.encode()

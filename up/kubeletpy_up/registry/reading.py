@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import posixpath
+from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError, bad_request, gone
@@ -21,6 +22,7 @@ from kubeletpy_up.registry.list_options import (
     read_revision,
 )
 from kubeletpy_up.resources import ResourceInfo
+from kubeletpy_up.storage.history import Change
 from kubeletpy_up.storage.selectors import Selection
 from kubeletpy_up.storage.store import Store
 from kubeletpy_up.storage.watch import Subscription, Watchers
@@ -128,16 +130,68 @@ def _place(key: tuple[str, str], *, of_all: bool) -> str:
     return f"{namespace}/{name}" if of_all and namespace else name
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """What a watch sends first.
+
+    Attributes:
+        revision: of the objects, or of the last of the changes.
+        objects: what there is, selected; None if the watch begins with changes.
+    """
+
+    revision: int
+    objects: tuple[tuple[JSON, str], ...] | None
+    changes: tuple[Change, ...] = ()
+
+
+def _wants_objects(options: ListOptions) -> bool:
+    if options.send_initial_events is not None:
+        return options.send_initial_events
+    # without a version, a watch is a list first
+    return read_revision(options.resource_version) == 0
+
+
+def begin_watch(
+    store: Store, info: ResourceInfo, selection: Selection, options: ListOptions
+) -> Begin:
+    """What a watch sends first, for :func:`start_watch`.
+
+    Raises:
+        ApiError: 400 for bad options, 410.
+    """
+    check_watch(options)
+    if _wants_objects(options):
+        revision, found = store.snapshot(info.storage_key, selection.namespace)
+        found.sort(key=lambda pair: pair[0])
+        chosen = (entry for _, entry in found if selection.matches(entry.object))
+        return Begin(revision, tuple((entry.object, entry.text) for entry in chosen))
+    start = read_revision(options.resource_version)
+    if not start:
+        return Begin(store.revision, None)
+    changes = tuple(store.changes_since(start, info.storage_key))
+    return Begin(changes[-1].revision if changes else start, None, changes)
+
+
 def start_watch(
-    store: Store, watchers: Watchers, info: ResourceInfo, selection: Selection, options: ListOptions
+    store: Store,
+    watchers: Watchers,
+    info: ResourceInfo,
+    selection: Selection,
+    options: ListOptions,
+    *,
+    begin: Begin | None = None,
 ) -> Subscription:
     """Begin a watch; what it sends first is already queued.
+
+    Args:
+        begin: what it sends first, if that has been read already.
 
     Raises:
         ApiError: 400 for bad options. A version too old (410) comes as the watch's first event.
     """
     check_watch(options)
     start = read_revision(options.resource_version)
+    key = info.storage_key
     converted = info.key != info.storage_key
     subscription = Subscription(
         info,
@@ -148,21 +202,16 @@ def start_watch(
         timeout_seconds=options.timeout_seconds,
         on_close=watchers.discard,
     )
-    initial = options.send_initial_events
-    if initial is None:  # without a version, a watch is a list first
-        initial = start == 0
-    if initial:
-        pairs = sorted(store.entries(info.storage_key, selection.namespace), key=lambda p: p[0])
-        for _, entry in pairs:
-            if selection.matches(entry.object):
-                subscription.push_initial(entry.object, entry.text)
-        if options.bookmarks:
-            subscription.push_bookmark(initial_events_end=True)
-    elif start and not store.knows(start):
+    if start and not _wants_objects(options) and not store.knows(start):
         subscription.fail(gone(f"too old resource version: {start} ({store.revision})"))
         return subscription
-    elif start:
-        for change in store.changes_since(start, info.storage_key):
-            subscription.offer(change)
+    begin = begin or begin_watch(store, info, selection, options)
+    since = [] if begin.revision == store.revision else store.changes_since(begin.revision, key)
+    for obj, text in begin.objects or ():
+        subscription.push_initial(obj, text)
+    for change in (*begin.changes, *since):
+        subscription.offer(change)
+    if begin.objects is not None and options.bookmarks:
+        subscription.push_bookmark(initial_events_end=True)
     watchers.add(subscription)
     return subscription

@@ -9,6 +9,7 @@ Resources are named by plural (``pods``) or key (``events.events.k8s.io``).
 
 from __future__ import annotations
 
+import copy
 import random
 from dataclasses import replace
 from typing import Any
@@ -105,16 +106,40 @@ class Registry(Cluster):
         resource: str,
         namespace: str | None = None,
         options: ListOptions = EVERYTHING,
+        begin: reading.Begin | None = None,
     ) -> Subscription:
         """Follow changes: take events with ``await subscription.next()``, then close it.
 
         A resource version that is too old yields an ERROR event with a Status of code 410.
 
+        Args:
+            begin: what :meth:`begin_watch` has read.
+
         Raises:
             ApiError: 400, 403.
         """
         info, selection = self._select(caller, "watch", resource, namespace, options)
-        return reading.start_watch(self.store, self.watchers, info, selection, options)
+        return reading.start_watch(self.store, self.watchers, info, selection, options, begin=begin)
+
+    def begin_watch(
+        self,
+        caller: Caller,
+        resource: str,
+        namespace: str | None = None,
+        options: ListOptions = EVERYTHING,
+    ) -> reading.Begin:
+        """What a watch sends first, read apart because it is much. Raises ApiError."""
+        info, selection = self._select(caller, "watch", resource, namespace, options)
+        return reading.begin_watch(self.store, info, selection, options)
+
+    def on(self, store: Store) -> Registry:
+        """The same API with another view of the same store; for one request."""
+        twin = copy.copy(self)
+        twin.store = store
+        twin._remover = Remover(twin)
+        twin._writer = Writer(twin, twin._remover)
+        twin._subresources = Subresources(twin, twin._writer, twin._remover)
+        return twin
 
     def _select(
         self,

@@ -33,6 +33,8 @@ def versioned(obj: JSON, revision: int) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class Past:
+    """A change as it is kept."""
+
     revision: int
     at: float
     type: str
@@ -41,6 +43,7 @@ class Past:
     previous: str | None
 
     def change(self) -> Change:
+        """The change with its objects decoded."""
         previous = json.loads(self.previous) if self.previous is not None else None
         return Change(
             self.revision, self.type, self.resource, json.loads(self.text), self.text, previous
@@ -80,16 +83,24 @@ class History:
         """Whether every change after ``revision`` is known."""
         return self._oldest <= revision <= self._newest
 
+    def weight(self, resource: str) -> int:
+        """How long the texts of a resource's changes are."""
+        return sum(len(past.text) for past in self._records if past.resource == resource)
+
     def since(self, revision: int, resource: str) -> list[Change]:
         """A resource's changes after ``revision``, oldest first.
 
         Raises:
             ApiError: 410, that far back (or forward) nothing is known.
         """
+        return [past.change() for past in self.past_since(revision, resource)]
+
+    def past_since(self, revision: int, resource: str) -> list[Past]:
+        """The same, not decoded. Raises ApiError 410."""
         if revision < self._oldest:
             raise gone(f"too old resource version: {revision} ({self._oldest})")
         if revision > self._newest:
             raise gone(f"unknown resource version: {revision} (now {self._newest})")
         behind = self._newest - revision
         recent = list(self._records)[len(self._records) - behind :] if behind else []
-        return [past.change() for past in recent if past.resource == resource]
+        return [past for past in recent if past.resource == resource]

@@ -13,7 +13,7 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
@@ -23,8 +23,8 @@ from kubeletpy_up.storage.history import Change, History, Past, versioned
 
 logger = logging.getLogger(__name__)
 
-MAX_OBJECT = 8 << 20
-"""Characters of JSON; a ConfigMap of 1 MiB may be six times as long when escaped."""
+MAX_OBJECT = 3 << 20
+"""Characters of JSON. etcd takes 1.5 MiB of protobuf, which is about half as long."""
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -164,8 +164,32 @@ class Store:
         """The resources that have objects."""
         return [resource for resource, entries in self._entries.items() if entries]
 
-    def put(self, resource: str, namespace: str, name: str, obj: JSON) -> JSON:
+    def snapshot(
+        self, resource: str, namespace: str | None = None
+    ) -> tuple[int, list[tuple[Key, Entry]]]:
+        """The revision and a resource's objects as they are now, unsorted."""
+        return self._revision, list(self.entries(resource, namespace))
+
+    def weight(self, resource: str, namespace: str | None = None) -> int:
+        """How long the JSON of a resource's objects is."""
+        return sum(len(entry.text) for _, entry in self.entries(resource, namespace))
+
+    def weight_of_past(self, resource: str) -> int:
+        """How long the JSON of a resource's kept changes is."""
+        return self._history.weight(resource)
+
+    def put(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        obj: JSON,
+        text_of: Callable[[int], str] | None = None,
+    ) -> JSON:
         """Create or replace an object; returns it with its new resourceVersion.
+
+        Args:
+            text_of: the object as JSON for its new revision, if it is encoded already.
 
         Raises:
             ApiError: 413, it is larger than an object may be.
@@ -174,7 +198,7 @@ class Store:
         revision = self._revision + 1
         now = self._clock.now()
         written = versioned(obj, revision)
-        text = _encode(written)
+        text = text_of(revision) if text_of is not None else _encode(written)
         if len(text) > MAX_OBJECT:
             raise too_large(MAX_OBJECT)
         self._db.execute(
@@ -190,8 +214,18 @@ class Store:
         self._deliver(Change(revision, kind, resource, written, text, old.object if old else None))
         return written
 
-    def remove(self, resource: str, namespace: str, name: str, last: JSON | None = None) -> JSON:
+    def remove(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        last: JSON | None = None,
+        text_of: Callable[[int], str] | None = None,
+    ) -> JSON:
         """Remove an object; returns its last state (``last`` if given), newly versioned.
+
+        Args:
+            text_of: that state as JSON for its revision, if it is encoded already.
 
         Raises:
             KeyError: there is none.
@@ -200,7 +234,7 @@ class Store:
         old = self._entries[resource][(namespace, name)]
         revision = self._revision + 1
         removed = versioned(last or old.object, revision)
-        text = _encode(removed)
+        text = text_of(revision) if text_of is not None else _encode(removed)
         with self._transaction():
             self._db.execute(
                 "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?",
@@ -221,6 +255,10 @@ class Store:
         """A resource's changes after ``revision``, oldest first. Raises ApiError 410."""
         return self._history.since(revision, resource)
 
+    def past_since(self, revision: int, resource: str) -> list[Past]:
+        """The same, not decoded. Raises ApiError 410."""
+        return self._history.past_since(revision, resource)
+
     def entries_at(
         self, revision: int, resource: str, namespace: str | None = None
     ) -> list[tuple[Key, JSON]]:
@@ -228,15 +266,7 @@ class Store:
         then = {key: entry.object for key, entry in self.entries(resource, namespace)}
         if revision == self._revision:
             return list(then.items())
-        for change in reversed(self._history.since(revision, resource)):
-            meta = change.object["metadata"]
-            key = (meta.get("namespace", ""), meta["name"])
-            if namespace is not None and key[0] != namespace:
-                continue
-            if change.previous is None:
-                then.pop(key, None)
-            else:
-                then[key] = change.previous
+        undo(then, self._history.since(revision, resource), namespace)
         return list(then.items())
 
     def knows(self, revision: int) -> bool:
@@ -268,6 +298,19 @@ class Store:
                     listener(current)
         finally:
             self._delivering = False
+
+
+def undo(then: dict[Key, JSON], changes: Sequence[Change], namespace: str | None) -> None:
+    """Take changes (oldest first) of a resource back in ``then``."""
+    for change in reversed(changes):
+        meta = change.object["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        if namespace is not None and key[0] != namespace:
+            continue
+        if change.previous is None:
+            then.pop(key, None)
+        else:
+            then[key] = change.previous
 
 
 class _Transaction:

@@ -76,13 +76,16 @@ async def test_a_long_command_fits_into_a_request(tmp_path: Path) -> None:
             assert (await admin.ask("GET", path))[0] == code
 
 
-async def test_long_yaml_is_read_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_yaml_is_read_off_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     here, seen = threading.get_ident(), list[int]()
     monkeypatch.setattr(bodies, "read_yaml", lambda _: seen.append(threading.get_ident()))
-    await bodies.decode(b"a: 1", "application/yaml")
-    await bodies.decode(b"a: 1", "application/apply-patch+yaml", is_patch=True)
+    certificates.ensure(tmp_path / "pki", "n1")
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, _node):
+        await admin.ask("POST", MAPS, b"a: 1", **YAML)
+        applied = {"Content_Type": "application/apply-patch+yaml"}
+        await admin.ask("PATCH", MAPS + "/a", b"a: 1", **applied)
     assert len(seen) == 2
     assert here not in seen
 

@@ -1,0 +1,230 @@
+"""Large requests and answers are worked on beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from asyncio import events
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.http.workshop import Workshop
+from kubeletpy_up.pki import certificates
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN
+from tests.unit.kubeletpy_up.helpers import make_registry, pod
+from tests.unit.kubeletpy_up.serving import Client, serving
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+STRATEGIC = {"Content_Type": "application/strategic-merge-patch+json"}
+MERGE = {"Content_Type": "application/merge-patch+json"}
+JSON_PATCH = {"Content_Type": "application/json-patch+json"}
+APPLY = {"Content_Type": "application/apply-patch+yaml"}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+PROTOBUF = {"Accept": "application/vnd.kubernetes.protobuf"}
+LABEL = {"metadata": {"labels": {"a": "b"}}}
+LIMIT_S = 0.05
+
+
+def _data(count: int, value: str = "v") -> dict[str, str]:
+    return {f"k{index}": value for index in range(count)}
+
+
+def _map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def _mounts(name: str, count: int) -> dict[str, Any]:
+    mounts = [{"name": "v", "mountPath": f"/m{index}"} for index in range(count)]
+    container = {"name": "c", "image": "i", "volumeMounts": mounts}
+    volumes = [{"name": "v", "emptyDir": {}}]
+    return pod(name, schedulerName="none", containers=[container], volumes=volumes)
+
+
+REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int]] = [
+    ("one value", "POST", MAPS, _map("one", a="x" * 2_900_000), {}, 422),
+    ("many keys", "POST", MAPS, _map("keys", **_data(80_000)), {}, 201),
+    ("mounts", "POST", PODS, _mounts("mounts", 40_000), {}, 201),
+    ("unknown", "POST", PODS, pod("u", **{f"u{index}": 1 for index in range(100_000)}), {}, 201),
+    ("values", "POST", MAPS, b'{"a":[' + b"1," * 1_450_000 + b"1]}", {}, 413),
+    ("arrays", "POST", MAPS, b'{"a":[' + b"[]," * 950_000 + b"[]]}", {}, 413),
+    ("objects", "POST", MAPS, b'{"a":[' + b"{}," * 950_000 + b"{}]}", {}, 413),
+    ("repeated", "POST", MAPS, b'{"a":[' + b'{"":0},' * 70_000 + b"{}]}", {}, 422),
+    (
+        "small patch",
+        "PATCH",
+        PODS + "/mounts",
+        LABEL,
+        STRATEGIC,
+        200,
+    ),
+    ("merge", "PATCH", MAPS + "/keys", {"data": _data(80_000, "w")}, MERGE, 200),
+    (
+        "operations",
+        "PATCH",
+        MAPS + "/keys",
+        [{"op": "add", "path": f"/data/k{index}", "value": "v"} for index in range(5_000)],
+        JSON_PATCH,
+        200,
+    ),
+    ("apply", "PATCH", MAPS + "/a?fieldManager=m", _map("a", **_data(20_000)), APPLY, 201),
+    ("apply again", "PATCH", MAPS + "/a?fieldManager=m", _map("a", **_data(10_000)), APPLY, 200),
+    ("put", "PUT", MAPS + "/keys", _map("keys", **_data(70_000, "z")), {}, 200),
+    ("get", "GET", PODS + "/mounts", None, {}, 200),
+    ("list", "GET", PODS, None, {}, 200),
+    ("table", "GET", PODS, None, TABLE, 200),
+    ("protobuf", "GET", MAPS, None, PROTOBUF, 200),
+    ("watch", "GET", PODS + "?watch=1&timeoutSeconds=1", None, TABLE, 200),
+    ("watch protobuf", "GET", MAPS + "?watch=1&timeoutSeconds=1", None, PROTOBUF, 200),
+    ("openapi 2", "GET", "/openapi/v2", None, {}, 200),
+    ("openapi 3", "GET", "/openapi/v3", None, {}, 200),
+    ("openapi 3 core", "GET", "/openapi/v3/api/v1", None, {}, 200),
+    ("delete", "DELETE", PODS + "/mounts", None, {}, 200),
+    ("delete all", "DELETE", MAPS, None, {}, 200),
+]
+
+
+@pytest.fixture
+def longest(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """CPU seconds of each callback of the event loop."""
+    seen: list[float] = []
+    run = events.Handle._run
+
+    def timed(handle: events.Handle) -> None:
+        began = time.thread_time()
+        run(handle)
+        seen.append(time.thread_time() - began)
+
+    monkeypatch.setattr(events.Handle, "_run", timed)
+    return seen
+
+
+async def _send(client: Client, method: str, path: str, body: bytes | None, **headers: str) -> int:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named.setdefault("Content-Type", "application/json")
+    async with client.session.request(
+        method, client.url + path, data=body, headers=named
+    ) as response:
+        while await response.content.readany():
+            pass
+        return response.status
+
+
+async def test_no_request_holds_the_loop(tmp_path: Path, longest: list[float]) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    held: dict[str, float] = {}
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, _node):
+        for name, method, path, sent, headers, status in REQUESTS:
+            body = sent if isinstance(sent, bytes) or sent is None else json.dumps(sent).encode()
+            await asyncio.sleep(0)
+            longest.clear()
+            assert await _send(admin, method, path, body, **headers) == status, name
+            held[name] = max(longest)
+    assert not {name: seconds for name, seconds in held.items() if seconds > LIMIT_S}
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return make_registry()
+
+
+async def test_a_write_begins_again_if_what_it_read_has_changed(registry: Registry) -> None:
+    registry.create(ADMIN, "configmaps", _map("a", a="0"), "default")
+    workshop, tries = Workshop(registry), 0
+    loop = asyncio.get_running_loop()
+
+    def meanwhile(value: str) -> None:
+        change = {"data": {"other": value}}
+        asyncio.run_coroutine_threadsafe(_patch(registry, change), loop).result(30)
+
+    def work(there: Registry) -> Any:
+        nonlocal tries
+        tries += 1
+        seen = there.get(ADMIN, "configmaps", "a", "default")
+        if tries < 3:
+            meanwhile(str(tries))
+        changed = {**seen, "data": {**seen["data"], "a": "1"}}
+        return there.update(ADMIN, "configmaps", changed, "default")
+
+    written = await workshop.write(work)
+    assert tries == 3
+    assert written["data"] == {"a": "1", "other": "2"}
+    assert registry.get(ADMIN, "configmaps", "a", "default") == written
+    entry = registry.store.get("configmaps", "default", "a")
+    assert entry is not None
+    assert json.loads(entry.text) == written
+    await workshop.close()
+
+
+async def _patch(registry: Registry, change: dict[str, Any]) -> None:
+    registry.patch(ADMIN, "configmaps", "a", change, "default")
+
+
+async def test_a_write_that_is_always_too_late_is_a_conflict(registry: Registry) -> None:
+    registry.create(ADMIN, "configmaps", _map("a"), "default")
+    workshop, count = Workshop(registry), iter(range(100))
+    loop = asyncio.get_running_loop()
+
+    def work(there: Registry) -> Any:
+        seen = there.get(ADMIN, "configmaps", "a", "default")
+        change = {"data": {"other": str(next(count))}}
+        asyncio.run_coroutine_threadsafe(_patch(registry, change), loop).result(30)
+        return there.update(ADMIN, "configmaps", {**seen, "data": {"a": "1"}}, "default")
+
+    with pytest.raises(ApiError) as caught:
+        await workshop.write(work)
+    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
+    assert next(count) == 5
+    await workshop.close()
+
+
+async def test_cluster_addresses_stay_unique(registry: Registry) -> None:
+    workshop, tries = Workshop(registry), 0
+    loop = asyncio.get_running_loop()
+    service = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+
+    async def other() -> None:
+        registry.create(ADMIN, "services", {**service, "metadata": {"name": "b"}}, "default")
+
+    def work(there: Registry) -> Any:
+        nonlocal tries
+        tries += 1
+        assert len(list(there.store.entries("services"))) == tries
+        if tries == 1:
+            asyncio.run_coroutine_threadsafe(other(), loop).result(30)
+        return there.create(ADMIN, "services", service, "default")
+
+    made = await workshop.write(work)
+    assert tries == 2
+    kept = registry.get(ADMIN, "services", "b", "default")
+    assert made["spec"]["clusterIP"] != kept["spec"]["clusterIP"]
+    await workshop.close()
+
+
+async def test_stopping_refuses_what_is_under_way(registry: Registry) -> None:
+    workshop = Workshop(registry)
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def work(there: Registry) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(30)
+        return there.create(ADMIN, "configmaps", _map("late"), "default")
+
+    writing = asyncio.ensure_future(workshop.write(work))
+    await begun.wait()
+    closing = asyncio.ensure_future(workshop.close())
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    with pytest.raises(ApiError, match="stopping"):
+        await writing
+    with pytest.raises(ApiError, match="stopping"):
+        await workshop.write(work)
+    assert registry.find("configmaps", "default", "late") is None

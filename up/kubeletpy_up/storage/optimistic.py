@@ -1,0 +1,153 @@
+"""The store as a thread beside the event loop uses it: reads at once, writes on the loop.
+
+What was read once is read again as it was. A write is refused (:class:`Stale`) if any of it has
+changed since: the work then begins again. Large objects are encoded on the thread, piece by piece.
+Must never be used on the loop itself: it would wait for itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.schema import sliced_json
+from kubeletpy_up.storage.history import Change, versioned
+from kubeletpy_up.storage.store import Entry, Key, Store, undo
+
+
+class Stale(Exception):
+    """An object that was read has changed before the write."""
+
+
+OnLoop = Callable[[Callable[[], Any]], Any]
+"""Runs a function on the event loop and returns what it returns, or raises what it raises."""
+
+
+class OptimisticStore(Store):
+    """A view of ``store``; ``on_loop`` runs what must not be interrupted."""
+
+    def __init__(self, store: Store, on_loop: OnLoop) -> None:
+        self._store = store
+        self._on_loop = on_loop
+        self._read: dict[tuple[str, str, str], Entry | None] = {}
+        self._listed: dict[tuple[str, str | None], list[tuple[Key, Entry]]] = {}
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write."""
+        return self._store.revision
+
+    def get(self, resource: str, namespace: str, name: str) -> Entry | None:
+        """One object, or None."""
+        entry = self._store.get(resource, namespace, name)
+        return self._read.setdefault((resource, namespace, name), entry)
+
+    def entries(self, resource: str, namespace: str | None = None) -> Iterator[tuple[Key, Entry]]:
+        """A resource's objects, as :meth:`Store.entries`."""
+        _, found = self.snapshot(resource, namespace)
+        return iter(self._listed.setdefault((resource, namespace), found))
+
+    def snapshot(
+        self, resource: str, namespace: str | None = None
+    ) -> tuple[int, list[tuple[Key, Entry]]]:
+        """As :meth:`Store.snapshot`."""
+        found: tuple[int, list[tuple[Key, Entry]]] = self._on_loop(
+            lambda: self._store.snapshot(resource, namespace)
+        )
+        return found
+
+    def count(self, resource: str) -> int:
+        """How many objects a resource has."""
+        return self._store.count(resource)
+
+    def changes_since(self, revision: int, resource: str) -> list[Change]:
+        """As :meth:`Store.changes_since`; decoded here."""
+        past = self._on_loop(lambda: self._store.past_since(revision, resource))
+        return [each.change() for each in past]
+
+    def entries_at(
+        self, revision: int, resource: str, namespace: str | None = None
+    ) -> list[tuple[Key, JSON]]:
+        """As :meth:`Store.entries_at`; decoded here."""
+        now, found = self.snapshot(resource, namespace)
+        then = {key: entry.object for key, entry in found}
+        if now != revision:
+            changes = [c for c in self.changes_since(revision, resource) if c.revision <= now]
+            undo(then, changes, namespace)
+        return list(then.items())
+
+    def knows(self, revision: int) -> bool:
+        """Whether a watch may start at ``revision``."""
+        return bool(self._on_loop(lambda: self._store.knows(revision)))
+
+    def put(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        obj: JSON,
+        text_of: Callable[[int], str] | None = None,
+    ) -> JSON:
+        """As :meth:`Store.put`. Raises Stale if what was read has changed."""
+        text_of = text_of or _numbered(obj)
+        written: JSON = self._write(
+            lambda: self._store.put(resource, namespace, name, obj, text_of)
+        )
+        return written
+
+    def remove(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        last: JSON | None = None,
+        text_of: Callable[[int], str] | None = None,
+    ) -> JSON:
+        """As :meth:`Store.remove`. Raises Stale if what was read has changed."""
+        text_of = text_of or _numbered(last or self._known(resource, namespace, name))
+        gone: JSON = self._write(
+            lambda: self._store.remove(resource, namespace, name, last, text_of)
+        )
+        return gone
+
+    def _known(self, resource: str, namespace: str, name: str) -> JSON:
+        entry = self._store.get(resource, namespace, name)
+        if entry is None:
+            raise Stale
+        return entry.object
+
+    def _write(self, write: Callable[[], JSON]) -> JSON:
+        def checked() -> JSON:
+            self._check()
+            return write()
+
+        written: JSON = self._on_loop(checked)
+        self._read.clear()
+        self._listed.clear()
+        return written
+
+    def _check(self) -> None:
+        for (resource, namespace, name), entry in self._read.items():
+            if self._store.get(resource, namespace, name) is not entry:
+                raise Stale
+        for (resource, where), found in self._listed.items():
+            now = self._store.snapshot(resource, where)[1]
+            if len(now) != len(found) or any(
+                a[1] is not b[1] for a, b in zip(now, found, strict=True)
+            ):
+                raise Stale
+
+
+def _differ(now: tuple[Key, Entry], then: tuple[Key, Entry]) -> bool:
+    return now[1] is not then[1]
+
+
+def _numbered(obj: JSON) -> Callable[[int], str]:
+    """The object as JSON for whichever revision it gets; encoded here and now."""
+    mark = uuid.uuid4().hex
+    marked = versioned(obj, 0)
+    marked["metadata"]["resourceVersion"] = mark
+    before, _, after = sliced_json.encode(marked).partition(mark)
+    return lambda revision: f"{before}{revision}{after}"
