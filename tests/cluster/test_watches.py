@@ -63,3 +63,10 @@ def test_an_agent_that_starts_again_keeps_its_pods(node: ClusterNode) -> None:
     node.start()
     node.wait_ready("new")
     assert node.kubectl("get", "pod", "kept", "-o", path) == before
+
+
+def test_exec_and_logs_reach_the_node_through_the_api_server(node: ClusterNode) -> None:
+    node.apply(node.pod("talks", "echo said; sleep 100000"))
+    node.wait_ready("talks")
+    assert node.kubectl("exec", "talks", "--", "echo", "heard") == "heard\n"
+    wait_until(lambda: node.kubectl("logs", "talks") == "said\n", "its log")

@@ -106,6 +106,7 @@ class ControlPlane:
                 f"--client-ca-file={self.authority.ca}",
                 f"--tls-cert-file={pki / 'server.crt'}",
                 f"--tls-private-key-file={pki / 'server.key'}",
+                "--kubelet-preferred-address-types=InternalIP",
                 f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
                 f"--kubelet-client-key={pki / 'kubelet-client.key'}",
                 "--service-account-issuer=https://kubernetes.default.svc",
