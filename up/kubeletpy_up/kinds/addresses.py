@@ -14,6 +14,8 @@ def warnings(plural: str, new: JSON, old: JSON | None = None) -> list[str]:
     """The warnings to the client about newly added addresses."""
     known = set(_addresses(plural, old)) if old else set()
     found = [_warning(*each) for each in _addresses(plural, new) if each not in known]
+    ranges = set(_ranges(plural, old)) if old else set()
+    found += [_range_warning(*each) for each in _ranges(plural, new) if each not in ranges]
     if plural == "services" and (new.get("spec") or {}).get("externalIPs"):
         found.append(_DEPRECATED)
     return [warning for warning in found if warning]
@@ -31,6 +33,24 @@ def _addresses(plural: str, obj: JSON) -> Iterator[tuple[str, str]]:
     for key in ("podIPs", "hostIPs"):
         for index, entry in enumerate(status.get(key) or ()):
             yield f"status.{key}[{index}].ip", entry.get("ip") or ""
+
+
+def _ranges(plural: str, obj: JSON) -> Iterator[tuple[str, str]]:
+    """Each range with the path of its field."""
+    key = {"services": "loadBalancerSourceRanges", "nodes": "podCIDRs"}.get(plural)
+    for index, value in enumerate((obj.get("spec") or {}).get(key or "") or ()):
+        yield f"spec.{key}[{index}]", value.strip()
+
+
+def _range_warning(path: str, value: str) -> str:
+    if ":" not in value or formats.cidr(value):
+        return ""
+    canonical = formats.canonical_range(value)
+    if canonical == value:
+        return ""
+    return (
+        f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{canonical}")'
+    )
 
 
 def _warning(path: str, address: str) -> str:

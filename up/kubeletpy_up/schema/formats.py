@@ -5,6 +5,7 @@ The patterns and limits are those of the Kubernetes API conventions ("Names", "L
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from functools import lru_cache
@@ -214,6 +215,26 @@ def ip_address(value: str) -> list[str]:
     return found
 
 
+def cidr(value: str) -> list[str]:
+    """A range such as 10.9.8.0/24, in a form that has only one reading, without bits of a host."""
+    address, slash, bits = value.partition("/")
+    network = None
+    if slash and bits.isascii() and bits.isdigit() and "%" not in address:
+        with contextlib.suppress(ValueError):
+            plain = _LEADING_ZEROS_RE.sub("", address)
+            network = ipaddress.ip_network(f"{plain}/{bits}", strict=False)
+    if network is None:
+        return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    parsed = _parsed(address)
+    if parsed is None or (len(bits) > 1 and bits.startswith("0")):
+        return ["must not have leading 0s in IP or prefix length"]
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        return ["must not have an IPv4-mapped IPv6 address"]
+    if parsed != network.network_address:
+        return ["must not have bits set beyond the prefix length"]
+    return []
+
+
 def special_address(value: str) -> list[str]:
     """Why a valid address can't be an endpoint that others use."""
     address = ipaddress.ip_address(value)
@@ -232,6 +253,11 @@ def special_address(value: str) -> list[str]:
 def canonical_address(value: str) -> str:
     """A valid address as RFC 5952 writes it."""
     return str(ipaddress.ip_address(value))
+
+
+def canonical_range(value: str) -> str:
+    """A valid range as RFC 5952 writes it."""
+    return str(ipaddress.ip_network(value))
 
 
 def _parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

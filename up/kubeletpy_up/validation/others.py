@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import (
+    addresses,
     amounts,
     certificate_requests,
     claims,
@@ -102,11 +103,6 @@ def service(report: Report, obj: JSON) -> None:
         known = ("ClientIP", "None")
         report.unsupported("spec.sessionAffinity", spec.get("sessionAffinity") or "", known)
     metadata.labels(report, spec.get("selector"), "spec.selector")
-    address = spec.get("clusterIP") or ""
-    if address not in ("", "None"):
-        report.all_invalid("spec.clusterIPs[0]", address, formats.ip_address(address))
-    for index, address in enumerate(spec.get("externalIPs") or ()):
-        _external(report, address, f"spec.externalIPs[{index}]")
     names: set[str] = set()
     pairs: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
@@ -116,13 +112,6 @@ def service(report: Report, obj: JSON) -> None:
         if pair in pairs:
             report.duplicate(where, {"protocol": pair[0], "port": pair[1]})
         pairs.add(pair)
-
-
-def _external(report: Report, address: str, where: str) -> None:
-    problems = formats.ip_address(address)
-    if not problems:
-        problems = formats.special_address(address)
-    report.all_invalid(where, address, problems)
 
 
 def _service_port(
@@ -202,6 +191,10 @@ _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "deviceclasses": device_claims.device_class,
     "resourceslices": resource_slices.resource_slice,
 }
+_ADDRESSES: dict[str, Callable[[Report, JSON, JSON | None], None]] = {
+    "services": addresses.service,
+    "nodes": addresses.node,
+}
 _CHANGED_BY_PLURAL: dict[str, Callable[[Report, JSON, JSON], None]] = {
     "persistentvolumes": persistent_volumes.changed,
     "storageclasses": storage_objects.storage_class_changed,
@@ -220,12 +213,16 @@ _NAME_CHECKS: dict[str, metadata.NameCheck] = {
 }
 
 
-def validate(report: Report, plural: str, obj: JSON, *, namespaced: bool) -> None:
-    """Check metadata, and what else the kind has."""
+def validate(
+    report: Report, plural: str, obj: JSON, old: JSON | None = None, *, namespaced: bool
+) -> None:
+    """Check metadata, and what else the kind has; ``old``: the object before a change."""
     check = _NAME_CHECKS.get(plural, formats.dns_subdomain)
     metadata.validate(report, obj, namespaced=namespaced, name_check=check)
     if plural in _BY_PLURAL:
         _BY_PLURAL[plural](report, obj)
+    if plural in _ADDRESSES:
+        _ADDRESSES[plural](report, obj, old)
 
 
 def validate_update(
@@ -262,4 +259,4 @@ def validate_update(
         if before and (new.get("spec") or {}).get("providerID") != before:
             detail = 'node updates may not change providerID except from "" to valid'
             report.forbidden("spec.providerID", detail)
-    validate(report, plural, new, namespaced=namespaced)
+    validate(report, plural, new, old, namespaced=namespaced)
