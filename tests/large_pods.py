@@ -43,9 +43,9 @@ def environment(make: Make) -> JSON:
     def refers(number: int) -> JSON:
         return {"name": f"VARIABLE_{number}", "value": f"$(VARIABLE_{number - 1}) $$"[:40]}
 
-    literal = many(10_000, lambda n: {"name": f"VARIABLE_{n}", "value": f"a value, {n}"})
+    literal = many(2500, lambda n: {"name": f"VARIABLE_{n}", "value": f"a value, {n}"})
     mixed = [refers(n) if n % 2 else each for n, each in enumerate(literal)]
-    return _pod([make("c", env=literal), make("d", env=mixed)])
+    return _pod(many(8, lambda n: make(f"c{n}", env=mixed if n % 2 else literal)))
 
 
 def mounts(make: Make) -> JSON:

@@ -5,6 +5,7 @@ Must never put anything of a body into an error.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -64,7 +65,7 @@ class JsonFormat:
 
     async def decode(self, content_type: str, body: bytes) -> Any:
         """As the protocol says, without nulls."""
-        return nulls.loads(body)
+        return await decode_json(body)
 
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
@@ -79,7 +80,7 @@ class JsonFormat:
                 continue
             blank = 0
             try:
-                found = nulls.loads(line)
+                found = await decode_json(line)
                 kind, obj = found["type"], found["object"]
             except (*UNREADABLE, TypeError, KeyError):
                 raise no_event() from None
@@ -88,6 +89,13 @@ class JsonFormat:
 
 
 JSON_FORMAT = JsonFormat()
+
+
+async def decode_json(text: bytes) -> Any:
+    """Decoded JSON without nulls; a large text is decoded in a thread. Raises one of UNREADABLE."""
+    if len(text) <= nulls.MOST_TEXT:
+        return nulls.loads(text)
+    return await asyncio.to_thread(nulls.loads, text)
 
 
 def event_of(kind: object, obj: object) -> WatchEvent | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from kubeletpy.structs import Struct, field
 
@@ -96,7 +97,7 @@ class SandboxStatus(Struct, frozen=True):
         return self.attempt, self.created_at
 
 
-class PodRuntimeStatus(Struct, frozen=True):
+class PodRuntimeStatus(Struct, frozen=True, dict=True):
     """Everything that the runtime knows about one pod.
 
     ``observed_at`` is a lower bound, in nanoseconds of the event loop's clock: just before the
@@ -118,10 +119,12 @@ class PodRuntimeStatus(Struct, frozen=True):
 
     def newest(self, name: str) -> ContainerStatus | None:
         """The newest record with that container name."""
-        for status in self.containers:
-            if status.name == name:
-                return status
-        return None
+        return self._newest.get(name)
+
+    @cached_property
+    def _newest(self) -> Mapping[str, ContainerStatus]:
+        """By name: a pod of thousands of containers is searched for each of them."""
+        return {status.name: status for status in reversed(self.containers)}
 
     def by_id(self, container_id: str) -> ContainerStatus | None:
         """The record with that container id."""

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kubeletpy.api import nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.formats import decode_json
 from kubeletpy.kubeapi.inflating import Inflater
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
@@ -168,13 +168,13 @@ class SimKubeApi(KubeApi):
         plural = call.resource.plural
         if call.verb != "patch":
             what = f"{call.verb} {plural} {call.name}".rstrip()
-            return _received(await self._call(what, lambda: self._answer(call)))
+            return await _received(await self._call(what, lambda: self._answer(call)))
         uid = call.name
         if isinstance(call.body, dict):
             uid = call.body.get("metadata", {}).get("uid", uid)
         with self._one_at_a_time(plural, uid, call.subresource):
             what = f"patch {plural}/{call.subresource} {call.name}"
-            return _received(await self._call(what, lambda: self._answer(call)))
+            return await _received(await self._call(what, lambda: self._answer(call)))
 
     def _answer(self, call: Call) -> JSON:
         if self._server.storage is not None and call.resource.plural in PLURALS:
@@ -281,16 +281,16 @@ class SimKubeApi(KubeApi):
                 text = _on_the_wire(event.object, compressed=inflater is not None)
                 if inflater is not None:
                     text = await _inflated(inflater, text)
-                yield WatchEvent(event.type, nulls.loads(text))
+                yield WatchEvent(event.type, await decode_json(text))
             if not server.up:
                 raise Unavailable("watch: connection lost")
             if server.gone:
                 raise Gone("injected: too old resource version", code=410)
 
 
-def _received(obj: JSON) -> JSON:
+async def _received(obj: JSON) -> JSON:
     """An object as the agent's client decodes it."""
-    decoded: JSON = nulls.loads(_on_the_wire(obj))
+    decoded: JSON = await decode_json(_on_the_wire(obj))
     return decoded
 
 

@@ -7,8 +7,6 @@ in the newest sandbox. Source: docs/reference/behaviour.md, c12.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.pods.pod import ContainerKind, Pod
@@ -42,12 +40,15 @@ def with_shown_ends(
     if shown is None or _restarts_all(pod, status, shown):
         return status
     ran_here = _before_the_last_in_its_sandbox(pod, status)
+    recorded = {record.name for record in status.containers}
+    entries = _by_name(shown)
     ends = [
         end
         for kind, container in pod.all_containers()
-        if status.newest(container["name"]) is None
+        if container["name"] not in recorded
         and (kind is not ContainerKind.INIT or container["name"] in ran_here)
-        and (end := _end(kind, container, shown)) is not None
+        and (entry := entries.get((kind, container["name"]))) is not None
+        and (end := _end(container, entry)) is not None
     ]
     return replace(status, containers=(*status.containers, *ends)) if ends else status
 
@@ -79,25 +80,19 @@ def _restarts_all(pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus) -> b
     conditions = shown.get("conditions") or ()
     if any(c["type"] == _RESTARTING_ALL and c["status"] == "True" for c in conditions):
         return True
+    recorded = {record.name for record in status.containers}
+    entries = _by_name(shown)
     return any(
         triggers_restart_all(container, ended.get("exitCode") or 0)
         if (ended := (entry.get("state") or {}).get("terminated")) is not None
-        else causes_restart_all(container) and status.newest(container["name"]) is None
+        else causes_restart_all(container) and container["name"] not in recorded
         for kind, container in pod.all_containers()
-        for entry in _entries(kind, shown)
-        if entry.get("name") == container["name"]
+        if (entry := entries.get((kind, container["name"]))) is not None
     )
 
 
-def _end(
-    kind: ContainerKind, container: api.Container, shown: api.PodStatus
-) -> ContainerStatus | None:
-    for entry in _entries(kind, shown):
-        if entry.get("name") == container["name"]:
-            ended = _termination(entry)
-            break
-    else:
-        return None
+def _end(container: api.Container, entry: api.ContainerStatus) -> ContainerStatus | None:
+    ended = _termination(entry)
     # a status that was lost has no id: how the container ended is not known
     container_id = (ended or {}).get("containerID", "").partition("://")[2]
     if ended is None or not container_id:
@@ -131,5 +126,10 @@ def _termination(entry: api.ContainerStatus) -> api.ContainerStateTerminated | N
     return state.get("terminated")
 
 
-def _entries(kind: ContainerKind, shown: api.PodStatus) -> Iterator[api.ContainerStatus]:
-    yield from shown.get(_LISTS[kind]) or ()  # type: ignore[misc]
+def _by_name(shown: api.PodStatus) -> dict[tuple[ContainerKind, str], api.ContainerStatus]:
+    """The entries of a status; the first of a name counts."""
+    found: dict[tuple[ContainerKind, str], api.ContainerStatus] = {}
+    for kind, field in _LISTS.items():
+        for entry in shown.get(field) or ():  # type: ignore[attr-defined]
+            found.setdefault((kind, entry.get("name") or ""), entry)
+    return found

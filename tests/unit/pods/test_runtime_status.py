@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -148,3 +149,33 @@ def test_a_restart_of_all(container: Any, of: Any, active: bool) -> None:
     assert restart_all_active(pod(container), has(*of)) is active
     restarts_all = container.get("restartPolicyRules") == ALL["restartPolicyRules"]
     assert could_restart_all(pod(container)) is restarts_all
+
+
+class _Counted(tuple[ContainerStatus, ...]):
+    """Counts the records that are read from it."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[ContainerStatus]:
+        for each in super().__iter__():
+            type(self).reads += 1
+            yield each
+
+    def __getitem__(self, index: Any) -> Any:
+        type(self).reads += 1
+        return super().__getitem__(index)
+
+
+def test_each_of_thousands_of_containers_is_found_without_a_walk() -> None:
+    records = _Counted(record(f"c{number}") for number in range(1000))
+    status = PodRuntimeStatus("u", "p", "default", containers=records)
+    assert all(status.newest(f"c{number}") is not None for number in range(1000))
+    assert status.newest("other") is None
+    assert _Counted.reads <= 2000
+
+
+def test_the_first_record_of_a_name_is_the_newest() -> None:
+    status = has(record("c", "running", id="new"), record("c", "exited", id="old"))
+    found = status.newest("c")
+    assert found is not None
+    assert found.id == "new"

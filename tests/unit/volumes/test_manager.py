@@ -28,11 +28,12 @@ from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
+from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.container_mounts import ContainerMounts
 from kubeletpy.volumes.downward import format_map
 from kubeletpy.volumes.env_file import EnvFile, parse_env_file
 from kubeletpy.volumes.environment import ContainerEnvironment
-from kubeletpy.volumes.manager import NodeVolumes
+from kubeletpy.volumes.manager import OUTCOMES_A_TURN, NodeVolumes
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import Outcome, set_up_all
 from kubeletpy.volumes.syscalls import mounts_below, unmount
@@ -763,3 +764,19 @@ async def test_no_thread_for_a_volume_is_a_problem_of_its_pod(
         with pytest.raises(VolumeError, match=r"unmounted volumes=\[v\]: .*no thread can be made"):
             await node.volumes.set_up(pod)
     assert (await node.volumes.set_up(pod))["c"][0].host_path == "/"
+
+
+async def test_a_thousand_volumes_are_counted_in_several_turns(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    counted = VolumeAccounts.worked
+
+    def worked(self: VolumeAccounts, uid: str, outcomes: Any, now: float) -> None:
+        sizes.append(len(outcomes))
+        counted(self, uid, outcomes, now)
+
+    monkeypatch.setattr(VolumeAccounts, "worked", worked)
+    pod = pod_of(*({"name": f"v{n}", "emptyDir": {}} for n in range(1000)))
+    await node.volumes.set_up(pod)
+    assert sizes == [OUTCOMES_A_TURN, 1000 - OUTCOMES_A_TURN]

@@ -48,6 +48,7 @@ STATED = {
     "volumes/payload TOKEN_MODE_WITH_OWNER": 0o600,
     "volumes/payload MAX_MODE": 0o777,
     "volumes/payload MAX_POD_BYTES": 64 << 20,
+    "volumes/manager OUTCOMES_A_TURN": 500,
     "volumes/plan MAX_REFERENCES": 1000,
     "volumes/claims/model VolumeSpec.attachable": False,
     "volumes/claims/model VolumeSpec.device_mountable": False,

@@ -248,3 +248,23 @@ def test_a_sandbox_that_is_lost_takes_init_containers_with_it() -> None:
     status = has(sandboxes=(older,))
     found = plan(pod, status, shown(i=ended(0), c=ended(0)))
     assert found == {"kill_pod": True}
+
+
+class _Counted(list[Any]):
+    """Counts how often it is walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_thousands_of_ephemeral_containers_walk_the_status_once() -> None:
+    names = [f"e{number}" for number in range(1000)]
+    pod = make_pod(container("c"), ephemeralContainers=[container(name) for name in names])
+    entries = _Counted([{"name": name, **ended(3)} for name in names])
+    api_status: Any = {LISTS["e"]: entries}
+    known = with_shown_ends(pod, has(running("c")), api_status)
+    assert [record.exit_code for record in known.containers[1:]] == [3] * 1000
+    assert entries.walks <= 2
