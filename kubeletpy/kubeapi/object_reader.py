@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import Forbidden, NotFound
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.kubeapi.tracked_object import ObjectKey
+from kubeletpy.kubeapi.tracked_object import ObjectKey, is_that_object, shown
 
 READS_AT_ONCE = 4
 """Others use the API too: each of their requests waits for at most a few of these."""
@@ -45,6 +45,9 @@ class ObjectReader:
     async def _once(self, key: ObjectKey, version: str) -> JSON | None:
         given = {"resource_version": version} if version else {}
         try:
-            return await self._api.get(key.resource, key.name, key.namespace or None, **given)
+            found = await self._api.get(key.resource, key.name, key.namespace or None, **given)
         except NotFound:
             return None
+        if not is_that_object(key, found):
+            raise ApiError(f"the API server answered with another object than {shown(key)}")
+        return found

@@ -22,6 +22,7 @@ from kubeletpy.kubeapi.tracked_object import (
     ObjectKey,
     Tracked,
     is_immutable,
+    is_that_object,
     shown,
     version,
     worth_keeping,
@@ -206,11 +207,11 @@ class WatchedObjects:
 
     def _replaced(self, tracked: Tracked, items: list[JSON]) -> None:
         # an API that ignores the selector must not make us mistake another object for this one
-        named = [item for item in items if item["metadata"].get("name") == tracked.key.name]
+        named = [item for item in items if is_that_object(tracked.key, item)]
         self._take(tracked, named[0] if named else None)
 
     def _changed(self, tracked: Tracked, event: WatchEvent) -> None:
-        if event.object["metadata"].get("name") == tracked.key.name:
+        if is_that_object(tracked.key, event.object):
             self._take(tracked, None if event.type == "DELETED" else event.object)
 
     def _take(self, tracked: Tracked, found: JSON | None) -> None:

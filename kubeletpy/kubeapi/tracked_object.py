@@ -56,6 +56,14 @@ class Tracked:
         return any(self.users.values())
 
 
+def is_that_object(key: ObjectKey, found: object) -> bool:
+    """Whether an answer is the object that was asked for, and not one of another namespace."""
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("name") != key.name:
+        return False
+    return (metadata.get("namespace") or key.namespace) == key.namespace
+
+
 def worth_keeping(found: JSON) -> JSON:
     """The part of an object that files and variables need."""
     metadata = found["metadata"]

@@ -96,6 +96,7 @@ def look(directory: Path) -> Kept:
 def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
     """The handler; archives go into ``directory``."""
     under_way: set[str] = set()
+    owners: dict[Path, str] = {}
 
     async def checkpoint(request: web.Request) -> web.StreamResponse:
         place = request.match_info
@@ -121,6 +122,11 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
         under_way.add(record.id)
         try:
             location = directory / file_name(namespace, name, container, clock.now())
+            # the names of two containers may make the same name of a file
+            if owners.setdefault(location, record.id) != record.id:
+                raise FileExistsError(f"{location.name} exists; try again in a second")
+            if len(owners) > MAX_KEPT:
+                del owners[next(iter(owners))]
             why = no_room(await asyncio.to_thread(look, directory))
             if why is not None:
                 log.warning(

@@ -22,6 +22,9 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 ImageUser = int | str | None
 """The user an image names: a uid, a user name, or None when it names none (then it is root)."""
 
+MAX_APPARMOR_NAME = 4095
+"""The longest that an API server takes."""
+_SHOWN_NAME = 100
 APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 MAX_UID = 2**31 - 1
 MASKED_PATHS = (
@@ -229,6 +232,15 @@ def _apparmor(pod: Pod, container: api.Container) -> tuple[cri.SecurityProfile |
         raise ContainerConfigError(f'unknown apparmor profile type: "{kind}"')
     if not name:
         raise ContainerConfigError("missing localhost apparmor profile name")
+    if len(name) > MAX_APPARMOR_NAME or not name.isprintable() or name != name.strip():
+        # the name is a line for the kernel, and a part of a file's name for some runtimes
+        raise ContainerConfigError(
+            f"the localhost apparmor profile name is no name: {name[:_SHOWN_NAME]!r}"
+        )
+    if ".." in name.split("/"):
+        raise ContainerConfigError(
+            f"the localhost apparmor profile name leads upwards: {name[:_SHOWN_NAME]!r}"
+        )
     local = cri.SecurityProfile(profile_type=cri.SecurityProfile.Localhost, localhost_ref=name)
     return local, f"localhost/{name}"
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import IO
 
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
@@ -36,6 +39,12 @@ log = logging.getLogger(__name__)
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+_COMPRESSED_SIZES = 16
+_COMPRESSED_AT_LEAST = 256 << 20
+"""A rotation that is larger than this, and than so many maximum sizes, is not compressed: a sparse
+file of a terabyte would keep the thread for hours, and with it the rotation of all logs."""
 
 
 class RotationSettings(Struct, frozen=True):
@@ -74,6 +83,7 @@ class LogRotator:
         self._root = root
         self._settings = settings
         self._clock = clock
+        self._most = max(_COMPRESSED_SIZES * settings.max_size, _COMPRESSED_AT_LEAST)
         self._slots = asyncio.Semaphore(settings.workers)
         self._threads = PatientThreads(settings.workers + 1)
         """Separate threads: compressing logs takes long and must not delay the start of pods."""
@@ -141,12 +151,17 @@ class LogRotator:
     def _make_room(self, path: str) -> str:
         """Tidy up and rename the log; its new name, empty when there is no log."""
         with _folder_of(self._root, path) as (folder, name):
-            plan = plan_rotation(name, os.listdir(folder), self._settings.max_files)  # noqa: PTH208
-            for each in plan.remove:
+            found, others = _entries(folder)
+            plan = plan_rotation(name, found, self._settings.max_files)
+            # what is no file was put there by others, and may neither count nor stay
+            for each in (
+                *plan.remove,
+                *(other for other in others if other.startswith(f"{name}.")),
+            ):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(each, dir_fd=folder)
+                    _try(os.unlink, path, each, folder)
             for each in plan.compress:
-                _compress(folder, each)
+                _try(partial(_compress, most=self._most), path, each, folder)
             rotated = rotated_name(name, self._clock.now())
             try:
                 # a link fails where a rename would overwrite a rotation of the same second
@@ -162,20 +177,57 @@ class LogRotator:
             os.unlink(rotated, dir_fd=folder)
 
 
-def _compress(folder: int, name: str) -> None:
-    unfinished = name + UNFINISHED
+def _entries(folder: int) -> tuple[list[str], list[str]]:
+    """The names of files in a directory, and of all else that is no directory."""
+    files, others = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                files.append(entry.name)
+            elif not entry.is_dir(follow_symlinks=False):
+                others.append(entry.name)
+    return files, others
+
+
+def _try(action: Callable[..., None], path: str, name: str, folder: int) -> None:
+    """Do something to an old file; one that resists must not keep the log itself from rotating."""
+    try:
+        action(name, dir_fd=folder)
+    except OSError as error:
+        about = {"path": path, "file": name, "why": str(error)}
+        log.warning("an old log file can't be tidied up; it stays", extra=about)
+
+
+def _compress(name: str, *, dir_fd: int, most: int) -> None:
+    folder, unfinished = dir_fd, name + UNFINISHED
     source = os.open(name, _OLD, dir_fd=folder)
     with os.fdopen(source, "rb") as plain:
         found = os.fstat(source)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
             return
         target = os.open(unfinished, _NEW, 0o640, dir_fd=folder)
         with os.fdopen(target, "wb") as file, gzip.open(file, "wb") as packed:
-            shutil.copyfileobj(plain, packed, 1 << 20)
+            shutil.copyfileobj(_Bounded(plain, most), packed, 1 << 20)
     # by this time a reader who is behind knows which of the files it has read
     os.utime(unfinished, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=folder)
     os.rename(unfinished, name + COMPRESSED, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(name, dir_fd=folder)
+
+
+class _Bounded:
+    """A file that must not grow past a size while it is copied."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file = file
+        self._left = most
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes. Raises OSError when it has more than allowed."""
+        data = self._file.read(count)
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError(errno.EFBIG, "the file grows while it is compressed")
+        return data
 
 
 @contextmanager

@@ -6,6 +6,7 @@ the Node authorizer would refuse.
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any, Protocol, cast
 
@@ -13,6 +14,8 @@ from kubeletpy.api import types as api
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.pods.pod import SOURCE_API
+
+logger = logging.getLogger(__name__)
 
 
 class Deliveries(Protocol):
@@ -43,6 +46,7 @@ class ApiSource:
         rng: random.Random | None = None,
     ) -> None:
         self._deliveries = deliveries
+        self._node_name = node_name
         self.reflector = Reflector(
             kube_api,
             PODS,
@@ -57,7 +61,20 @@ class ApiSource:
         await self.reflector.run()
 
     def _replace(self, objects: list[Any]) -> None:
-        self._deliveries.deliver(SOURCE_API, objects)
+        self._deliveries.deliver(SOURCE_API, [pod for pod in objects if self._is_ours(pod)])
+
+    def _is_ours(self, pod: Any) -> bool:
+        """Whether a pod is bound to this node: an API that ignores the selector has all pods."""
+        spec = pod.get("spec")
+        node = spec.get("nodeName") if isinstance(spec, dict) else self._node_name
+        if node == self._node_name:
+            return True
+        metadata = pod["metadata"]
+        about = {"pod": metadata.get("name"), "namespace": metadata.get("namespace"), "node": node}
+        logger.warning("ignoring a pod that is not bound to this node", extra=about)
+        return False
 
     def _event(self, event: WatchEvent) -> None:
+        if event.type != "DELETED" and not self._is_ours(event.object):
+            return
         self._deliveries.deliver_event(SOURCE_API, event.type, cast("api.Pod", event.object))

@@ -144,6 +144,22 @@ async def test_the_disk_is_not_filled(
     assert (kept.archives, kept.used >= 5000 < kept.capacity) == (2, True)
 
 
+async def test_two_containers_with_one_file_name(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "file_name", lambda *_: "checkpoint-p_a-b-c-now.tar")
+    async with node(tmp_path, pki) as (server, runtime):
+        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+        down = ContainerStatus("other", "down", ContainerState.RUNNING)
+        record = ContainerStatus("cid", "c", ContainerState.RUNNING)
+        status = PodRuntimeStatus("u", "p", "n", (), (record, down), observed_at=1)
+        server.view.cache.set(status)
+        code, text = await server.ask("POST", "/checkpoint/n/p/down", client=pki.client)
+        assert (code, len(runtime.asked)) == (500, 1)
+        assert "exists; try again in a second" in text
+        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+
+
 async def test_one_at_a_time_for_a_container(pki: Pki, tmp_path: Path) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         runtime.go_on.clear()

@@ -170,6 +170,26 @@ def test_bad_seccomp_paths_are_refused(path: str | None) -> None:
         built(None, {"seccompProfile": profile})
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "a/../b", "..", "a\nb", "a\0b", "a\x1b[0m", " a", "a ", "\n", "x" * 4096, "\u202ea"],
+)
+def test_apparmor_names_that_are_no_names_are_refused(name: str) -> None:
+    profile = {"type": "Localhost", "localhostProfile": name}
+    with pytest.raises(ContainerConfigError, match="localhost apparmor profile name") as caught:
+        built(None, {"appArmorProfile": profile})
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+    with pytest.raises(ContainerConfigError, match="localhost apparmor profile name"):
+        built({"appArmorProfile": profile}, None)
+
+
+def test_apparmor_names_of_other_namespaces_pass() -> None:
+    for name in ("x" * 4095, ":ns:profile", "/usr/bin/x", "a b", "docker-default//child"):
+        profile = {"type": "Localhost", "localhostProfile": name}
+        assert built(None, {"appArmorProfile": profile}).apparmor.localhost_ref == name
+
+
 APPARMOR_ROWS = [
     ("default", {"type": "RuntimeDefault"}, PROFILE.RuntimeDefault, "", "runtime/default"),
     ("unconfined", {"type": "Unconfined"}, PROFILE.Unconfined, "", "unconfined"),
