@@ -7,6 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "runtime_manager/config/security_context MAX_APPARMOR_NAME": 4095,
     "runtime_manager/config/container_config PATH_MAX": 4096,
     "runtime_manager/config/dns MAX_NAMESERVERS": 3,
     "runtime_manager/config/dns MAX_SEARCHES": 32,

@@ -7,6 +7,8 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "server/logs/rotate _COMPRESSED_SIZES": 16,
+    "server/logs/rotate _COMPRESSED_AT_LEAST": 256 << 20,
     "server/logs/records MAX_LINE": 1 << 20,
     "server/logs/records CLOCK_STEP_S": 60.0,
     "server/node_logs/patterns _MOST_REPEATS": 1000,
