@@ -136,7 +136,7 @@ def test_a_rotation_that_grows_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         found[6] = 10
         return os.stat_result(found)
 
-    monkeypatch.setattr(rotate.os, "fstat", smaller)
+    monkeypatch.setattr(os, "fstat", smaller)
     try:
         with pytest.raises(OSError, match="grows"):
             rotate._compress("0.log.1", dir_fd=folder, most=100)
