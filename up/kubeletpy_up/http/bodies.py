@@ -1,4 +1,4 @@
-"""Request bodies: JSON, YAML or protobuf, bounded, never trusted."""
+"""Request bodies: JSON, YAML or protobuf, bounded, never trusted. Pure."""
 
 from __future__ import annotations
 
