@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
+import zlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from kubeletpy_up.schema.sliced_json import encode
 from kubeletpy_up.storage.watch import Subscription, WatchEvent
 
 Call = Callable[..., Awaitable[bytes]]
+_GZIP = 16 + zlib.MAX_WBITS
 _BATCH = 256
 """Most events that are written at once."""
 _UNKNOWN = 1024
@@ -67,6 +68,16 @@ async def stream(
     return response
 
 
+def member(data: bytes) -> bytes:
+    """A gzip member whose data is flushed before its end.
+
+    Go's reader takes what precedes a flush at once, but what comes with the end of a member only
+    with the next one's header: without the flush, the last event waits for another.
+    """
+    packing = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    return packing.compress(data) + packing.flush(zlib.Z_SYNC_FLUSH) + packing.flush()
+
+
 class _Writer:
     def __init__(
         self,
@@ -84,7 +95,7 @@ class _Writer:
     def events(self, events: Sequence[WatchEvent], compressed: bool) -> bytes:
         """Some events as they are sent at once."""
         data = b"".join(self.event(each) for each in events)
-        return gzip.compress(data, 1) if compressed else data
+        return member(data) if compressed else data
 
     def event(self, event: WatchEvent) -> bytes:
         """One event as it is sent. Only the first Table carries the columns."""

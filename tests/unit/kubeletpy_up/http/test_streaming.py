@@ -1,0 +1,25 @@
+"""How a compressed watch is cut, so that every reader has each event at once."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from kubeletpy_up.http.streaming import member
+
+_GZIP = 16 + zlib.MAX_WBITS
+_FLUSHED = b"\x00\x00\xff\xff"
+"""An empty stored block, with which a sync flush ends."""
+
+
+@pytest.mark.parametrize("size", [1, 100, 100_000])
+def test_all_data_of_a_member_is_flushed_before_its_end(size: int) -> None:
+    """Go's reader keeps what comes with a member's end until the next member begins."""
+    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    packed = member(data)
+    flushed = packed[: packed.rindex(_FLUSHED) + len(_FLUSHED)]
+    assert zlib.decompressobj(_GZIP).decompress(flushed) == data
+    whole = zlib.decompressobj(_GZIP)
+    assert whole.decompress(packed) == data
+    assert (whole.eof, whole.unused_data) == (True, b"")
