@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.times import parse_time
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ContainerView, Exit, Role, State
+from kubeletpy.explain.moments import api_time
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
@@ -104,7 +104,7 @@ def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> Container
         state,
         reason,
         one_line(detail.get("message") or ""),
-        _time(since),
+        api_time(since),
         bool(entry.get("ready")),
         int(entry.get("restartCount") or 0),
         _bare(entry.get("containerID")),
@@ -119,18 +119,9 @@ def _exit(name: str, ended: dict[str, Any]) -> Exit:
         int(ended.get("exitCode") or 0),
         ended.get("reason") or "",
         one_line(ended.get("message") or ""),
-        _time(ended.get("startedAt")),
-        _time(ended.get("finishedAt")),
+        api_time(ended.get("startedAt")),
+        api_time(ended.get("finishedAt")),
     )
-
-
-def _time(text: str | None) -> float | None:
-    if not text:
-        return None
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None
 
 
 def _bare(container_id: str | None) -> str:

@@ -84,6 +84,9 @@ class PodFacts(Struct, frozen=True):
     probe_reports: tuple[ProbeReport, ...] = ()
     wrong_since: float | None = None
     """Unix seconds of the first failure of the row that still goes on."""
+    ended_at: float | None = None
+    """Unix seconds at which it was refused, or asked to end other than by a deletion; kept over
+    restarts of the agent."""
     missing_secrets: tuple[str, ...] = ()
     """Pull secrets that the pod names and the API does not have."""
     port_holders: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.hints import final, hint
 from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerState, WorkerView
 from kubeletpy.explain.probes import probes
-from kubeletpy.explain.since import wrong_since
+from kubeletpy.explain.since import asked_to_end, stopped_at, wrong_since
 from kubeletpy.explain.verdict import cause_code, subject, verdict
 from kubeletpy.explain.waits import actions, waits
 from kubeletpy.podworkers.history import HistoryEntry
@@ -70,7 +70,7 @@ def _worker(facts: PodFacts) -> WorkerView:
         return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
     return WorkerView(
         state=WorkerState.WAITING if _waits_for_name(record) else _STATES[record.stage],
-        since=_since(record),
+        since=_since(facts, record),
         stage="" if record.running is None else record.running.value,
         grace=record.grace,
         next_sync_at=facts.next_sync_at,
@@ -83,14 +83,15 @@ def _waits_for_name(record: WorkerRecord) -> bool:
     return record.stage is Stage.SYNC and record.started_at is None
 
 
-def _since(record: WorkerRecord) -> float | None:
+def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
+    """Of a pod that ends since when it does; else since when this agent syncs it."""
     match record.stage:
         case Stage.SYNC:
             return record.started_at or record.first_seen_at
         case Stage.TERMINATING:
-            return record.terminating_at
+            return asked_to_end(facts)
         case _:
-            return record.terminated_at
+            return stopped_at(facts)
 
 
 def _decided(entry: HistoryEntry) -> Decided:

@@ -1,4 +1,4 @@
-"""Keeps on disk since when pods have been failing, so that a restarted agent still knows.
+"""Keeps on disk since when pods have been failing or ending, so that a restarted agent still knows.
 
 A small file of uids and times. Without it, or if it can't be read or written, the agent begins
 anew: nothing is decided by it.
@@ -26,19 +26,19 @@ MAX_BYTES = 2**20
 
 
 class KeptTroubles:
-    """Reads the file at the start, writes it when rows of failures begin or end."""
+    """Reads the file at the start, writes it when a row of failures or an end is noted or over."""
 
     def __init__(self, path: Path, troubles: Troubles) -> None:
         self._path = path
         self._troubles = troubles
-        self._written: dict[str, float] = {}
+        self._written: dict[str, dict[str, float]] = {}
         self._looks = 0
         self._warned = False
 
     async def start(self) -> None:
         """Take what an earlier agent has left."""
         self._troubles.take(await asyncio.to_thread(_read, self._path))
-        self._written = self._firsts()
+        self._written = self._troubles.begun()
 
     async def run(self) -> None:
         """Write changes until cancelled."""
@@ -48,11 +48,12 @@ class KeptTroubles:
 
     async def save(self) -> None:
         """Write the file if a row has begun or ended; one that goes on is written now and then."""
-        rows = self._troubles.as_json()
+        rows, begun = self._troubles.as_json(), self._troubles.begun()
         self._looks += 1
-        if self._firsts() == self._written and (not rows or self._looks % NOW_AND_THEN):
+        goes_on = bool(begun["failing"]) and self._looks % NOW_AND_THEN == 0
+        if begun == self._written and not goes_on:
             return
-        self._written = self._firsts()
+        self._written = begun
         try:
             await asyncio.to_thread(write_private, self._path, json.dumps(rows))
         except OSError as error:
@@ -62,9 +63,6 @@ class KeptTroubles:
                     "a restarted agent will not know since when pods have been failing",
                     extra={"path": str(self._path), "why": str(error)},
                 )
-
-    def _firsts(self) -> dict[str, float]:
-        return {uid: row[0] for uid, row in self._troubles.as_json().items()}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -117,8 +117,7 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.RUNTIME_CALL:
             return f"{wait.why} {wait.subject}".strip() + f" has been running{since}"
         case WaitKind.PROBE:
-            after = f", {duration(facts.now - wait.since)} after its start" if wait.since else ""
-            return f"{wait.why} ({name}{after})"
+            return f"{wait.why} ({name}{_after_start(facts, wait.subject)})"
         case WaitKind.INIT_CONTAINER:
             return f"init {name} {wait.why}{since}"
         case WaitKind.READINESS_GATE:
@@ -138,6 +137,11 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"finalizer {wait.subject} keeps it{since}"
         case _:
             return f"{wait.why}{then}"
+
+
+def _after_start(facts: PodFacts, name: str) -> str:
+    started = next((one.since for one in containers(facts) if one.name == name), None)
+    return "" if started is None else f", {duration(facts.now - started)} after its start"
 
 
 def for_taint(facts: PodFacts) -> str:

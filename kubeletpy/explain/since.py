@@ -1,11 +1,15 @@
-"""Since when something is wrong with a pod: the first time, not that of the latest try. Pure."""
+"""Since when a pod is as it is: the first time, not that of the latest try. Pure.
+
+Each moment is taken from what outlasts the agent, as far as that has it: the times in the API and
+in the runtime, and what the agent keeps on disk (:mod:`kubeletpy.explain.kept`).
+"""
 
 from __future__ import annotations
 
-from kubeletpy.api.times import parse_time
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.model import Role, Wait, WaitKind
+from kubeletpy.explain.moments import api_time
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
 _NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
@@ -28,33 +32,82 @@ def wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
     return None if found is None or found > facts.now else found
 
 
+def ready_since(facts: PodFacts) -> float | None:
+    """When a pod that is Ready became so; None: it is not Ready, or that is unknown.
+
+    The API's condition outlasts the agent; without its time, when the last container started.
+    """
+    if not facts.ready:
+        return None
+    begun = [one.since for one in containers(facts) if one.kind is Role.CONTAINER and one.since]
+    return _ready_changed(facts) or max(begun, default=None)
+
+
+def not_ready_since(facts: PodFacts) -> float | None:
+    """When the pod ceased to be Ready; None: it is Ready, or that is unknown."""
+    return None if facts.ready else _ready_changed(facts)
+
+
+def asked_to_end(facts: PodFacts) -> float | None:
+    """When a pod was first asked to end: deleted, evicted, over its deadline; None: it was not."""
+    record = facts.record
+    known = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
+    if facts.status.get("reason") == "DeadlineExceeded":
+        known.append(_deadline(facts))
+    past = [each for each in known if each is not None and each <= facts.now]
+    return min(past, default=None)
+
+
+def stopped_at(facts: PodFacts) -> float | None:
+    """When all containers of an ending pod had stopped and it had been asked to end.
+
+    An agent that found the pod ending observes that anew: the last exit is older than its own time.
+    """
+    record, asked = facts.record, asked_to_end(facts)
+    if record is None or record.terminated_at is None:
+        return None
+    if asked is None or asked >= record.first_seen_at:
+        return record.terminated_at
+    finished = [one.finished_at for one in exits(facts) if one.finished_at]
+    return min(max([asked, *finished]), record.terminated_at)
+
+
+def from_first_failure(facts: PodFacts, since: float | None) -> float | None:
+    """When a wait began: one that an earlier agent had as well, with the row's first failure."""
+    record, first = facts.record, facts.wrong_since
+    if since is None or first is None or record is None or first >= record.first_seen_at:
+        return since
+    return min(first, since)
+
+
 def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
     record, pod = facts.record, facts.pod
     if record is not None and record.stage is Stage.TERMINATING:
-        asked = (_asked_to_end(facts), record.terminating_at)
-        return min((each for each in asked if each is not None), default=None)
+        return asked_to_end(facts)
     if wait is not None and wait.kind is WaitKind.API_WRITE:
         return wait.since
     if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
         return wait.since  # whatever was wrong with the pod before
     if record is not None and wait is not None and _held_up(record, wait):
-        held = (record.terminated_at, wait.since)
+        held = (stopped_at(facts), wait.since)
         return max((each for each in held if each is not None), default=None)
     if facts.phase in ("Failed", "Succeeded"):
         return _ended(facts)
     tried = wait is None or wait.kind not in _NOT_TRIED
     if tried and facts.wrong_since is not None:
         return facts.wrong_since
+    unready = not_ready_since(facts)
     if wait is not None and wait.since is not None and not _restarted(facts, wait.subject):
         if wait.kind in _OWN:
             return wait.since
         if wait.kind is WaitKind.PROBE:  # it may have been Ready for long
-            return max(wait.since, _condition(facts) or wait.since)
-    known = (wait.since if wait is not None else None, _condition(facts))
+            return max(wait.since, unready or wait.since)
+    known = (wait.since if wait is not None else None, unready)
     if since := [each for each in known if each is not None]:
         return min(since)
     if pod is not None and not facts.ready:
-        return _time(facts.status.get("startTime")) or _time(pod.metadata.get("creationTimestamp"))
+        made = api_time(pod.metadata.get("creationTimestamp"))
+        return api_time(facts.status.get("startTime")) or made
     return None
 
 
@@ -65,18 +118,17 @@ def _held_up(record: WorkerRecord, wait: Wait) -> bool:
 
 def _ended(facts: PodFacts) -> float | None:
     """When a pod ended, or the agent decided that it had to."""
+    if facts.status.get("reason") == "DeadlineExceeded" and (over := _deadline(facts)) is not None:
+        return over
+    if facts.ended_at is not None:  # refused or evicted, perhaps by an earlier agent
+        return facts.ended_at
+    if facts.status.get("reason") == "Evicted":
+        decided = [one.at for one in facts.history if one.decision.ends_pod]
+        if decided:
+            return decided[0]
     finished = [one.finished_at for one in exits(facts) if one.finished_at]
-    began = _time(facts.status.get("startTime"))
-    match facts.status.get("reason"):
-        case "DeadlineExceeded" if began is not None and facts.pod is not None:
-            limit = facts.pod.spec.get("activeDeadlineSeconds")
-            if limit is not None:
-                return began + limit
-        case "Evicted":
-            decided = [one.at for one in facts.history if one.decision.ends_pod]
-            if decided:
-                return decided[0]
-    return max(finished, default=None) or _condition(facts) or began
+    began = api_time(facts.status.get("startTime"))
+    return max(finished, default=None) or not_ready_since(facts) or began
 
 
 def _restarted(facts: PodFacts, name: str) -> bool:
@@ -84,24 +136,24 @@ def _restarted(facts: PodFacts, name: str) -> bool:
     return any(view.name == name and view.restarts for view in containers(facts))
 
 
-def _asked_to_end(facts: PodFacts) -> float | None:
+def _deleted_at(facts: PodFacts) -> float | None:
     """The moment of the deletion: the API has the one at which the grace period is over."""
     about = facts.pod.metadata if facts.pod is not None else {}
-    deadline = _time(about.get("deletionTimestamp"))
+    deadline = api_time(about.get("deletionTimestamp"))
     if deadline is None:
         return None
     return deadline - (about.get("deletionGracePeriodSeconds") or 0)
 
 
-def _condition(facts: PodFacts) -> float | None:
+def _deadline(facts: PodFacts) -> float | None:
+    """When activeDeadlineSeconds was over."""
+    began = api_time(facts.status.get("startTime"))
+    limit = facts.pod.spec.get("activeDeadlineSeconds") if facts.pod is not None else None
+    return None if began is None or limit is None else began + limit
+
+
+def _ready_changed(facts: PodFacts) -> float | None:
     for condition in facts.status.get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            return _time(condition.get("lastTransitionTime"))
+        if condition.get("type") == "Ready":
+            return api_time(condition.get("lastTransitionTime"))
     return None
-
-
-def _time(text: str | None) -> float | None:
-    try:
-        return parse_time(text) if text else None
-    except ValueError:
-        return None

@@ -160,6 +160,7 @@ class Snapshots:
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self._probes.reports(uid),
             wrong_since=self._workers.notes.troubles.since(uid, now),
+            ended_at=self._workers.notes.troubles.ended_at(uid),
             missing_secrets=tuple(self._missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),
             taints=() if pod is None else refused_for(pod, status or {}, self._node()),

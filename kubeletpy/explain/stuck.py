@@ -42,7 +42,7 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
         return None
     if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
         return None
-    from kubeletpy.explain.waits import waits  # most agents never see such a pod
+    from kubeletpy.explain.waits import waits  # as in look()
 
     found = waits(facts)
     if found:
@@ -97,12 +97,14 @@ class StuckPods:
             found = held_up_by(facts)
             if found is None or facts.pod is None:
                 continue
+            from kubeletpy.explain.since import asked_to_end  # most agents never see such a pod
+
             what, why = found
             reported, at = self._reported.get(uid, ("", 0.0))
             if what == reported and facts.now - at < AGAIN_S:
                 continue
             self._reported[uid] = (what, facts.now)
-            since = facts.now - (facts.record.terminating_at or facts.now if facts.record else 0)
+            since = facts.now - (asked_to_end(facts) or facts.now)
             message = f"Still terminating after {duration(since)}: {what}: {why}"
             self._recorder.event(
                 pod_reference(facts.pod), WARNING, Reason.STILL_TERMINATING, message[:1024]

@@ -7,10 +7,10 @@ from kubeletpy.explain.causes import cause
 from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Role, Wait, WaitKind
+from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
 from kubeletpy.explain.runs import restless
-from kubeletpy.explain.since import wrong_since
+from kubeletpy.explain.since import asked_to_end, ready_since
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.explain.words import duration, one_line
 from kubeletpy.podworkers.records import Stage
@@ -66,8 +66,8 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
         what = f": {sentence(facts, blocker)}" if blocker is not None else ""
         return f"deleted{phrases.for_taint(facts)}, but its end has not begun{what}", False
     if facts.ready:
-        begun = [view.since for view in views if view.kind is Role.CONTAINER and view.since]
-        how = f", for {duration(facts.now - max(begun))}" if begun else ""
+        since = ready_since(facts)
+        how = f", for {duration(facts.now - since)}" if since is not None else ""
         if blocker is not None and blocker.kind in _DESPITE_READY:
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
         if (view := restless(facts)) is not None:
@@ -97,7 +97,7 @@ def _terminating(facts: PodFacts) -> tuple[str, bool]:
     record = facts.record
     assert record is not None
     blocker = _first(facts)
-    begun = wrong_since(facts, blocker) or facts.now
+    begun = asked_to_end(facts) or facts.now
     head = f"terminating for {duration(facts.now - begun)}{phrases.for_taint(facts)}"
     if blocker is None:
         return f"{head}, with a grace period of {record.grace or 1}s", False

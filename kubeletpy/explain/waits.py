@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
 from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, WaitKind
+from kubeletpy.explain.moments import api_time
 from kubeletpy.explain.probes import last_words
+from kubeletpy.explain.since import asked_to_end, from_first_failure, not_ready_since, stopped_at
 from kubeletpy.explain.words import one_line
 from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.environment import SERVICES_UNREAD
@@ -119,16 +120,25 @@ def _admission(facts: PodFacts) -> Iterator[Wait]:
 def _calls(facts: PodFacts) -> Iterator[Wait]:
     for action in actions(facts):
         if (kind := _CALL_KINDS.get(action.what)) is not None:
-            yield _pull(facts, action) if kind is WaitKind.IMAGE_PULL else _call(kind, action)
+            yield (
+                _pull(facts, action) if kind is WaitKind.IMAGE_PULL else _call(facts, kind, action)
+            )
         elif action.what is Step.CLAIMS and facts.claims:
             continue  # the same, call by call
         elif facts.now - action.since > 1.0:
-            yield _call(WaitKind.RUNTIME_CALL, action)
+            yield _call(facts, WaitKind.RUNTIME_CALL, action)
 
 
-def _call(kind: WaitKind, action: Action) -> Wait:
-    what = action.what
-    return Wait(kind, action.subject, what, action.since, action.until, what)
+def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
+    what, since = action.what, action.since
+    if kind is WaitKind.GRACE_PERIOD and _ends(facts):
+        # a stop that fails is requested again, also by a restarted agent
+        since = min(since, asked_to_end(facts) or since)
+    return Wait(kind, action.subject, what, since, action.until, what)
+
+
+def _ends(facts: PodFacts) -> bool:
+    return facts.record is not None and facts.record.termination_requested
 
 
 def _pull(facts: PodFacts, action: Action) -> Wait:
@@ -155,7 +165,7 @@ def _volumes(facts: PodFacts) -> Iterator[Wait]:
             WaitKind.VOLUME,
             each.volume,
             cause(phrases.volume(each)),
-            None if each.since is None else each.since + offset,
+            from_first_failure(facts, None if each.since is None else each.since + offset),
             None if wait.retry_at is None else wait.retry_at + offset,
             wait.call or None,
         )
@@ -255,7 +265,10 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
 
 def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool) -> Wait:
     why = phrases.probe(kind, last_words(facts, view.name, kind), fails=fails)
-    return Wait(WaitKind.PROBE, view.name, why, view.since)
+    since = view.since
+    if since is not None and kind is ProbeKind.READINESS:  # it may have been Ready for long
+        since = max(since, not_ready_since(facts) or since)
+    return Wait(WaitKind.PROBE, view.name, why, since)
 
 
 def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
@@ -278,8 +291,7 @@ def _resizes(facts: PodFacts) -> Iterator[Wait]:
     """Resizes in place that are not allocated, or not done."""
     for condition in facts.status.get("conditions") or ():
         kind, reason = condition.get("type"), condition.get("reason") or ""
-        began = condition.get("lastTransitionTime")
-        since = parse_time(began) if began else None
+        since = api_time(condition.get("lastTransitionTime"))
         said = one_line(condition.get("message") or "")
         if kind == PENDING:
             subject = INFEASIBLE if reason == INFEASIBLE else DEFERRED
@@ -300,7 +312,7 @@ def _api(facts: PodFacts) -> Iterator[Wait]:
         finalizers = pod.metadata.get("finalizers") or []
         if finalizers:
             subject = ", ".join(finalizers)
-            yield Wait(WaitKind.FINALIZER, subject, phrases.FINALIZERS, record.terminated_at)
+            yield Wait(WaitKind.FINALIZER, subject, phrases.FINALIZERS, stopped_at(facts))
 
 
 def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:

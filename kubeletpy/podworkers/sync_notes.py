@@ -33,7 +33,12 @@ class SyncNotes:
             self._metrics.pod_taken_on(len(run.work.pod.containers))
         if run.work.type is UpdateType.CREATE and run.work.received_at:
             self._metrics.worker_started(_since(run))
+        if run.stage is Stage.SYNC:
+            self.troubles.no_end(run.uid)
         if run.stage is Stage.TERMINATING:
+            if record.evicted or record.status_override is not None:
+                # a deletion and a last exit have their times in the API
+                self.troubles.ends(run.uid, record.terminating_at or now)
             self.history.add_once(run.uid, why_terminating(record, run.grace), now)
 
     def ended(self, run: RunSync, outcome: SyncOutcome | None, now: float) -> None:
@@ -56,10 +61,18 @@ class SyncNotes:
             operation = "terminated" if finished else run.work.type.value
             self._metrics.sync_done(operation, _since(run))
 
+    def refused(self, uid: str, now: float) -> None:
+        """This node refuses a pod."""
+        self.troubles.ends(uid, now)
+
     def gone(self, uid: str) -> None:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
         self.troubles.gone(uid)
+
+    def forgotten(self, uid: str) -> None:
+        """No source has the pod any more."""
+        self.troubles.no_end(uid)
 
 
 def _since(run: RunSync) -> float:

@@ -1,6 +1,6 @@
-"""Since when a pod's syncs fail: the first failure of a row that still goes on. Pure.
+"""Since when a pod's syncs fail, and when the agent began to end it or refused it. Pure.
 
-Bounded. Must never decide anything.
+Kept over restarts of the agent. Bounded. Must never decide anything.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ Source: docs/reference/behaviour.md, d."""
 
 
 class Troubles:
-    """Pod uid -> first and last failure, in Unix seconds; those whose last is oldest go first."""
+    """Pod uid -> first and last failure, in Unix seconds; those whose last is oldest go first.
+
+    Besides, pod uid -> the end of the pod: when it was refused or asked to end first.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[float, float]] = {}
+        self._ends: dict[str, float] = {}
 
     def failed(self, uid: str, now: float) -> None:
         """A sync has failed, or was held back by a backoff."""
@@ -34,16 +38,44 @@ class Troubles:
         first, last = self._rows.get(uid, (now, float("-inf")))
         return first if now - last <= OVER_S else None
 
+    def ends(self, uid: str, at: float) -> None:
+        """The pod was refused, or asked to end, at ``at``; only the first time counts."""
+        self._ends.setdefault(uid, at)
+        while len(self._ends) > MAX_PODS:
+            del self._ends[next(iter(self._ends))]
+
+    def no_end(self, uid: str) -> None:
+        """The pod is synced as one that should run, or no source has it any more."""
+        self._ends.pop(uid, None)
+
+    def ended_at(self, uid: str) -> float | None:
+        """Unix seconds at which the pod was refused or asked to end first; None: unknown."""
+        return self._ends.get(uid)
+
     def gone(self, uid: str) -> None:
-        """The pod is gone."""
+        """The worker is done with the pod: it fails no more."""
         self._rows.pop(uid, None)
 
-    def as_json(self) -> dict[str, list[float]]:
-        """To be kept over a restart of the agent."""
-        return {uid: list(row) for uid, row in self._rows.items()}
+    def begun(self) -> dict[str, dict[str, float]]:
+        """What of the notes is news when it changes: the beginning of each row, and the ends."""
+        return {"failing": {uid: row[0] for uid, row in self._rows.items()}, "ends": {**self._ends}}
+
+    def as_json(self) -> dict[str, dict[str, Any]]:
+        """To be kept over a restart of the agent; empty when there is nothing."""
+        rows = {uid: list(row) for uid, row in self._rows.items()}
+        return {k: v for k, v in (("failing", rows), ("ends", {**self._ends})) if v}
 
     def take(self, kept: Mapping[str, Any]) -> None:
         """What an earlier agent noted; what this one has noted since counts more."""
+        failing, ends = (_mapping(kept.get(each)) for each in ("failing", "ends"))
+        self._take_ends(ends)
+        self._take_rows(failing)
+
+    def _take_ends(self, kept: Mapping[str, Any]) -> None:
+        earlier = {u: float(at) for u, at in kept.items() if isinstance(at, int | float)}
+        self._ends = dict(list({**self._ends, **earlier}.items())[-MAX_PODS:])
+
+    def _take_rows(self, kept: Mapping[str, Any]) -> None:
         rows: dict[str, tuple[float, float]] = {}
         for uid, row in kept.items():
             match row:
@@ -55,3 +87,7 @@ class Troubles:
             before = rows.pop(uid, (first, first))
             rows[uid] = (before[0] if first - before[1] <= OVER_S else first, last)
         self._rows = dict(list(rows.items())[-MAX_PODS:])
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -242,6 +242,7 @@ class PodWorkers:
             case ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why),))
+                self.notes.refused(pod.uid, self._clock.now())
                 self.traces.refused(pod.uid, pod.namespace, pod.name, why)
                 self._statuses.reject(pod, rejection)
             case Terminated(uid):
@@ -249,6 +250,8 @@ class PodWorkers:
             case Finished(uid) | Forgotten(uid):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
+                if isinstance(effect, Forgotten):
+                    self.notes.forgotten(uid)
                 self.notes.gone(uid)
                 self.traces.gone(uid)
                 self._cache.confirm_absent(uid)

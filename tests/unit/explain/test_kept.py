@@ -21,6 +21,21 @@ async def test_the_next_agent_knows(tmp_path: Path) -> None:
     assert again.since("a", 200.0) == 100.0
 
 
+async def test_the_next_agent_knows_when_a_pod_was_refused(tmp_path: Path) -> None:
+    file, troubles = tmp_path / FILE_NAME, Troubles()
+    kept = KeptTroubles(file, troubles)
+    await kept.start()
+    troubles.ends("a", 100.0)
+    await kept.save()
+    again = Troubles()
+    await KeptTroubles(file, again).start()
+    assert again.ended_at("a") == 100.0
+    file.unlink()
+    for _ in range(NOW_AND_THEN):
+        await kept.save()
+    assert not file.exists(), "an end does not change"
+
+
 async def test_it_is_written_when_a_row_begins_or_ends_and_else_now_and_then(
     tmp_path: Path,
 ) -> None:

@@ -524,8 +524,8 @@ def test_a_wait_is_told_with_the_times_that_are_known(
         ),
         (Wait(WaitKind.PROBE, "x", "its probe fails"), "its probe fails (container x)"),
         (
-            Wait(WaitKind.PROBE, "x", "its probe fails", NOW - 60),
-            "its probe fails (container x, 1m after its start)",
+            Wait(WaitKind.PROBE, "main", "its probe fails", NOW - 5),
+            "its probe fails (container main, 20s after its start)",
         ),
         (Wait(WaitKind.READINESS_GATE, "x", "not set", NOW - 60), "readiness gate x: not set"),
         (Wait(WaitKind.RUNTIME, "", "down"), "the container runtime can't be used: down"),

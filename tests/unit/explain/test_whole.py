@@ -269,7 +269,7 @@ Last decisions
 """
 
 ENDING = """\
-default/static: terminating for 7s: container main has not ended 6.5s after being asked to; \
+default/static: terminating for 7s: container main has not ended 7s after being asked to; \
 it is killed in 24s
 
   Since      22:14:53 (7s ago)
@@ -278,9 +278,9 @@ it is killed in 24s
   UID        uid-static (static pod)
 
 Waits for
-  grace period  main        for 6.5s, until 22:15:23 (in 24s)  StopContainer
-  stop                      for 3s                             context deadline exceeded
-  API write     pod status  for 1m10s                          connection refused (tried 4 times)
+  grace period  main        for 7s, until 22:15:23 (in 24s)  StopContainer
+  stop                      for 3s                           context deadline exceeded
+  API write     pod status  for 1m10s                        connection refused (tried 4 times)
 
 Is doing
   StopContainer  main  for 6.5s  at most until 22:15:23
@@ -329,7 +329,7 @@ def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
     heads = [each for each in coloured.split("\n") if "\x1b" in each]
     assert heads == [
         "\x1b[1mdefault/static\x1b[0m: \x1b[31mterminating for 7s: container main has not ended "
-        "6.5s after being asked to; it is killed in 24s\x1b[0m",
+        "7s after being asked to; it is killed in 24s\x1b[0m",
         "\x1b[1mWaits for\x1b[0m",
         "\x1b[1mIs doing\x1b[0m",
         "\x1b[1mContainers\x1b[0m",
@@ -424,7 +424,7 @@ def test_the_whole_explanation() -> None:
         uid="uid-static",
         state=WorkerState.TERMINATING,
         healthy=False,
-        verdict="terminating for 7s: container main has not ended 6.5s after being asked to; it is "
+        verdict="terminating for 7s: container main has not ended 7s after being asked to; it is "
         "killed in 24s",
         cause="grace-period",
         first_seen=NOW - 7,

@@ -8,7 +8,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import RunSync, Stage, Work
+from kubeletpy.podworkers.records import RunSync, Stage, Work, WorkerRecord
 from kubeletpy.podworkers.sync_notes import SyncNotes
 from tests.unit.podworkers.builders import make_pod
 
@@ -46,7 +46,37 @@ def test_what_is_decided_while_a_sync_goes_on_counts_from_then() -> None:
     history.add("u", iter([killed(KillReason.LIVENESS_PROBE)]), 5.0)
     run = RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod()))
     notes.ended(run, SyncOutcome(error="e"), 9.0)
-    assert notes.troubles.as_json() == {"u": [5.0, 9.0]}
+    assert notes.troubles.as_json() == {"failing": {"u": [5.0, 9.0]}}
     assert [entry.at for entry in notes.history.of("u")] == [5.0, 9.0]
     history.add("v", [Decision("a", "b")], 5.0)
     assert notes.troubles.since("v", 5.0) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "ended_at"),
+    [
+        (WorkerRecord("u", "web_default", terminating_at=5.0, evicted=True), 5.0),
+        (WorkerRecord("u", "web_default", terminating_at=5.0, status_override=dict), 5.0),  # type: ignore[arg-type]
+        (WorkerRecord("u", "web_default", terminating_at=5.0), None),
+    ],
+)
+def test_an_end_that_the_api_has_no_time_of_is_noted(
+    record: WorkerRecord, ended_at: float | None
+) -> None:
+    notes = SyncNotes(DecisionHistory(), Metrics().workers)
+    run = RunSync("u", Stage.TERMINATING, Work(UpdateType.KILL, make_pod()))
+    notes.begins(run, record, 9.0)
+    notes.begins(run, record, 10.0)
+    notes.gone("u")
+    assert notes.troubles.ended_at("u") == ended_at
+    notes.begins(RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod())), record, 11.0)
+    assert notes.troubles.ended_at("u") is None
+
+
+def test_a_refusal_is_noted_until_no_source_has_the_pod() -> None:
+    notes = SyncNotes(DecisionHistory(), Metrics().workers)
+    notes.refused("u", 5.0)
+    notes.gone("u")
+    assert notes.troubles.ended_at("u") == 5.0
+    notes.forgotten("u")
+    assert notes.troubles.as_json() == {}
