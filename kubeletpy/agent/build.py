@@ -294,6 +294,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         outside,
         recorder,
         node_name=node_name,
+        node_changed=signals.node_changed,
         has_no_quota=placement.cpus.has_exclusive,
         active_pods=lambda: [allocations.allocated(pod) for pod in active()],
         in_use=remains.may_run,
@@ -351,6 +352,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         concurrent_starts=machine.concurrent_starts,
         gc_policy=GCPolicy.from_flags(flags),
         plan_log=flight.plan,
+        sandbox_watch=cgroups.driver_check,
     )
     monitor = RuntimeMonitor(runtime, signals.node_changed)
     rooms += [
@@ -505,6 +507,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         shutdown,
         pressures=signals.pressures,
         storage=lambda: storage.csi.writer.problem if storage.csi is not None else "",
+        cgroups=cgroups.problem,
     )
     housekeeping = Housekeeping(
         pods,
@@ -696,7 +699,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         troubles=workers.notes.troubles,
         gone=gone_pods,
         events=kept_events.of,
-        problems=[*node.problems(), *bad_manifests, *problems, *unserved],
+        problems=[cgroups.problem, *node.problems(), *bad_manifests, *problems, *unserved],
     )
 
     # -- who listens to what, in this order -----------------------------------------------------
@@ -743,6 +746,8 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         outside.on_connection(monitor.connection_changed)
         outside.on_connection(runtime_upkeep.connection_changed)
         outside.on_connection(runtime.connection_changed)
+        if cgroups.driver_check is not None:
+            outside.on_connection(cgroups.driver_check.connection_changed)
 
     signals.pods_counted.connect(*(room.keep for room in rooms if room.keep is not None))
     return Agent(rooms)

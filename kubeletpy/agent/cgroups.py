@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
+from kubeletpy.cgroups.driver_check import DriverCheck
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
@@ -23,6 +24,7 @@ class Cgroups(Struct, frozen=True):
         pods: creates and removes pod cgroups; None without a tree.
         parent: the cgroup in which a pod's sandbox is created.
         limits: sets what a pod may use.
+        driver_check: sees whether the runtime has the agent's cgroup driver; None without a tree.
     """
 
     tree: CgroupTree | None
@@ -30,6 +32,11 @@ class Cgroups(Struct, frozen=True):
     parent: Callable[[Pod], str]
     limits: PodCgroupLimits
     rooms: list[Room]
+    driver_check: DriverCheck | None = None
+
+    def problem(self) -> str:
+        """Why limits of pods do not hold; empty: nothing is known to be wrong."""
+        return self.driver_check.problem() if self.driver_check is not None else ""
 
 
 def build_cgroups(
@@ -37,12 +44,14 @@ def build_cgroups(
     recorder: EventRecorder,
     *,
     node_name: str,
+    node_changed: Callable[[], None],
     has_no_quota: Callable[[str], bool],
     active_pods: Callable[[], Sequence[Pod]],
     in_use: Callable[[str], bool],
     has_volumes: Callable[[str], bool],
 ) -> Cgroups:
     """Args:
+    node_changed: called when :meth:`Cgroups.problem` changes.
     has_no_quota: whether a pod (uid) has CPUs of its own.
     active_pods: with the resources allocated to them.
     in_use: whether containers of a pod (uid) may still run.
@@ -69,4 +78,11 @@ def build_cgroups(
         keep=lambda found: pods.sweep_soon(),
         close=pods.close,
     )
-    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), [room])
+    check = DriverCheck(
+        found,
+        recorder,
+        node_name=node_name,
+        runtime_name=outside.runtime_info.name,
+        on_change=node_changed,
+    )
+    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), [room], check)

@@ -28,15 +28,18 @@ class AgentHealth:
         *,
         pressures: Callable[[], tuple[str, ...]],
         storage: Callable[[], str] = lambda: "",
+        cgroups: Callable[[], str] = lambda: "",
     ) -> None:
         """``pressures``: the pressure conditions that are true. ``storage`` says why the node is
-        not ready for volumes yet; empty: it is."""
+        not ready for volumes yet; empty: it is. ``cgroups``: why limits of pods do not hold; pods
+        are synced nevertheless, since only a new sandbox shows that it is over."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
         self._shutdown = shutdown
         self._pressures = pressures
         self._storage = storage
+        self._cgroups = cgroups
 
     def runtime_error(self) -> str:
         """Why pods can't be synced now; empty when they can."""
@@ -58,6 +61,7 @@ class AgentHealth:
             shutting_down=self._shutdown.shutting_down,
             pressures=self._pressures(),
             unanswered=tuple(filter(None, unanswered)),
+            cgroup_error=self._cgroups(),
         )
 
 

@@ -11,7 +11,8 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
@@ -139,6 +140,22 @@ class CgroupFilesystem:
             for mount in self._every
             for found in _directories(mount + path)
         }
+
+    def find(self, wanted: Callable[[str], bool]) -> str | None:
+        """The path of a cgroup whose name is wanted; None: there is none among MAX_VISITED.
+
+        Parents come first, so that what lies deep in one branch hides nothing. Blocking, some
+        milliseconds per thousand cgroups: call it in a thread.
+        """
+        mount = self._needed[0]
+        waiting, seen = deque([mount]), 0
+        while waiting and seen < MAX_VISITED:
+            seen += 1
+            for directory in _directories(waiting.popleft()):
+                if wanted(directory.rpartition("/")[2]):
+                    return directory.removeprefix(mount)
+                waiting.append(directory)
+        return None
 
     def remove(self, path: str) -> bool:
         """Remove a cgroup without processes; whether it is gone from every hierarchy.

@@ -39,13 +39,14 @@ def make_tree(
     *,
     capacity: Mapping[str, str],
     reserved_cpus: int = 0,
+    driver_reported: bool = False,
     mount_point: Path = MOUNT_POINT,
     systemd_runs: Path = SYSTEMD_RUNS,
 ) -> CgroupTree | None:
     """Create the groups for pods; None when pods have no cgroups (cgroupsPerQOS false).
 
-    ``driver`` is the runtime's, else the configuration's; ``reserved_cpus`` counts the CPUs of
-    reservedSystemCPUs.
+    ``driver`` is the runtime's (``driver_reported``), else the configuration's; ``reserved_cpus``
+    counts the CPUs of reservedSystemCPUs.
 
     Raises:
         CgroupError: there are no cgroups, or they can't be created; the message says what to do.
@@ -83,6 +84,7 @@ def make_tree(
         ),
         reserved=reserved,
         memory=_reserved_memory(settings, capacity),
+        driver_reported=driver_reported,
     )
     files = detect(mount_point)
     if systemd_runs.is_dir():
@@ -108,17 +110,25 @@ async def set_up(
     ``losing_support`` is called for a runtime too old to report its driver.
     """
     try:
-        driver = await cgroup_driver(runtime, losing_support) or settings.cgroup_driver
+        reported = await cgroup_driver(runtime, losing_support)
     except CRIError as error:
         raise CgroupError(f"the runtime does not say which cgroup driver it has: {error}") from (
             error
         )
+    driver = reported or settings.cgroup_driver
     if driver != settings.cgroup_driver:
         log.warning(
             "the runtime's cgroup driver is used, not the one of the configuration",
             extra={"runtime": driver, "cgroupDriver": settings.cgroup_driver},
         )
-    tree = make_tree(settings, kernel, driver, capacity=capacity, reserved_cpus=reserved_cpus)
+    tree = make_tree(
+        settings,
+        kernel,
+        driver,
+        capacity=capacity,
+        reserved_cpus=reserved_cpus,
+        driver_reported=reported is not None,
+    )
     if tree is not None:
         await tree.files.settle()
     return tree

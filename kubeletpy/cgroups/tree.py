@@ -52,6 +52,8 @@ class TreeOptions(Struct, frozen=True):
     reserved: Sequence[ReservedCgroup] = ()
     memory: ReservedMemory | None = None
     """None: gate QOSReserved is off."""
+    driver_reported: bool = False
+    """The driver is the one that the runtime reported, and not the configuration's."""
 
 
 class CgroupTree:

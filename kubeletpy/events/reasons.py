@@ -19,6 +19,7 @@ class Reason(StrEnum):
     """The ``reason`` of an event."""
 
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume"
+    CGROUP_DRIVER_MISMATCH = "CgroupDriverMismatch"
     CGROUP_V1 = "CgroupV1"
     BACK_OFF = "BackOff"
     CERTIFICATE_EXPIRED = "CertificateExpired"

@@ -29,6 +29,8 @@ class NodeHealth(Struct, frozen=True):
     """Pressure conditions that are true; they do not keep the node from being Ready."""
     unanswered: Sequence[str] = ()
     """Those of the problems that say no more than that nobody has answered yet."""
+    cgroup_error: str = ""
+    """Why pods can't be limited: the runtime uses another cgroup driver."""
 
     def problems(self) -> list[str]:
         """Everything that keeps the node from being Ready."""
@@ -39,6 +41,7 @@ class NodeHealth(Struct, frozen=True):
                 self.network_error,
                 self.storage_error,
                 self.pleg_error,
+                self.cgroup_error,
             )
             if text
         ]

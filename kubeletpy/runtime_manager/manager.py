@@ -70,6 +70,7 @@ from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.runtime_manager.sandbox_watch import NoSandboxWatch, SandboxWatch
 from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class KubeRuntimeManager:
         concurrent_starts: int | None = None,
         gc_policy: GCPolicy | None = None,
         plan_log: Callable[[PlanInputs, PodActions], None] | None = None,
+        sandbox_watch: SandboxWatch | None = None,
     ) -> None:
         """Make it inside a running event loop.
 
@@ -168,6 +170,7 @@ class KubeRuntimeManager:
             cgroup_parent=cgroup_parent,
             user_namespace=user_namespace,
             host_dns=host_dns,
+            watch=sandbox_watch or NoSandboxWatch(),
         )
         resizer = Resizer(
             runtime,

@@ -33,6 +33,7 @@ IDLE_TASKS = {
     "dead-containers",
     "stuck-pods",
     "container-gc",
+    "cgroups",  # where there are any
     "image-gc",
     "log-rotation",
     "source-api",

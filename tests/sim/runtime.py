@@ -55,6 +55,8 @@ class SimRuntime:
         """Seconds that StartContainer takes: least and most."""
         self.events = EventQueue(rng) if events else None
         self.observers: list[Observer] = []
+        self.refuses: Callable[[cri.PodSandboxConfig], str] = lambda config: ""
+        """The error of a sandbox that can't be made like this; empty: it can."""
         self._names: set[str] = set()
         self.has_lost = False
         """Whether records have vanished with the machine."""
@@ -78,6 +80,9 @@ class SimRuntime:
         if not self.network_ready:
             self._names.discard(name)
             raise CRIError("RunPodSandbox", "failed to setup network for sandbox")
+        if error := self.refuses(config):
+            self._names.discard(name)
+            raise CRIError("RunPodSandbox", error)
         sandbox = self._make_sandbox(config)
         self._emit(cri.CONTAINER_CREATED_EVENT, sandbox.id, sandbox)
         self._emit(cri.CONTAINER_STARTED_EVENT, sandbox.id, sandbox)

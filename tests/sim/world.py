@@ -14,6 +14,8 @@ from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.agent.room import Task
 from kubeletpy.cgroups.machine import KernelFacts
+from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import RuntimeInfo
@@ -32,6 +34,7 @@ from tests.sim.emptiness import leftovers
 from tests.sim.faults import Faults
 from tests.sim.history import History, Violation
 from tests.sim.invariants import Invariants
+from tests.sim.kernel_cgroups import KernelCgroups
 from tests.sim.loop import SimLoop, spawn
 from tests.sim.mounts import NodeMounts
 from tests.sim.pod_groups import GroupsOfOneLife, PodGroups
@@ -80,6 +83,7 @@ class World:
         static: bool = False,
         manifest_url: str = "",
         pod_groups: bool = False,
+        cgroup_driver: Driver | None = None,
         storage: bool = False,
         pressure: bool = False,
         claims: bool = False,
@@ -88,7 +92,8 @@ class World:
         api_on_node: bool = True,
     ) -> None:
         """``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server has
-        the node's wall clock, also when it is set."""
+        the node's wall clock, also when it is set; ``cgroup_driver``: the agent's, on a machine
+        with a cgroup file system (``kernel``), None: there is none."""
         self.seed = seed
         self.recorded = recorded
         self.manifest_url = manifest_url
@@ -96,10 +101,15 @@ class World:
         self.history = History(seed)
         self.groups = PodGroups(self.history) if pod_groups else None
         self.root = root
+        self.kernel: KernelCgroups | None = None
+        self._listeners: list[Callable[[bool], None]] = []
+        """Of the runtime's connection."""
         self.clock = LoopClock()
         """The node's wall clock, also that of the runtime."""
         api_clock = LoopClock(elsewhere=not api_on_node)
         self.runtime = SimRuntime(self.rng("runtime"), self.history, events=events)
+        if cgroup_driver is not None:
+            self.kernel = KernelCgroups(root / "cgroup", cgroup_driver, self.runtime)
         self.connection = Connection()
         self.registry = Registry(
             api_clock,
@@ -239,6 +249,7 @@ class World:
 
     def _outside(self, life: int) -> Outside:
         step = self._stepper(life)
+        self._listeners.clear()
         client = RuntimeClient(
             self.runtime, self.connection, self.runtime_faults, self.rng(f"client {life}"), step
         )
@@ -252,7 +263,7 @@ class World:
                 FACTS,
                 KernelFacts(apparmor=True),
                 (NODE_IP,),
-                cgroups=GroupsOfOneLife(self.groups, step) if self.groups is not None else None,
+                cgroups=self._cgroups(step),
                 container_logs_dir=str(self.root / "log" / "containers"),
                 concurrent_starts=6,
                 signals=sight,
@@ -279,7 +290,13 @@ class World:
             if self.drivers
             else None,
             device_plugins=self.devices.open(step) if self.devices is not None else None,
+            on_connection=self._listeners.append if self.kernel is not None else None,
         )
+
+    def _cgroups(self, step: Callable[[str, str], None]) -> CgroupTree | GroupsOfOneLife | None:
+        if self.kernel is not None:
+            return self.kernel.tree()
+        return GroupsOfOneLife(self.groups, step) if self.groups is not None else None
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
         def step(where: str, what: str) -> None:
@@ -361,6 +378,8 @@ class World:
         """The runtime's process dies; its containers go on."""
         self.history.note("runtime", "is down")
         self.connection.lose()
+        for listener in self._listeners:
+            listener(False)
         if self.runtime.events is not None:
             self.runtime.events.break_stream()
 
@@ -370,6 +389,8 @@ class World:
         if self.runtime.events is not None:
             self.runtime.events.clear()
         self.connection.up = True
+        for listener in self._listeners:
+            listener(True)
 
     def api_down(self) -> None:
         """Nobody reaches the API."""

@@ -107,6 +107,8 @@ One has the classes that values are, each of which costs a twentieth of what a d
 
 MORE = {
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",
+    "kubeletpy.cgroups.driver_check": "sees from sandboxes which cgroup driver the runtime has",
+    "kubeletpy.cgroups.driver_mismatch": "its decisions and its message",
     "kubeletpy.host.dbus_error": "the error of D-Bus calls, which shutdown and slices share",
     "kubeletpy.host.tls_limits": "bounds what a TLS handshake costs",
     "kubeletpy.kubeapi.failing_watches": "which watches keep failing, why and since when",
@@ -116,6 +118,7 @@ MORE = {
     "kubeletpy.podworkers.terminating_updates": "keeps what terminating pods read up to date",
     "kubeletpy.probes.commands": "keeps the deadline of exec probes",
     "kubeletpy.remote.silence": "the message about a runtime that does not answer",
+    "kubeletpy.runtime_manager.sandbox_watch": "notifies the driver check of each sandbox",
     "kubeletpy.runtime_manager.act.stop_records": "stops in progress, over restarts",
     "kubeletpy.runtime_manager.plan.resume_stop": "how a stop goes on after a restart",
     "kubeletpy.runtime_manager.plan.shown_ends": "ends that only the API's status shows",

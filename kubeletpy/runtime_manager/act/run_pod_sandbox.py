@@ -24,6 +24,7 @@ from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_co
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
@@ -73,6 +74,7 @@ class SandboxMaker:
         cgroup_parent: Callable[[Pod], str],
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
         host_dns: Callable[[], ResolverConfig | None],
+        watch: SandboxWatch,
     ) -> None:
         """Args:
         runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
@@ -81,6 +83,7 @@ class SandboxMaker:
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             SandboxConfigError.
         host_dns: the host's resolver configuration; None to use none.
+        watch: notified of each sandbox.
         """
         self._runtime = runtime
         self._source = source
@@ -92,6 +95,7 @@ class SandboxMaker:
         self._cgroup_parent = cgroup_parent
         self._user_namespace = user_namespace
         self._host_dns = host_dns
+        self._watch = watch
 
     def config(self, pod: Pod, attempt: int, *, record: bool = False) -> cri.PodSandboxConfig:
         """The sandbox's config; ``record``: record what had to be cut from its DNS config.
@@ -144,8 +148,10 @@ class SandboxMaker:
                     )
             except CRIError as error:
                 cause = error.details or str(error.code)
+                self._watch.refused(pod, handler, cause)
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
+        await self._watch.made(pod, sandbox_id, handler)
         try:
             with span(Call.POD_SANDBOX_STATUS):
                 status = await self._source.read_sandbox(sandbox_id)

@@ -7,6 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "cgroups/driver_check MAX_SEARCHES": 20,
     "cgroups/limits_read PAGE": 4096,
     "cgroups/limits_read _V1_UNLIMITED": 1 << 62,
     "cgroups/values NO_LIMIT": -1,

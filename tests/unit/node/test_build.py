@@ -92,6 +92,7 @@ def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
             "missing node capacity for resources: cpu",
         ),
         (NodeHealth(shutting_down=True), "False", "node is shutting down"),
+        (NodeHealth(cgroup_error="cgroup driver"), "False", "cgroup driver"),
         (
             NodeHealth("a", "b", "c", "d", True, ("cpu", "pods")),
             "False",

@@ -1,0 +1,29 @@
+"""The part of the agent that draws conclusions from new sandboxes. Must never know which."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubeletpy.pods.pod import Pod
+
+
+class SandboxWatch(Protocol):
+    """Draws conclusions from sandboxes. Must never raise."""
+
+    async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
+        """The runtime has made a sandbox with a handler; "": the runtime's default one."""
+        ...
+
+    def refused(self, pod: Pod, handler: str, error: str) -> None:
+        """The runtime has made none; ``error`` is its text."""
+        ...
+
+
+class NoSandboxWatch:
+    """Where nothing follows from sandboxes."""
+
+    async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
+        """Nothing."""
+
+    def refused(self, pod: Pod, handler: str, error: str) -> None:
+        """Nothing."""

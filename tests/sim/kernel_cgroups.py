@@ -1,0 +1,64 @@
+"""The machine's cgroup file system, and a runtime that puts its sandboxes there with a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubeletpy.cgroups.names import Driver, PodCgroupNames
+from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.sim.records import Container, Sandbox
+from tests.sim.runtime import SimRuntime
+from tests.unit.cgroups.look_alike import LookAlike, v2_machine
+
+
+class KernelCgroups:
+    """A v2 hierarchy below a directory. It outlives the agents."""
+
+    def __init__(self, root: Path, agent: Driver, runtime: SimRuntime) -> None:
+        self.agent = agent
+        """The agent's driver, from its next start on."""
+        self.runtime = agent
+        """The runtime's."""
+        self._files = LookAlike.at(v2_machine(root))
+        self._root = root
+        self._places: dict[str, Path] = {}
+        runtime.observers.append(self._follow)
+        runtime.refuses = self._refuses
+
+    def tree(self) -> CgroupTree:
+        """What an agent starts with."""
+        tree = CgroupTree(self._files, TreeOptions(names=PodCgroupNames(self.agent)))
+        tree.prepare()
+        return tree
+
+    def _refuses(self, config: cri.PodSandboxConfig) -> str:
+        """As runc says it in containerd's words."""
+        parent = config.linux.cgroup_parent
+        if self.runtime is Driver.CGROUPFS or parent.endswith(".slice"):
+            return ""
+        return (
+            "failed to create containerd task: OCI runtime create failed: runc create failed: "
+            'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, got '
+            f'"{parent}/f00" instead: unknown'
+        )
+
+    def _follow(self, what: str, whom: Container | Sandbox) -> None:
+        if not isinstance(whom, Sandbox):
+            return
+        if what == "sandbox-run":
+            self._places[whom.id] = self._place(whom.config.linux.cgroup_parent, whom.id)
+            self._places[whom.id].mkdir(parents=True)
+        elif what == "sandbox-stop":
+            place = self._places.pop(whom.id)
+            if place.exists():
+                place.rmdir()
+
+    def _place(self, parent: str, sandbox_id: str) -> Path:
+        """Where a sandbox goes: containerd makes a triple for systemd out of a slice's name."""
+        base = self._root / parent.strip("/")
+        if not parent.endswith(".slice"):
+            return base / sandbox_id
+        if self.runtime is Driver.SYSTEMD:
+            return base / f"cri-containerd-{sandbox_id}.scope"
+        return self._root / "system.slice" / f"{base.name}:cri-containerd:{sandbox_id}"

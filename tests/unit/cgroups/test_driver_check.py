@@ -1,0 +1,205 @@
+"""The agent sees from sandboxes which cgroup driver the runtime has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cgroups import filesystem
+from kubeletpy.cgroups.driver_check import MAX_SEARCHES, DriverCheck
+from kubeletpy.cgroups.names import Driver, PodCgroupNames
+from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
+from kubeletpy.pods.pod import Pod
+from tests.unit.cgroups.look_alike import LookAlike, v1_machine, v2_machine
+from tests.unit.cgroups.pods import container, pod
+
+ID = "f0" * 32
+POD = pod(container("100m"), uid="a-b")
+LEAF = "kubepods-burstable-poda_b.slice"
+SLICE = f"/kubepods.slice/kubepods-burstable.slice/{LEAF}"
+
+
+class Node:
+    """A check with the hierarchies that it reads."""
+
+    def __init__(self, root: Path, driver: Driver, *, reported: bool = False) -> None:
+        self.root = root
+        self.files = LookAlike.at(root)
+        names = PodCgroupNames(driver)
+        self.tree = CgroupTree(self.files, TreeOptions(names=names, driver_reported=reported))
+        self.events: list[str] = []
+        self.changes = 0
+        self.check = DriverCheck(
+            self.tree,
+            self,
+            node_name="n",
+            runtime_name="containerd",
+            on_change=self.changed,
+        )
+
+    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+        self.events.append(f"{involved['kind']} {kind} {reason}: {message}")
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def directory(self, path: str) -> None:
+        """As a runtime makes it: in every hierarchy, or only in some."""
+        for mount in self.files._every:
+            Path(mount + path).mkdir(parents=True, exist_ok=True)
+
+    def made(self, sandbox: str = ID, *, handler: str = "", of: Pod = POD) -> None:
+        asyncio.run(self.check.made(of, sandbox, handler))
+
+
+@pytest.fixture(params=["v1", "v2"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return (v1_machine if request.param == "v1" else v2_machine)(tmp_path / request.param)
+
+
+@pytest.mark.parametrize(
+    ("driver", "place"),
+    [
+        (Driver.CGROUPFS, f"/kubepods/burstable/poda-b/{ID}"),
+        (Driver.SYSTEMD, f"{SLICE}/cri-containerd-{ID}.scope"),
+        (Driver.SYSTEMD, f"{SLICE}/crio-{ID}.scope"),
+    ],
+)
+def test_a_sandbox_below_its_pods_cgroup_is_silent(root: Path, driver: Driver, place: str) -> None:
+    node = Node(root, driver)
+    node.directory(place)
+    node.made()
+    assert (node.check.problem(), node.events, node.changes) == ("", [], 0)
+
+
+@pytest.mark.parametrize("above", ["/system.slice", "", "/a/b/c"])
+def test_a_runtime_on_cgroupfs_is_named(
+    root: Path, above: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    node.directory(SLICE)
+    node.directory(f"{above}/{LEAF}:cri-containerd:{ID}")
+    node.made()
+    problem = node.check.problem()
+    assert 'set "cgroupDriver: cgroupfs" there, or "SystemdCgroup = true"' in problem
+    assert node.events == [f"Node Warning CgroupDriverMismatch: {problem}"]
+    assert node.changes == 1
+    said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said == [problem]
+    node.directory(f"{above}/{LEAF}:cri-containerd:{ID[::-1]}")
+    node.made(ID[::-1])
+    assert (len(node.events), node.changes) == (1, 1), "once"
+
+
+def test_a_runtime_on_systemd_is_named_by_its_refusal(root: Path) -> None:
+    node = Node(root, Driver.CGROUPFS)
+    error = (
+        'runc create failed: expected cgroupsPath to be of format "slice:prefix:name" for systemd '
+        f'cgroups, got "/kubepods/burstable/poda-b/{ID}" instead: unknown'
+    )
+    node.check.refused(POD, "", "no network")
+    node.check.refused(POD, "kata", error)
+    node.check.refused(pod(container("100m"), uid="c"), "", error)
+    assert node.check.problem() == ""
+    node.check.refused(POD, "", error)
+    node.check.refused(POD, "", error)
+    assert 'set "cgroupDriver: systemd" there, or "SystemdCgroup = false"' in node.check.problem()
+    assert (len(node.events), node.changes) == (1, 1)
+
+
+def test_an_error_is_no_evidence_once_a_sandbox_was_in_its_place(root: Path) -> None:
+    node = Node(root, Driver.CGROUPFS)
+    node.directory(f"/kubepods/burstable/poda-b/{ID}")
+    node.made()
+    node.check.refused(
+        POD,
+        "",
+        'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, got '
+        f'"/kubepods/burstable/poda-b/{ID}" instead',
+    )
+    assert node.check.problem() == ""
+
+
+def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
+    node.made()
+    assert node.check.problem()
+    node.directory(f"{SLICE}/cri-containerd-{ID[::-1]}.scope")
+    node.made(ID[::-1])
+    assert (node.check.problem(), len(node.events), node.changes) == ("", 1, 2)
+
+
+def test_it_is_over_with_another_life_of_the_runtime(root: Path) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
+    node.made()
+    node.check.connection_changed(False)
+    assert node.check.problem()
+    node.check.connection_changed(True)
+    assert (node.check.problem(), node.changes) == ("", 2)
+    node.made()
+    assert (len(node.events), node.changes) == (2, 3), "it was not fixed"
+
+
+def test_a_confirmed_runtime_that_changes_with_its_restart_is_noticed(root: Path) -> None:
+    node = Node(root, Driver.SYSTEMD, reported=True)
+    node.directory(f"{SLICE}/cri-containerd-{ID}.scope")
+    node.made()
+    other = ID[::-1]
+    node.directory(f"/system.slice/{LEAF}:cri-containerd:{other}")
+    node.made(other)
+    assert node.check.problem() == "", "no runtime changes while it runs"
+    node.check.connection_changed(True)
+    node.made(other)
+    assert "restart the agent" in node.check.problem()
+
+
+@pytest.mark.parametrize("driver", Driver)
+def test_what_is_not_there_shows_nothing(root: Path, driver: Driver) -> None:
+    """A sandbox that has ended, one of a runtime without cgroups, and of virtual machines."""
+    node = Node(root, driver)
+    node.directory(SLICE)
+    node.directory(f"/kata_overhead/{ID}")
+    node.directory(f"/vms/kata_{ID}")
+    for _ in range(MAX_SEARCHES + 5):
+        node.made()
+    assert (node.check.problem(), node.events, node.changes) == ("", [], 0)
+
+
+def test_other_handlers_and_pods_without_a_name_are_not_judged(root: Path) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
+    node.made(handler="kata")
+    node.made(of=pod(container("100m"), uid="../x"))
+    assert node.check.problem() == ""
+
+
+def test_searches_are_bounded_in_number_and_in_size(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    searched: list[str] = []
+    find = node.files.find
+
+    def counted(wanted: Callable[[str], bool]) -> str | None:
+        searched.append("x")
+        return find(wanted)
+
+    monkeypatch.setattr(node.files, "find", counted)
+    for _ in range(MAX_SEARCHES + 5):
+        node.made()
+    assert len(searched) == MAX_SEARCHES
+    node.check.connection_changed(True)
+    node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
+    monkeypatch.setattr(filesystem, "MAX_VISITED", 1)
+    node.made()
+    assert node.check.problem() == "", "only the first level was visited"
+    monkeypatch.setattr(filesystem, "MAX_VISITED", 100)
+    node.made()
+    assert node.check.problem()
