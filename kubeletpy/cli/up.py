@@ -172,6 +172,7 @@ async def up(
         port=given.port,
         service_account_volumes=True,
         volumes_dir=state / "volumes",
+        single_node=True,
     )
     async with AsyncExitStack() as stack:
         endpoint = await _started(local, given)

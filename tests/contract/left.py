@@ -101,8 +101,6 @@ OTHERWISE = frozenset(
         ("applying", "an empty map"),
         ("applying", "taken over from the client's side"),
         ("applying", "changed after that"),
-        # What is not served has no permissions either.
-        ("what_a_node_reads", "deployments"),
         # There is no RBAC by which somebody could allow it.
         ("what_a_node_reads", "token of an audience that no volume has"),
         ("what_a_node_reads", "token of a pod that is gone"),

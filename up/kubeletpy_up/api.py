@@ -97,6 +97,7 @@ class LocalApi:
         volumes_dir: where the built-in provisioner creates volumes; None: no provisioner.
         compress_watches: answer watches that begin with a list as kube-apiserver 1.37 does, a gzip
             member for each flush; on loopback this only costs time.
+        single_node: refuse to register other nodes than ``node_name``.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class LocalApi:
         clock: Clock | None = None,
         volumes_dir: Path | None = None,
         compress_watches: bool = False,
+        single_node: bool = False,
     ) -> None:
         self._dir = data_dir
         self._node_name = node_name
@@ -125,6 +127,7 @@ class LocalApi:
         self._lifetime = certificate_lifetime
         self._volumes_dir = volumes_dir
         self._compress_watches = compress_watches
+        self._only_node = node_name if single_node else ""
         self._controllers: list[Controller] = []
         self._certificates: CertificateController
         self.registry: Registry
@@ -155,6 +158,7 @@ class LocalApi:
             service_account_volumes=self._mount_tokens,
             signing_key=private_files.read_or_make(self._dir / "sa.key"),
             root_ca=tls.ca_pem(),
+            only_node=self._only_node,
         )
         admin, node = _token(self._dir / "admin.token"), _token(self._dir / "node.token")
         callers = {admin: ADMIN, node: node_caller(self._node_name)}

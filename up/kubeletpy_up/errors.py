@@ -186,6 +186,11 @@ def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, _details(resource, "", group))
 
 
+def not_stored(resource: str, name: str, message: str, group: str = "") -> ApiError:
+    """405 for a write to what only clusters have; the message says why and what to do."""
+    return ApiError(405, "MethodNotAllowed", message, _details(resource, name, group))
+
+
 def method_not_served() -> ApiError:
     """405 for a path without that method."""
     message = "the server does not allow this method on the requested resource"

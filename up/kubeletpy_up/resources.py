@@ -1,22 +1,22 @@
 """Which resources this API serves, with their names, kinds, verbs and subresources. Pure.
 
-Loaded once from the discovery facts in ``data/api-resources.json``. Resources
-that no controller here acts on (replication controllers, quotas, …) are left out, so that
-discovery is honest. Must never know how a resource behaves: that is for
-:mod:`kubeletpy_up.registry.registry`.
+Loaded once from the discovery facts in ``data/api-resources.json``. Kinds that nothing here acts
+on (deployments, quotas, …) are listed, but never stored: :mod:`kubeletpy_up.cluster_kinds` says
+why. Must never know how a resource behaves: that is for :mod:`kubeletpy_up.registry.registry`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from kubeletpy_up import cluster_kinds
 from kubeletpy_up.data import load_json
 
 _NOT_SERVED = frozenset(
     {
-        # Nothing here acts on these, so offering them would mislead.
+        # Nothing here acts on these: kinds of a cluster, and one that nobody writes.
         "replicationcontrollers",
         "podtemplates",
         "resourcequotas",
@@ -68,6 +68,8 @@ class ResourceInfo:
     subresources: tuple[SubresourceInfo, ...] = ()
     entries: tuple[dict[str, Any], ...] = field(default=(), compare=False, repr=False)
     """The discovery entries (resource first, then subresources) as in APIResourceList."""
+    refusal: str = ""
+    """Why nothing of it is stored: the message that answers every write. Empty: it is stored."""
 
     @property
     def group_version(self) -> str:
@@ -111,7 +113,7 @@ def raw() -> dict[str, Any]:
 
 @cache
 def all_resources() -> tuple[ResourceInfo, ...]:
-    """Every served resource, in discovery order."""
+    """Every resource that objects are stored of or that answers, in discovery order."""
     found: list[ResourceInfo] = []
     added = {
         path: [{**entry, "verbs": ["get", "list"]} for entry in entries]
@@ -157,21 +159,35 @@ def _resource(
 
 
 @cache
+def listed_resources() -> tuple[ResourceInfo, ...]:
+    """What discovery lists: every resource, then the kinds of a cluster, which are not stored."""
+    refused = (
+        replace(
+            _resource(each.group, each.version, each.entry(), []),
+            refusal=each.refusal,
+        )
+        for each in cluster_kinds.CLUSTER_KINDS
+    )
+    return (*all_resources(), *refused)
+
+
+@cache
 def _by_key() -> dict[str, ResourceInfo]:
-    return {resource.key: resource for resource in all_resources()}
+    # of several versions, the first
+    return {resource.key: resource for resource in reversed(listed_resources())}
 
 
 @cache
 def _by_plural() -> dict[str, ResourceInfo]:
     found: dict[str, ResourceInfo] = {}
-    for resource in all_resources():
+    for resource in listed_resources():
         found.setdefault(resource.plural, resource)
     return found
 
 
 @cache
 def _by_path() -> dict[tuple[str, str, str], ResourceInfo]:
-    return {(r.group, r.version, r.plural): r for r in all_resources()}
+    return {(r.group, r.version, r.plural): r for r in listed_resources()}
 
 
 def find(name: str) -> ResourceInfo | None:
@@ -194,4 +210,4 @@ def find_kind(group_version: str, kind: str) -> ResourceInfo | None:
 @cache
 def group_versions() -> tuple[tuple[str, str], ...]:
     """Served (group, version) pairs in discovery order, the core group (``("", "v1")``) first."""
-    return tuple(dict.fromkeys((r.group, r.version) for r in all_resources()))
+    return tuple(dict.fromkeys((r.group, r.version) for r in listed_resources()))

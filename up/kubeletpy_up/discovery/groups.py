@@ -1,6 +1,6 @@
 """Discovery: which groups, versions and resources there are, plain and aggregated, and /version.
 
-Only the resources of :mod:`kubeletpy_up.resources` are served.
+Only the resources of :mod:`kubeletpy_up.resources` are listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kubeletpy_up.resources import ResourceInfo
 
 GIT_VERSION = f"v{KUBERNETES}"
-_EVICTION_GROUP = ("policy", "v1")
 
 
 def version_info() -> JSON:
@@ -40,7 +39,7 @@ def version_info() -> JSON:
 
 def _groups() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for group, version in (*resources.group_versions(), _EVICTION_GROUP):
+    for group, version in resources.group_versions():
         if group:
             found.setdefault(group, []).append(version)
     return found
@@ -80,7 +79,7 @@ def api_group_list() -> JSON:
 
 def resource_list(group: str, version: str) -> JSON | None:
     """The answer of /api/v1 or /apis/GROUP/VERSION; None for one that isn't served."""
-    if (group, version) not in (*resources.group_versions(), _EVICTION_GROUP):
+    if (group, version) not in resources.group_versions():
         return None
     return {
         "kind": "APIResourceList",
@@ -88,7 +87,7 @@ def resource_list(group: str, version: str) -> JSON | None:
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": [
             entry
-            for resource in resources.all_resources()
+            for resource in resources.listed_resources()
             if (resource.group, resource.version) == (group, version)
             for entry in resource.entries
         ],
@@ -142,7 +141,7 @@ def aggregated(core: bool, version: str = "v2") -> JSON:
                         "version": served,
                         "resources": [
                             _aggregated_resource(resource)
-                            for resource in resources.all_resources()
+                            for resource in resources.listed_resources()
                             if (resource.group, resource.version) == (group, served)
                         ],
                         "freshness": "Current",

@@ -30,7 +30,7 @@ def _bytes(document: JSON) -> bytes:
 
 def _v2_document() -> JSON:
     paths: JSON = {}
-    for resource in resources.all_resources():
+    for resource in resources.listed_resources():
         paths.update(openapi_paths.resource_paths(resource))
     return {
         "swagger": "2.0",
@@ -67,7 +67,7 @@ def v3_document(group_version_path: str) -> bytes | None:
         return None
     paths: JSON = {}
     kinds: set[str] = set()
-    for resource in resources.all_resources():
+    for resource in resources.listed_resources():
         if (resource.group, resource.version) == wanted:
             paths.update(openapi_paths.to_v3(openapi_paths.resource_paths(resource)))
             kinds.update(openapi_paths.kind_names(resource))

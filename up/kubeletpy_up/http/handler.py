@@ -160,7 +160,10 @@ class Handler:
             raise errors.method_not_allowed(route.info.plural, method.lower(), route.info.group)
         content_type = request.headers.get("Content-Type", "")
         body, patching = await request.read(), method == "PATCH"
-        if bodies.is_slow(body, content_type):
+        sent: Any
+        if route.info.refusal and method != "DELETE":
+            sent = {}  # refused whatever it is, in formats too that this server can't read
+        elif bodies.is_slow(body, content_type):
             sent = await self._workshop.call(bodies.decode, body, content_type, patching)
         else:
             sent = bodies.decode(body, content_type, patching)

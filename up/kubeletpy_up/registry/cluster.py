@@ -33,6 +33,7 @@ class Cluster:
         signing_key: of service account tokens; generated if not given.
         rng: source of uids and generated names; seed it to replay a simulation.
         service_cidr: where clusterIPs come from.
+        only_node: the one node that may be registered; empty: any.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class Cluster:
         signing_key: bytes | None = None,
         rng: random.Random | None = None,
         service_cidr: str = "10.96.0.0/16",
+        only_node: str = "",
     ) -> None:
         self.clock = clock
         self.store = store
         self.strict = strict
         self.service_account_volumes = service_account_volumes
         self.service_cidr = service_cidr
+        self.only_node = only_node
         self.signer = tokens.TokenSigner(signing_key or secrets.token_bytes(32))
         self.rng: random.Random = rng or random.SystemRandom()
         self.watchers = Watchers()

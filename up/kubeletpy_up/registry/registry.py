@@ -17,7 +17,8 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy_up import errors
-from kubeletpy_up.auth.authorizer import Request
+from kubeletpy_up.auth.authorizer import Request, named_in
+from kubeletpy_up.cluster_kinds import WRITES, second_node
 from kubeletpy_up.registry import bootstrap, reading
 from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.list_options import EVERYTHING, ListOptions
@@ -53,6 +54,7 @@ class Registry(Cluster):
         root_ca: str = "",
         rng: random.Random | None = None,
         service_cidr: str = "10.96.0.0/16",
+        only_node: str = "",
     ) -> None:
         super().__init__(
             clock,
@@ -62,6 +64,7 @@ class Registry(Cluster):
             signing_key=signing_key,
             rng=rng,
             service_cidr=service_cidr,
+            only_node=only_node,
         )
         self._namespaces = NamespaceController(store, self, lambda: root_ca)
         self._remover = Remover(self)
@@ -295,7 +298,20 @@ class Registry(Cluster):
         where = namespace or ""
         request = Request(verb, info.key, subresource, where, name, body=body or {})
         self.check(caller, info, request)
+        about = name or named_in(request.body)
+        refused = self._only_of_clusters(info, verb, about)
+        if refused:
+            raise errors.not_stored(info.plural, about, refused, info.group)
         return Target(caller, info, where, name, subresource)
+
+    def _only_of_clusters(self, info: ResourceInfo, verb: str, name: str) -> str:
+        """Why a write is refused since it needs a cluster; empty if it is not."""
+        if info.refusal and verb in WRITES:
+            return info.refusal
+        is_other_node = self.only_node and info.key == "nodes" and name != self.only_node
+        if is_other_node and verb in WRITES and self.find("nodes", "", name) is None:
+            return second_node(self.only_node)
+        return ""
 
     def _verb(self, resource: str, verb: str, subresource: str, name: str = "") -> ResourceInfo:
         info = self.resource(resource)

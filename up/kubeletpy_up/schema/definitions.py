@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from kubeletpy_up import cluster_kinds
 from kubeletpy_up.data import load_json
 
 Definition = dict[str, Any]
@@ -28,7 +29,8 @@ def definitions() -> dict[str, Definition]:
     What the API serves but the agent's own types leave out is in a file beside theirs.
     """
     loaded: dict[str, Definition] = load_json("api-schema.json")
-    return {**loaded, **load_json("api-schema-more.json")}
+    more = load_json("api-schema-more.json")
+    return {**loaded, **more, **cluster_kinds.definitions()}
 
 
 @cache

@@ -23,7 +23,7 @@ def test_plain_discovery_lists_what_is_served() -> None:
     assert core is not None
     names = [entry["name"] for entry in core["resources"]]
     assert {"pods", "pods/status", "pods/binding", "nodes", "events"} <= set(names)
-    assert discovery.resource_list("apps", "v1") is None
+    assert discovery.resource_list("apps", "v2") is None
     groups = {group["name"] for group in discovery.api_group_list()["groups"]}
     assert {"coordination.k8s.io", "events.k8s.io", "node.k8s.io", "policy"} <= groups
     for name in groups:
@@ -31,7 +31,7 @@ def test_plain_discovery_lists_what_is_served() -> None:
         assert group is not None
         for version in group["versions"]:
             assert discovery.resource_list(name, version["version"]) is not None
-    assert discovery.api_group("apps") is None
+    assert discovery.api_group("stable.example.com") is None
     assert discovery.api_versions("127.0.0.1:1")["versions"] == ["v1"]
 
 
@@ -147,7 +147,7 @@ def test_v3_has_what_kubectl_looks_for() -> None:
     index = openapi.v3_index()["paths"]
     assert set(index) >= {"api/v1", "apis/coordination.k8s.io/v1"}
     assert index["api/v1"]["serverRelativeURL"].startswith("/openapi/v3/api/v1?hash=")
-    assert openapi.v3_document("apis/apps/v1") is None
+    assert openapi.v3_document("apis/apps/v2") is None
     document = json.loads(openapi.v3_document("api/v1") or b"")
     patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
     assert patch["x-kubernetes-group-version-kind"] == {"group": "", "kind": "Pod", "version": "v1"}

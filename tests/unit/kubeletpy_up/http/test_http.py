@@ -60,7 +60,7 @@ async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
     [
         ("GET", "/nowhere", None, {}, 404, "NotFound"),
         ("GET", "/api/v1/gadgets", None, {}, 404, "NotFound"),
-        ("GET", "/apis/apps/v1/deployments", None, {}, 404, "NotFound"),
+        ("GET", "/apis/apps/v2/deployments", None, {}, 404, "NotFound"),
         ("GET", "/api/v1/pods/a", None, {}, 404, "NotFound"),
         ("GET", PODS + "/a/b/c/d", None, {}, 404, "NotFound"),
         ("GET", PODS + "/a/log", None, {}, 404, "NotFound"),
