@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         asked.error("give either -f FILE, or POD and --patch or --patch-file")
     try:
         path = agent_socket.find(given.socket)
-        answers = [agent_socket.post(path, request, "plan") for request in requests(given)]
+        answers = [foreseen(path, request) for request in requests(given)]
     except (agent_socket.NoAgent, agent_socket.NotFound, Unreadable) as error:
         print(f"kubeletpy plan: {error}", file=sys.stderr)
         return 1
@@ -51,10 +51,38 @@ def main(arguments: Sequence[str]) -> int:
     else:
         from kubeletpy.foresee import render
 
-        sys.stdout.write("\n".join(render.plan(answer) for answer in answers))
+        texts = [render.plan(answer, evictions=given.evictions) for answer in answers]
+        sys.stdout.write("\n".join(texts))
     from kubeletpy.foresee.model import NOT_TO_BE
 
     return int(any(answer["outcome"] in NOT_TO_BE for answer in answers))
+
+
+def foreseen(socket: Path, request: Request) -> Any:
+    """What the agent answers, with what the API of `up` has of the objects that a new pod needs.
+
+    Raises NoAgent, NotFound.
+    """
+    answer = agent_socket.post(socket, request.body, "plan")
+    if not answer.get("needs"):
+        return answer
+    from kubeletpy.cli import own_api
+    from kubeletpy.foresee import needs
+
+    kubeconfig = own_api.kubeconfig(socket)
+    if kubeconfig is None:
+        return needs.settled(answer, {}, request.made)
+    states, why = own_api.need_states(kubeconfig, answer["namespace"], answer["needs"])
+    if why:
+        print(f"kubeletpy plan: the API of `up` was not read: {why}", file=sys.stderr)
+    return needs.settled(answer, states, request.made)
+
+
+class Request(NamedTuple):
+    """A request to the agent, and the claims that are made together with the pod."""
+
+    body: dict[str, Any]
+    made: frozenset[str] = frozenset()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,12 +108,17 @@ def parser() -> argparse.ArgumentParser:
         help="the kind of patch, as of kubectl patch: strategic merge patch (the default), JSON "
         "merge patch or JSON patch (a list of operations)",
     )
+    made.add_argument(
+        "--evictions",
+        action="store_true",
+        help="show in which order pods would be evicted even if the node is short of nothing",
+    )
     made.add_argument("-o", "--output", choices=["text", "json"], default="text")
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
     return made
 
 
-def requests(given: argparse.Namespace) -> list[dict[str, Any]]:
+def requests(given: argparse.Namespace) -> list[Request]:
     """What to ask the agent. Raises Unreadable."""
     if given.file is None:
         namespace, name = names(given)
@@ -93,15 +126,16 @@ def requests(given: argparse.Namespace) -> list[dict[str, Any]]:
         patches = _documents(text, given.patch_file or "the patch")
         if len(patches) > 1:
             raise Unreadable("there is more than one document in the patch")
-        return [{"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}]
-    pods = [
-        pod
+        asked = {"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}
+        return [Request(asked)]
+    found = [
+        Request({"pod": pod}, claims)
         for document in _documents(_read(given.file), given.file)
-        for pod in pods_of(document, given.namespace)
+        for pod, claims in pods_of(document, given.namespace)
     ]
-    if not pods:
+    if not found:
         raise Unreadable(f"{given.file}: there is no pod, and nothing that makes pods, in it")
-    return [{"pod": pod} for pod in pods]
+    return found
 
 
 def _read(file: str) -> str:
@@ -120,8 +154,11 @@ def _documents(text: str, source: str) -> list[Any]:
     return found or [{}]
 
 
-def pods_of(document: Any, namespace: str) -> Iterator[dict[str, Any]]:
-    """The pods that an object is, holds or makes; of other kinds none."""
+def pods_of(document: Any, namespace: str) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """The pods that an object is, holds or makes, each with the claims that are made for it.
+
+    None for objects of other kinds.
+    """
     if not isinstance(document, dict):
         raise Unreadable("a document is no object")
     kind = document.get("kind")
@@ -133,7 +170,7 @@ def pods_of(document: Any, namespace: str) -> Iterator[dict[str, Any]]:
     metadata = metadata if isinstance(metadata, dict) else {}
     placed = {**metadata, "namespace": metadata.get("namespace") or namespace}
     if kind == "Pod":
-        yield {**document, "metadata": placed}
+        yield {**document, "metadata": placed}, frozenset()
     elif kind in _TEMPLATES:
         template: Any = document.get("spec")
         for field in _TEMPLATES[kind]:
@@ -142,9 +179,44 @@ def pods_of(document: Any, namespace: str) -> Iterator[dict[str, Any]]:
             raise Unreadable(f"{kind} {metadata.get('name')} has no pod template")
         of_template = template.get("metadata")
         more = of_template if isinstance(of_template, dict) else {}
-        yield {
+        claims = _claims(document) if kind == "StatefulSet" else {}
+        pod = {
             **template,
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {**more, "name": metadata.get("name"), "namespace": placed["namespace"]},
         }
+        yield (_with_claims(pod, claims) if claims else pod), frozenset(claims.values())
+
+
+def _claims(stateful_set: dict[str, Any]) -> dict[str, str]:
+    """Volume name -> claim of the first pod, for each of a StatefulSet's volumeClaimTemplates."""
+    spec, name = stateful_set["spec"], (stateful_set.get("metadata") or {}).get("name")
+    ordinals = spec.get("ordinals")
+    first = ordinals.get("start") or 0 if isinstance(ordinals, dict) else 0
+    templates = spec.get("volumeClaimTemplates")
+    metadata = [
+        each.get("metadata")
+        for each in (templates if isinstance(templates, list) else ())
+        if isinstance(each, dict)
+    ]
+    volumes = [str(each.get("name")) for each in metadata if isinstance(each, dict)]
+    return {volume: f"{volume}-{name}-{first}" for volume in volumes}
+
+
+def _with_claims(pod: dict[str, Any], claims: dict[str, str]) -> dict[str, Any]:
+    """The pod with a volume for each claim, in place of its own volumes of these names."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod  # the agent says what is wrong with it
+    own = spec.get("volumes")
+    others = [
+        each
+        for each in (own if isinstance(own, list) else ())
+        if not (isinstance(each, dict) and each.get("name") in claims)
+    ]
+    of_claims = [
+        {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
+        for volume, claim in claims.items()
+    ]
+    return {**pod, "spec": {**spec, "volumes": [*others, *of_claims]}}

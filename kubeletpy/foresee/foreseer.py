@@ -12,7 +12,7 @@ from kubeletpy.allocation.feasibility import Infeasible
 from kubeletpy.api import types as api
 from kubeletpy.api.strategic_merge import MalformedPatch
 from kubeletpy.api.types import JSON
-from kubeletpy.foresee import change, patching, pressure, start, updates
+from kubeletpy.foresee import change, needs, patching, pressure, start, updates
 from kubeletpy.foresee.durations import Durations, total
 from kubeletpy.foresee.model import Act, Foreseen, Outcome
 from kubeletpy.foresee.rooms import NodeRooms
@@ -96,6 +96,7 @@ class Foreseer:
             acts=(*acts, *steps),
             images=image_uses,
             volumes=volume_uses,
+            needs=needs.needs(pod, plan),
             squeezed=pressure.squeezed(rooms.levels(), pod_needs(pod)),
             evictions=await self._evictions(pod, victims),
             seconds=total(steps),

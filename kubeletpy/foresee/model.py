@@ -16,6 +16,8 @@ class Outcome(StrEnum):
 
     RUNS = "runs"
     """A new pod is admitted."""
+    WAITS = "waits"
+    """A new pod is admitted, and does not start before an object exists that it needs."""
     PREEMPTS = "preempts"
     """A new pod is admitted once others were preempted."""
     REFUSED = "refused"
@@ -42,6 +44,7 @@ class Outcome(StrEnum):
 
 NOT_TO_BE = frozenset(
     {
+        Outcome.WAITS,
         Outcome.REFUSED,
         Outcome.FORBIDDEN,
         Outcome.DEFERRED,
@@ -87,6 +90,37 @@ class VolumeUse(Struct, frozen=True):
     problem: str = ""
 
 
+class NeedKind(StrEnum):
+    """Kinds of objects that a pod refers to, as its user calls them."""
+
+    CLAIM = "claim"
+    CONFIG_MAP = "configMap"
+    SECRET = "secret"
+
+
+class NeedState(StrEnum):
+    """What is known of such an object."""
+
+    NOT_CHECKED = "not checked"
+    EXISTS = "exists"
+    MISSING = "missing"
+    UNBOUND = "not bound"
+    """A claim that has no volume yet; it may get one once a pod uses it."""
+
+
+class Need(Struct, frozen=True):
+    """An object of the pod's namespace without which it does not start.
+
+    Attributes:
+        users: the volumes and containers that refer to it: ``volume data``, ``container main``.
+    """
+
+    kind: NeedKind
+    name: str
+    users: tuple[str, ...]
+    state: NeedState = NeedState.NOT_CHECKED
+
+
 class Squeezed(Struct, frozen=True):
     """An eviction threshold that the pod's requests would bring near, if it uses all of them.
 
@@ -110,6 +144,7 @@ class Foreseen(Struct, frozen=True):
         victims: pods that would be preempted.
         restarts: containers that restart.
         acts: in order.
+        needs: objects without which a new pod does not start; the agent does not check them.
         evictions: in which order pods would be evicted, this one among them.
         seconds: sum of the medians of ``acts``; None: there is no history for one of them.
         hints: how to make such a change.
@@ -127,6 +162,7 @@ class Foreseen(Struct, frozen=True):
     acts: tuple[Act, ...] = ()
     images: tuple[ImageUse, ...] = ()
     volumes: tuple[VolumeUse, ...] = ()
+    needs: tuple[Need, ...] = ()
     squeezed: tuple[Squeezed, ...] = ()
     evictions: tuple[EvictionOrder, ...] = ()
     seconds: float | None = None

@@ -5,18 +5,20 @@ All external text is on one line and without control characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api.quantity import spelled
 from kubeletpy.explain import render_order
 from kubeletpy.explain.words import milliseconds, one_line
-from kubeletpy.foresee.model import Outcome
+from kubeletpy.foresee.model import NeedState, Outcome
+from kubeletpy.foresee.needs import missing
 
 View = Mapping[str, Any]
 
 _HEADLINES = {
     Outcome.RUNS: "{node} would admit and start it",
+    Outcome.WAITS: "{node} would admit it; it would wait for {waits}",
     Outcome.PREEMPTS: "{node} would admit it, and preempt others for it",
     Outcome.REFUSED: "{node} would refuse it: {why}; it would be Failed for good",
     Outcome.FORBIDDEN: "{why}",
@@ -31,8 +33,12 @@ _HEADLINES = {
 }
 
 
-def plan(view: View) -> str:
-    """An answer."""
+def plan(view: View, *, evictions: bool = False) -> str:
+    """An answer.
+
+    ``evictions``: contain also the order of evictions by which the node neither evicts now nor
+    would with this pod.
+    """
     name = one_line(f"{view['namespace']}/{view['name']}")
     parts = [
         f"{name}: {_headline(view)}",
@@ -40,10 +46,11 @@ def plan(view: View) -> str:
         _acts(view),
         _section("Images", (_image(each) for each in view["images"])),
         _section("Volumes", (_volume(each) for each in view["volumes"])),
+        _section("Waits for", (_need(each) for each in missing(_needs(view)))),
         _section("Eviction thresholds", (_squeezed(each) for each in view["squeezed"])),
-        render_order.orders(view["evictions"]),
+        render_order.orders(view["evictions"] if evictions else _near(view)),
         _section("How", (one_line(each) for each in view["hints"])),
-        _section("Not known", (one_line(each) for each in view["unsure"])),
+        _section("Not known", (*_unchecked(view), *(one_line(each) for each in view["unsure"]))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -57,6 +64,7 @@ def _headline(view: View) -> str:
         node=one_line(view["node"]),
         why=one_line(why, 600),
         containers=", ".join(one_line(name) for name in view["restarts"]),
+        waits=_names(missing(_needs(view))),
     )
     if outcome in (Outcome.RECREATES, Outcome.ENDS) and why:
         text += f": {one_line(why)}"
@@ -99,6 +107,35 @@ def _image(image: View) -> str:
 def _volume(volume: View) -> str:
     problem = f": {one_line(volume['problem'])}" if volume["problem"] else ""
     return f"{one_line(volume['name'])}  {one_line(volume['what'])}{problem}"
+
+
+def _needs(view: View) -> Sequence[View]:
+    needs: Sequence[View] = view.get("needs") or ()  # an older agent has none in its answer
+    return needs
+
+
+def _need(need: View) -> str:
+    users = ", ".join(one_line(each) for each in need["users"])
+    return f"{_names([need])}, which does not exist: needed by {users}"
+
+
+def _unchecked(view: View) -> Iterator[str]:
+    found = [each for each in _needs(view) if each["state"] == NeedState.NOT_CHECKED]
+    if found:
+        yield f"not checked: {_names(found)}; without them it would wait"
+    for each in _needs(view):
+        if each["state"] == NeedState.UNBOUND:
+            yield f"{_names([each])} is not bound to a volume yet; until then it would wait"
+
+
+def _names(needs: Iterable[View]) -> str:
+    return ", ".join(f"{each['kind']} {one_line(each['name'])}" for each in needs)
+
+
+def _near(view: View) -> list[View]:
+    """The orders by which pods are evicted now, or would be if the pod used what it requests."""
+    near = {each["signal"] for each in view["squeezed"] if each["crossed"]}
+    return [each for each in view["evictions"] if each["crossed"] or near & set(each["signals"])]
 
 
 def _squeezed(squeezed: View) -> str:

@@ -7,14 +7,19 @@ import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kubeletpy.cli import plan
+from kubeletpy.api import types as api
+from kubeletpy.cli import own_api, plan
+from kubeletpy.eviction.order import EvictionOrder
+from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.server import MAX_PLAN_BYTES, ExplainServer
-from kubeletpy.foresee.model import Foreseen, Outcome
+from kubeletpy.foresee.model import Foreseen, Need, NeedKind, NeedState, Outcome
+from kubeletpy.pods.pod import Pod
 from kubeletpy.trace.spans import Traces
+from kubeletpy.volumes.plan import plan_volumes
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
 
@@ -26,12 +31,22 @@ class Agent:
         self.at = at
         self.asked: list[Any] = []
         self.outcome = Outcome.RUNS
+        self.needs: tuple[Need, ...] = ()
+        self.evictions: tuple[EvictionOrder, ...] = ()
 
     async def foresee(self, asked: Any) -> Foreseen:
         self.asked.append(asked)
         if "name" in asked and asked["name"] == "nobody":
             raise ValueError("no pod ns/nobody on this node")
-        return Foreseen("ns", "web", "n1", self.outcome, message="because")
+        return Foreseen(
+            "ns",
+            "web",
+            "n1",
+            self.outcome,
+            message="because",
+            needs=self.needs,
+            evictions=self.evictions,
+        )
 
 
 @pytest.fixture
@@ -118,6 +133,7 @@ async def test_a_patch_from_a_file(
         (Outcome.UNCHANGED, 0),
         (Outcome.ENDS, 0),
         (Outcome.RECREATES, 0),
+        (Outcome.WAITS, 1),
         (Outcome.REFUSED, 1),
         (Outcome.FORBIDDEN, 1),
         (Outcome.DEFERRED, 1),
@@ -194,7 +210,106 @@ def test_lists_and_workloads() -> None:
     jobs = {"spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}}
     cron = {"kind": "CronJob", "metadata": {"name": "c"}, **jobs}
     found = list(plan.pods_of({"kind": "List", "items": [pod, cron, {"kind": "Secret"}]}, "d"))
-    assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found] == [
-        ("n", "p"),
-        ("d", "c"),
+    assert [
+        (each["metadata"]["namespace"], each["metadata"]["name"], claims) for each, claims in found
+    ] == [("n", "p", frozenset()), ("d", "c", frozenset())]
+
+
+def stateful(**more: Any) -> dict[str, Any]:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    spec = {
+        "containers": [{"name": "a", "image": "a:1", "volumeMounts": mounts}],
+        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
+    }
+    templates = [{"metadata": {"name": "data"}, "spec": {}}]
+    return {
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {"template": {"spec": spec}, "volumeClaimTemplates": templates, **more},
+    }
+
+
+def test_the_claims_of_a_stateful_set_are_volumes() -> None:
+    """In place of the template's volumes of these names, as its controller does it."""
+    ((pod, claims),) = plan.pods_of(stateful(), "d")
+    assert claims == {"data-db-0"}
+    assert pod["spec"]["volumes"] == [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
     ]
+    pod["metadata"]["uid"] = "u"
+    assert plan_volumes(Pod(cast(api.Pod, pod))).problems == {}
+    ((_, claims),) = plan.pods_of(stateful(ordinals={"start": 5}), "d")
+    assert claims == {"data-db-5"}
+
+
+@pytest.mark.parametrize("templates", [None, 3, [3], [{"metadata": 3}]])
+def test_templates_that_are_none(templates: Any) -> None:
+    ((pod, claims),) = plan.pods_of(stateful(volumeClaimTemplates=templates), "d")
+    assert (len(pod["spec"]["volumes"]), claims) == (2, frozenset())
+
+
+NEEDS = (
+    Need(NeedKind.CLAIM, "data-db-0", ("volume data",)),
+    Need(NeedKind.CONFIG_MAP, "conf", ("volume c",)),
+)
+
+
+async def test_what_the_api_of_up_lacks_is_waited_for(
+    agent: Agent, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.needs = NEEDS
+    asked = []
+
+    def states(path: Path, namespace: str, needs: Any) -> Any:
+        asked.append((path, namespace, [each["name"] for each in needs]))
+        kinds = [(each["kind"], each["name"]) for each in needs]
+        return dict.fromkeys(kinds, NeedState.MISSING), ""
+
+    monkeypatch.setattr(own_api, "need_states", states)
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket.with_name("admin"))
+    file = tmp_path / "set.yaml"
+    file.write_text(json.dumps(stateful()))
+    assert await run(agent.at, "-f", str(file)) == 1
+    assert asked == [(tmp_path / "admin", "ns", ["data-db-0", "conf"])]
+    assert capsys.readouterr().out == (
+        "ns/web: n1 would admit it; it would wait for configMap conf\n\n"
+        "Waits for\n  configMap conf, which does not exist: needed by volume c\n"
+    )
+    assert await run(agent.at, "-f", str(file), "-o", "json") == 1
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert (answer["outcome"], [each["state"] for each in answer["needs"]]) == (
+        "waits",
+        ["missing"],
+    )
+
+
+async def test_elsewhere_what_was_not_checked_is_named(
+    agent: Agent, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.needs = NEEDS
+    file = tmp_path / "pod.yaml"
+    file.write_text("kind: Pod\nmetadata: {name: p}\n")
+    said = (
+        "ns/web: n1 would admit and start it\n\nNot known\n"
+        "  not checked: claim data-db-0, configMap conf; without them it would wait\n"
+    )
+    assert await run(agent.at, "-f", str(file)) == 0
+    assert capsys.readouterr() == (said, "")
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
+    monkeypatch.setattr(own_api, "need_states", lambda *asked: ({}, "it did not answer"))
+    assert await run(agent.at, "-f", str(file)) == 0
+    assert capsys.readouterr() == (
+        said,
+        "kubeletpy plan: the API of `up` was not read: it did not answer\n",
+    )
+
+
+async def test_the_order_of_evictions_is_shown_when_asked_for(agent: Agent, capsys: Any) -> None:
+    agent.evictions = (EvictionOrder((Signal.MEMORY,), False, (), (), 0, 3),)
+    assert await run(agent.at, "web", "-p", "{}") == 0
+    assert "Who would be evicted first" not in capsys.readouterr().out
+    assert await run(agent.at, "web", "-p", "{}", "--evictions") == 0
+    assert "Who would be evicted first\n  memory.available" in capsys.readouterr().out
+    assert await run(agent.at, "web", "-p", "{}", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["evictions"][0]["stay"] == 3

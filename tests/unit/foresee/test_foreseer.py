@@ -12,7 +12,16 @@ from kubeletpy.allocation.feasibility import Infeasible
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Nonsense
-from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
+from kubeletpy.foresee.model import (
+    Act,
+    Foreseen,
+    ImageUse,
+    Need,
+    NeedKind,
+    Outcome,
+    Squeezed,
+    VolumeUse,
+)
 from kubeletpy.foresee.rooms import NodeRooms
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.pods.decision import Decision
@@ -148,6 +157,12 @@ async def test_a_new_pod() -> None:
         evictions=(ORDER,),
         unsure=(RACE,),
     )
+
+
+async def test_a_new_pod_names_the_objects_that_it_needs() -> None:
+    first = container("a", envFrom=[{"secretRef": {"name": "key"}}])
+    found = await Rooms().new(first)
+    assert found.needs == (Need(NeedKind.SECRET, "key", ("container a",)),)
 
 
 async def test_whom_a_new_pod_would_preempt() -> None:

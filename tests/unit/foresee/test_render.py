@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
+from kubeletpy.eviction.order import EvictionOrder
+from kubeletpy.eviction.signals import Signal
 from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
 from kubeletpy.foresee.render import plan
 
@@ -109,6 +111,35 @@ def test_all_of_it() -> None:
         "Not known\n"
         "  the rest\n"
     )
+
+
+NEAR = Squeezed("memory.available", 3, 2, 2, 1, crossed=True)
+FAR = Squeezed("memory.available", 3, 1, 1, 2, crossed=False)
+
+
+@pytest.mark.parametrize(
+    ("squeezed", "crossed", "orders"),
+    [
+        ((), False, []),
+        ((FAR,), False, []),
+        ((NEAR,), False, ["memory.available (enough now)"]),
+        ((), True, ["pid.available (short of it now)"]),
+        ((NEAR,), True, ["memory.available (enough now)", "pid.available (short of it now)"]),
+    ],
+)
+def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
+    squeezed: tuple[Squeezed, ...], crossed: bool, orders: list[str]
+) -> None:
+    evictions = (
+        EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0),
+        EvictionOrder((Signal.PIDS,), crossed, (), (), 0, 0),
+        EvictionOrder((Signal.NODEFS,), False, (), (), 0, 0),
+    )
+    text = shown(Outcome.RUNS, squeezed=squeezed, evictions=evictions)
+    assert [line.strip() for line in text.splitlines() if line.endswith(" now)")] == orders
+    assert ("Who would be evicted first" in text) == bool(orders)
+    answer = to_builtins(Foreseen("ns", "web", "n1", Outcome.RUNS, evictions=evictions))
+    assert plan(answer, evictions=True).count(" now)") == 3
 
 
 def test_a_long_act_does_not_push_all_others_to_the_right() -> None:

@@ -1,4 +1,4 @@
-"""Limits of this room, what a field is that is not given."""
+"""Limits of this room and of its command line, what a field is that is not given."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tests.stated import stated
 STATED = {
     "foresee/change _SHOWN": 10,
     "foresee/model Act.samples": 0,
+    "cli/own_api TIMEOUT_S": 5.0,
+    "cli/own_api MAX_NEEDS": 200,
 }
 
 

@@ -1,0 +1,98 @@
+"""What is read from the API of `up`, over real TLS: never what is in a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from kubeletpy.cli import own_api
+from kubeletpy.foresee.model import NeedState
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.formats import JsonFormat
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
+from kubeletpy_up.api import LocalApi
+
+SOCKET = Path("node", "explain.sock")
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
+    """The administrator's, of an API whose files are where those of `up` are."""
+    api = LocalApi(tmp_path / "api", "n1", port=0)
+    endpoint = await api.start()
+    made = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
+    yield made
+    await made.close()
+    await api.stop()
+
+
+async def create(client: KubeClient, resource: Resource, name: str, **more: Any) -> JSON:
+    obj = {"apiVersion": "v1", "kind": resource.kind, "metadata": {"name": name}, **more}
+    return await client.create(resource, obj, namespace="default")
+
+
+def needs(*found: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"kind": kind, "name": name} for kind, name in found]
+
+
+async def test_which_objects_exist(
+    client: KubeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(client, CONFIGMAPS, "conf", data={"a": "b"})
+    await create(client, SECRETS, "key", data={"a": "c2VjcmV0"})
+    access = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    await create(client, PERSISTENTVOLUMECLAIMS, "data", spec={**access, "storageClassName": "x"})
+    bodies: list[bytes] = []
+    decode = JsonFormat.decode
+
+    async def seen(form: JsonFormat, content_type: str, body: bytes) -> Any:
+        bodies.append(body)
+        return await decode(form, content_type, body)
+
+    monkeypatch.setattr(JsonFormat, "decode", seen)
+    path = own_api.kubeconfig(tmp_path / SOCKET)
+    assert path is not None
+    wanted = needs(
+        ("configMap", "conf"),
+        ("configMap", "none"),
+        ("secret", "key"),
+        ("secret", "../x"),
+        ("claim", "data"),
+        ("claim", "none"),
+    )
+    found, why = await asyncio.to_thread(own_api.need_states, path, "default", wanted)
+    assert why == ""
+    assert found == {
+        ("configMap", "conf"): NeedState.EXISTS,
+        ("configMap", "none"): NeedState.MISSING,
+        ("secret", "key"): NeedState.EXISTS,
+        ("secret", "../x"): NeedState.MISSING,
+        ("claim", "data"): NeedState.UNBOUND,
+        ("claim", "none"): NeedState.MISSING,
+    }
+    kinds = [kind for body in bodies if (kind := json.loads(body)["kind"]) != "Status"]
+    assert sorted(kinds) == [*["PartialObjectMetadata"] * 2, "PersistentVolumeClaim"]
+    assert not [body for body in bodies if b"c2VjcmV0" in body], "a secret's data was sent"
+
+
+async def test_an_api_that_does_not_answer(client: KubeClient, tmp_path: Path) -> None:
+    path = own_api.kubeconfig(tmp_path / SOCKET)
+    assert path is not None
+    config = json.loads(path.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    path.write_text(json.dumps(config))
+    found, why = await asyncio.to_thread(
+        own_api.need_states, path, "default", needs(("secret", "key"))
+    )
+    assert found == {}
+    assert why.startswith("its API did not answer: ")
+
+
+def test_elsewhere_there_is_no_such_api(tmp_path: Path) -> None:
+    assert own_api.kubeconfig(tmp_path / SOCKET) is None
