@@ -64,6 +64,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--port", type=_port, default=6443, help="of the API, on 127.0.0.1 (6443)")
     made.add_argument("--node-name", default=socket.gethostname().strip().lower())
     made.add_argument("--container-runtime-endpoint", default=DEFAULT_ENDPOINT)
+    made.add_argument(
+        "--cgroup-driver",
+        choices=["cgroupfs", "systemd"],
+        help="of the runtime, unless --config has cgroupDriver (cgroupfs)",
+    )
     made.add_argument("--config", help="a KubeletConfiguration file for the node")
     made.add_argument("-v", "--verbosity", type=int, default=0, help="of the log, 0 to 10")
     return made
@@ -109,6 +114,8 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
             "failCgroupV1": False,
             "makeIPTablesUtilChains": False,
         }
+    if given.cgroup_driver:
+        document.setdefault("cgroupDriver", given.cgroup_driver)
     state: Path = given.state_dir
     _serve_the_api(document, state / "api" / "pki")
     flags = [

@@ -53,11 +53,19 @@ class Containerd:
     """One containerd under `directory` (an absolute, short path: socket paths end at 107 bytes)."""
 
     def __init__(
-        self, directory: Path, binaries: Path, runc: Path | None = None, *, prefix: int = 24
+        self,
+        directory: Path,
+        binaries: Path,
+        runc: Path | None = None,
+        *,
+        prefix: int = 24,
+        systemd_cgroup: bool = False,
     ) -> None:
         """``runc``: another one than the installed one; ``prefix``: of the pod network's addresses,
-        24 is enough for 253 pods."""
+        24 is enough for 253 pods; ``systemd_cgroup``: systemd makes the cgroups, from the next
+        start on."""
         self.directory = directory
+        self.systemd_cgroup = systemd_cgroup
         self._runc = runc
         self.socket = directory / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
@@ -95,7 +103,13 @@ class Containerd:
         if self.pid is None:
             (self.directory / "cni").mkdir(exist_ok=True)
             (self.directory / "config.toml").write_text(
-                config.render_config(self.directory, self.generation, sandbox_image, self._runc)
+                config.render_config(
+                    self.directory,
+                    self.generation,
+                    sandbox_image,
+                    self._runc,
+                    systemd_cgroup=self.systemd_cgroup,
+                )
             )
             (self.directory / "cni" / "10-pods.conflist").write_text(
                 config.render_conflist(self.network, self.directory)

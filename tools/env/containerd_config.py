@@ -28,11 +28,16 @@ def cni_folder() -> Path | None:
 
 
 def render_config(
-    directory: Path, generation: int, sandbox_image: str = PAUSE, program: Path | None = None
+    directory: Path,
+    generation: int,
+    sandbox_image: str = PAUSE,
+    program: Path | None = None,
+    *,
+    systemd_cgroup: bool = False,
 ) -> str:
     """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`.
 
-    `program`: another runc than the installed one.
+    `program`: another runc than the installed one; `systemd_cgroup`: the cgroup driver is systemd.
     """
     common = {
         "restrict_oom_score_adj": True,
@@ -42,7 +47,7 @@ def render_config(
     }
     plugins = str(cni_folder() or _CNI_FOLDERS[0])
     cni = {"conf_dir": str(directory / "cni"), "max_conf_num": 1}
-    runc: dict[str, Any] = {"Root": str(directory / "runc"), "SystemdCgroup": False}
+    runc: dict[str, Any] = {"Root": str(directory / "runc"), "SystemdCgroup": systemd_cgroup}
     if program is not None:
         runc["BinaryName"] = str(program)
     certs = {"config_path": str(directory / "certs.d")}

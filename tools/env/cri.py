@@ -80,6 +80,18 @@ class RawRuntime:
         answer = self.runtime.Version(pb.VersionRequest(version="v1"), timeout=5)
         return answer.runtime_name, answer.runtime_version
 
+    def cgroup_driver(self) -> str | None:
+        """ "cgroupfs" or "systemd", as the runtime reports; None: it does not (before 2.0)."""
+        try:
+            answer = self.runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=5)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            raise
+        if not answer.HasField("linux"):
+            return None
+        return "systemd" if answer.linux.cgroup_driver == pb.SYSTEMD else "cgroupfs"
+
     def sandbox_config(self, name: str, cgroup_parent: str = "", logs: str = "") -> Any:
         """A sandbox configuration with the least in it."""
         uid = str(uuid.uuid4())

@@ -117,7 +117,11 @@ def remove_rest(home: Path, record: Record) -> list[str]:
         run("umount", "--lazy", point)
     left = [f"mount {point}" for point in sweep.mounts(home)]
     for name in record.cgroups:
-        sweep.remove_cgroup(name)  # what has processes by now is of another agent, and stays
+        # what has processes by now is of another agent, and stays
+        if name.endswith(".slice"):
+            sweep.stop_slice(name)
+        else:
+            sweep.remove_cgroup(name)
     if record.host_ports and sweep.host_port_chains():
         sweep.remove_host_port_chains()
     for link in map(Path, record.links):

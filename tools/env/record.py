@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tools.env.cgroup_drivers import CGROUPFS
 from tools.env.process import write_whole
 
 
@@ -16,7 +17,7 @@ class Record:
     `endpoint` is the CRI socket in use; `private` says that its containerd is ours. `images` were
     imported into somebody else's containerd. `links` are symlinks, `folders` directories that did
     not exist before, `cgroups` cgroups that did not, and `host_ports` says that the portmap
-    plugin's shared chains did not.
+    plugin's shared chains did not. `cgroup_driver` is the runtime's.
     """
 
     endpoint: str = ""
@@ -26,6 +27,7 @@ class Record:
     folders: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
     host_ports: bool = False
+    cgroup_driver: str = CGROUPFS
 
     @staticmethod
     def read(home: Path) -> Record:

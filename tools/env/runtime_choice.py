@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,21 +9,33 @@ from pathlib import Path
 import grpc
 
 from tools.env import containerd
+from tools.env.cgroup_drivers import (
+    SYSTEMD,
+    TRIAL_PARENT,
+    first_trial,
+    next_trial,
+    one_line,
+    own_driver,
+)
 from tools.env.cri import RawRuntime
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
 from tools.env.process import CommandError, run
 from tools.env.record import Record
 
 DEFAULT_SOCKET = Path("/run/containerd/containerd.sock")
-_NO_IMAGE = re.compile(r'failed to get sandbox image "([^"]+)"')
+SYSTEMD_RUNS = Path("/run/systemd/system")
+"""Exists while systemd is the init of this machine (sd_booted(3))."""
 
 
 def private_containerd(home: Path) -> containerd.Containerd:
-    """The containerd of a state directory (not started)."""
+    """The containerd of a state directory (not started), for the cgroup driver of its record."""
     program = shutil.which("containerd")
     if program is None:
         raise CommandError("containerd is not installed: apt-get install containerd")
-    return containerd.Containerd(home / "containerd", Path(program).parent)
+    systemd_cgroup = Record.read(home).cgroup_driver == SYSTEMD
+    return containerd.Containerd(
+        home / "containerd", Path(program).parent, systemd_cgroup=systemd_cgroup
+    )
 
 
 def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) -> None:
@@ -42,7 +53,7 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
             use_existing(home, record, Path(wish.removeprefix("unix://")))
         except CommandError as error:
             raise CommandError(f"the runtime at {wish} cannot be used: {error}") from error
-        say(f"the one at {record.endpoint}")
+        say(f"the one at {record.endpoint}, with cgroup driver {record.cgroup_driver}")
         return
     if wish == "auto" and DEFAULT_SOCKET.exists():
         try:
@@ -50,10 +61,11 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
         except CommandError as error:
             say(f"not the one at {DEFAULT_SOCKET}: {error}")
         else:
-            say(f"the one that runs already, at {record.endpoint}")
+            driver = record.cgroup_driver
+            say(f"the one that runs already, at {record.endpoint}, with cgroup driver {driver}")
             return
     use_private(home, record)
-    say(f"our own, at {record.endpoint}")
+    say(f"our own, at {record.endpoint}, with cgroup driver {record.cgroup_driver}")
 
 
 def _same_as_before(record: Record, wish: str) -> str:
@@ -66,6 +78,9 @@ def _same_as_before(record: Record, wish: str) -> str:
 
 def use_private(home: Path, record: Record) -> None:
     """Start our own containerd, or find it running."""
+    if not record.endpoint:
+        record.cgroup_driver = own_driver(SYSTEMD_RUNS.is_dir())
+        record.write(home)
     instance = private_containerd(home)
     record.endpoint, record.private = instance.endpoint, True
     record.write(home)
@@ -89,32 +104,46 @@ def use_existing(home: Path, record: Record, socket: Path) -> None:
             record.endpoint, record.private = endpoint, False
             record.write(home)
             try:
-                _prove(home, record, raw, socket)
+                record.cgroup_driver = _prove(home, record, raw, socket)
             except CommandError:
                 record.endpoint = ""
                 record.write(home)
                 raise
+            record.write(home)
         if not raw.has_image(BUSYBOX):
             _import(home, record, socket, BUSYBOX)
 
 
-def _prove(home: Path, record: Record, raw: RawRuntime, socket: Path) -> None:
-    """Run a sandbox and remove it; where no registry has its image, ours takes that name."""
+def _prove(home: Path, record: Record, raw: RawRuntime, socket: Path) -> str:
+    """Run a sandbox and remove it; returns the cgroup driver that worked.
+
+    Where no registry has the image of sandboxes, ours takes that name. Raises CommandError.
+    """
     try:
-        _try_sandbox(raw)
+        reported = raw.cgroup_driver()
     except grpc.RpcError as error:
-        missing = _NO_IMAGE.search(error.details() or "")
-        if missing is None:
-            raise CommandError(f"it cannot run a sandbox: {error.details()}") from error
-        _import(home, record, socket, missing[1])
+        why = one_line(error.details() or "")
+        raise CommandError(f"it does not report its cgroup driver: {why}") from error
+    trial, imported = first_trial(reported), False
+    while True:
         try:
-            _try_sandbox(raw)
-        except grpc.RpcError as again:
-            raise CommandError(f"it cannot run a sandbox: {again.details()}") from again
+            _try_sandbox(raw, trial.driver)
+        except grpc.RpcError as error:
+            why = error.details() or str(error.code())
+            following = next_trial(trial, imported, reported, why)
+            if following is None:
+                with_it = f"it cannot run a sandbox with cgroup driver {trial.driver}"
+                raise CommandError(f"{with_it}: {one_line(why)}") from error
+            trial = following
+        else:
+            return trial.driver
+        if trial.image:
+            _import(home, record, socket, trial.image)
+            imported = True
 
 
-def _try_sandbox(raw: RawRuntime) -> None:
-    config = raw.sandbox_config("kubeletpy-probe")
+def _try_sandbox(raw: RawRuntime, driver: str) -> None:
+    config = raw.sandbox_config("kubeletpy-probe", cgroup_parent=TRIAL_PARENT[driver])
     try:
         raw.run_sandbox(config)
     finally:

@@ -11,10 +11,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from kubeletpy.host import mount_table
+from tools.env.cgroup_drivers import cgroup_directory, pod_slices
 from tools.env.process import CommandError, command_lines, kill_all, run
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -74,7 +75,7 @@ def remove_cgroup(name: str, kill: bool = False) -> list[Path]:
     return [tree for tree in trees if tree.exists()]
 
 
-def remove_pod_cgroups(uids: Iterable[str]) -> None:
+def remove_pod_cgroups(uids: Collection[str]) -> None:
     """Remove the cgroups of these pods, wherever `cgroupRoot` put them; never the groups above."""
     names = {f"pod{uid}" for uid in uids}
     found = [
@@ -86,6 +87,16 @@ def remove_pod_cgroups(uids: Iterable[str]) -> None:
         for folder, _, _ in os.walk(tree, topdown=False):
             with contextlib.suppress(OSError):
                 Path(folder).rmdir()
+    directories = [name for _, below, _ in os.walk(CGROUPS) for name in below]
+    for name in sorted(set(pod_slices(set(uids), directories))):
+        run("systemctl", "stop", name)
+
+
+def stop_slice(path: str) -> None:
+    """Stop a slice of systemd's (such as "/kubepods.slice"), unless processes are in it."""
+    trees = cgroups([path])
+    if trees and not any(pid for tree in trees for pid in _processes(tree)):
+        run("systemctl", "stop", path.rpartition("/")[2])
 
 
 def sweep(directory: Path, network: str, bridge: str) -> None:
@@ -175,7 +186,7 @@ def _container_cgroups(directory: Path) -> list[str]:
             name = json.loads(file.read_text())["linux"]["cgroupsPath"]
         except (OSError, ValueError, KeyError):
             continue
-        names.append(str(name))
+        names.append(cgroup_directory(str(name)))
     return names
 
 

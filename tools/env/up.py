@@ -31,6 +31,8 @@ _PROGRAMS = {
     "iptables": "iptables",
     "ip": "iproute2",
 }
+_CGROUPS = ("/kubepods", "/kubepods.slice")
+"""With either cgroup driver."""
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
 
 
@@ -71,10 +73,11 @@ def up(home: Path, arguments: Sequence[str]) -> None:
             print(f"the node runs (pid {running}); its containerd had died, and runs again")
             return
         endpoint = prepare(home)
+        driver = Record.read(home).cgroup_driver
         mark_agent(home)
     program = Path(sys.executable).parent / "kubeletpy"
     command = [str(program), "up", "--state-dir", str(home / "node")]
-    command += ["--container-runtime-endpoint", endpoint, *arguments]
+    command += ["--container-runtime-endpoint", endpoint, "--cgroup-driver", driver, *arguments]
     print(f"[{STEPS}/{STEPS}] {' '.join(command)}", flush=True)
     os.execv(program, command)
 
@@ -126,7 +129,7 @@ def install_programs() -> list[str]:
 def remember_machine(home: Path, record: Record) -> None:
     """Write down what exists before the first start, so that `down` leaves it."""
     record.folders = [str(folder) for folder in _FOLDERS if not folder.exists()]
-    record.cgroups = [] if sweep.cgroups(["/kubepods"]) else ["/kubepods"]
+    record.cgroups = [name for name in _CGROUPS if not sweep.cgroups([name])]
     record.host_ports = not sweep.host_port_chains()
     record.write(home)
 
