@@ -7,12 +7,14 @@ a pod, an image or a runtime says; the report's policy allows its own style and 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 
 from kubeletpy.api.times import format_time
 from kubeletpy.explain.timeline import Timeline
 from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.structs import Struct
 from kubeletpy.view.waterfall import QUARTERS, Kind, Row, Waterfall, waterfalls
 
 COLOURS: dict[Kind, str] = {
@@ -26,10 +28,52 @@ COLOURS: dict[Kind, str] = {
     Kind.OTHER: "#9d9da1",
     Kind.FAILED: "#d62728",
 }
-_ROW, _LEFT, _WIDE, _RIGHT = 18, 330, 700, 110
-"""Pixels: the height of a row, the widths of labels, bars and what stands behind the last bar."""
-_LABEL = 46
-"""Characters of a label that fit."""
+MEANINGS: dict[Kind, str] = {
+    Kind.SANDBOX: "pod sandbox",
+    Kind.CREATE: "create container",
+    Kind.START: "start container",
+    Kind.PULL: "pull image",
+    Kind.WRITE: "write status",
+    Kind.STOP: "stop container",
+    Kind.HOOK: "hook",
+    Kind.OTHER: "other step",
+    Kind.FAILED: "failed",
+}
+"""The legend of these colours."""
+_LINE = 18
+"""Pixels: the height of a line of text."""
+
+
+class Shape(Struct, frozen=True):
+    """How a drawing is laid out. Lengths are pixels.
+
+    Attributes:
+        left, wide, right: widths of the labels, of the bars and of what stands behind the last bar.
+        row: the height of a row.
+        bar: how far below the top of its row a bar begins.
+        label, title: characters that fit.
+        legend: entries in a line.
+    """
+
+    left: int
+    wide: int
+    right: int
+    row: int
+    bar: int
+    label: int
+    title: int
+    legend: int
+
+    @property
+    def width(self) -> int:
+        """Of the drawing."""
+        return self.left + self.wide + self.right
+
+
+WIDE = Shape(330, 700, 110, row=18, bar=3, label=46, title=160, legend=9)
+"""Labels beside the bars."""
+NARROW = Shape(8, 268, 74, row=36, bar=18, label=46, title=48, legend=3)
+"""Labels above the bars: fits the screen of a phone."""
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -38,6 +82,9 @@ body { margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; color: #1b1f24;
 h1 { font-size: 1.3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.05rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
+svg { max-width: 100%; height: auto; }
+.phone { display: none; }
+@media (max-width: 720px) { .phone { display: block; } .desk { display: none; } }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid #ddd; padding: .25rem .6rem .25rem 0; text-align: left;
   vertical-align: top; overflow-wrap: anywhere; }
@@ -48,46 +95,62 @@ td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabul
 """
 
 
-def svg(line: Timeline) -> str:
+def svg(line: Timeline, shape: Shape = WIDE) -> str:
     """A self-contained SVG document."""
     found = waterfalls(line)
     head = one_line(f"{line.namespace}/{line.name}")
-    height = sum((len(each.rows) + 3) * _ROW for each in found) + _ROW
-    width = _LEFT + _WIDE + _RIGHT
+    used = {row.kind for each in found for row in each.rows}
+    kinds = [kind for kind in Kind if kind in used]
+    legend = -(-len(kinds) // shape.legend) * _LINE
+    height = sum(len(each.rows) * shape.row + 3 * _LINE for each in found) + _LINE + legend
+    width = shape.width
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    top = _ROW
+    top = _LINE
     for each in found:
-        title = escape(f"{head} {each.title}: {each.summary}")
+        title = escape(one_line(f"{head} {each.title}: {each.summary}", shape.title))
         parts.append(f'<text x="8" y="{top + 4}" font-weight="bold">{title}</text>')
-        top += _ROW
-        parts += _bars(each, top)
-        top += (len(each.rows) + 2) * _ROW
+        top += _LINE
+        parts += _bars(each, top, shape)
+        top += len(each.rows) * shape.row + 2 * _LINE
+    parts += _legend(kinds, top, shape)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _bars(found: Waterfall, top: int) -> list[str]:
-    bottom = top + len(found.rows) * _ROW
+def _bars(found: Waterfall, top: int, shape: Shape) -> list[str]:
+    bottom = top + len(found.rows) * shape.row
     parts = []
     for number, mark in enumerate(found.marks):
-        x = _LEFT + _WIDE * number / QUARTERS
+        x = shape.left + shape.wide * number / QUARTERS
+        anchor = "start" if x < _LINE else "middle"
         parts.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="#ddd"/>')
         parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 13}" fill="#777" text-anchor="middle">{mark}</text>'
+            f'<text x="{x:.1f}" y="{bottom + 13}" fill="#777" text-anchor="{anchor}">{mark}</text>'
         )
     for index, row in enumerate(found.rows):
-        y = top + index * _ROW
-        x, length = _LEFT + row.left * _WIDE, max(row.width * _WIDE, 1)
-        label = escape(one_line(row.label, _LABEL))
+        y = top + index * shape.row
+        x, length = shape.left + row.left * shape.wide, max(row.width * shape.wide, 1)
+        label = escape(one_line(row.label, shape.label))
         parts.append(f'<text x="{8 + 14 * row.depth}" y="{y + 13}">{label}</text>')
         parts.append(
-            f'<rect x="{x:.1f}" y="{y + 3}" width="{length:.1f}" height="{_ROW - 6}" '
+            f'<rect x="{x:.1f}" y="{y + shape.bar}" width="{length:.1f}" height="12" '
             f'fill="{COLOURS[row.kind]}"><title>{escape(hint(row))}</title></rect>'
         )
-        parts.append(f'<text x="{x + length + 4:.1f}" y="{y + 13}">{row.took}</text>')
+        took = y + shape.bar + 10
+        parts.append(f'<text x="{x + length + 4:.1f}" y="{took}">{row.took}</text>')
+    return parts
+
+
+def _legend(kinds: Sequence[Kind], top: int, shape: Shape) -> list[str]:
+    wide = shape.width // shape.legend
+    parts = []
+    for index, kind in enumerate(kinds):
+        x, y = 8 + index % shape.legend * wide, top + index // shape.legend * _LINE
+        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[kind]}"/>')
+        parts.append(f'<text x="{x + 14}" y="{y + 9}">{MEANINGS[kind]}</text>')
     return parts
 
 
@@ -98,7 +161,7 @@ def hint(row: Row) -> str:
 
 
 def html(line: Timeline) -> str:
-    """A self-contained HTML document: the drawing, and the same as a table."""
+    """A self-contained HTML document: the drawing, wide or narrow, and the same as a table."""
     head = escape(one_line(f"{line.namespace}/{line.name}"))
     policy = f"default-src 'none'; style-src '{source_hash(_STYLE)}'"
     parts = [
@@ -108,7 +171,8 @@ def html(line: Timeline) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{head}: timeline</title><style>{_STYLE}</style></head><body>",
         f"<h1>{head}</h1><p>uid {escape(one_line(line.uid))}</p>",
-        f'<div class="wide">{svg(line)}</div>',
+        f'<div class="wide desk">{svg(line)}</div>',
+        f'<div class="wide phone">{svg(line, NARROW)}</div>',
     ]
     for each in waterfalls(line):
         parts += _table(each)

@@ -90,6 +90,18 @@ class Page:
         await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
         await self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
+    async def click(self, element: str) -> None:
+        """Click with the mouse on the middle of an element, which is an expression."""
+        box = await self.run(f"{element}.getBoundingClientRect().toJSON()")
+        about = {
+            "x": box["x"] + box["width"] / 2,
+            "y": box["y"] + box["height"] / 2,
+            "button": "left",
+            "clickCount": 1,
+        }
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.call("Input.dispatchMouseEvent", type=kind, **about)
+
     async def size(self, width: int, height: int, *, phone: bool = False) -> None:
         """Resize the window; ``phone``: as a phone shows it."""
         await self.call(

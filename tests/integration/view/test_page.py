@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from kubeletpy.view.drawing import html
 from kubeletpy.view.server import ViewServer
 from tests.integration.view.browser import Page, browser
+from tests.unit.explain.test_whole_timeline import whole
 from tests.unit.view.answers import Agent, used
 from tests.unit.view.test_drawing import HOSTILE
 from tests.unit.view.test_feed import poisoned
@@ -142,6 +145,79 @@ async def test_with_keys_alone(page: Page, agent: Agent) -> None:
     agent.pods[1].update(healthy=False, cause="crash")  # the row itself moves to the front
     await page.until(f"{NAMES} === 'default/a,default/0'")
     assert await page.run(focused) == "default/a", "also with its row"
+
+
+OUTLINE = "getComputedStyle(document.activeElement).outlineStyle"
+FOCUSED = "document.activeElement.dataset.path"
+
+
+async def test_arrow_keys_need_no_tab(page: Page, agent: Agent) -> None:
+    several(agent, "a", "b", "c")
+    await page.until(f"{NAMES} === 'default/a,default/b,default/c'")
+    for key, row in (("ArrowDown", "a"), ("ArrowDown", "b"), ("ArrowUp", "a"), ("End", "c")):
+        await page.press(key)
+        assert await page.run(FOCUSED) == f"default/{row}"
+        assert await page.run(OUTLINE) == "solid"
+    await page.run("document.activeElement.blur()")
+    await page.press("Home")
+    assert await page.run(FOCUSED) == "default/a"
+
+
+async def test_a_click_leaves_no_frame(page: Page, agent: Agent) -> None:
+    several(agent, "a", "b")
+    await page.until(f"{NAMES} === 'default/a,default/b'")
+    await page.run(f"{ROWS}[1].click()")  # as assistive programs do, before any key or button
+    await page.until("document.activeElement.id === 'title'")
+    assert await page.run(OUTLINE) == "none"
+    await page.click("document.querySelector('#back')")
+    await page.click(f"{ROWS}[1]")
+    await page.until("document.activeElement.id === 'title'")
+    assert await page.run(OUTLINE) == "none"
+    await page.click("document.querySelector('#back')")
+    assert await page.run(FOCUSED) == "default/b"
+    assert await page.run(OUTLINE) == "none"
+    await page.press("ArrowUp")
+    assert (await page.run(FOCUSED), await page.run(OUTLINE)) == ("default/a", "solid")
+    await page.press("Enter")
+    await page.until("document.activeElement.id === 'title'")
+    assert await page.run(OUTLINE) == "solid", "whoever uses keys sees where the focus is"
+
+
+async def test_bars_have_a_legend(page: Page, agent: Agent) -> None:
+    await page.press("ArrowDown")
+    await page.press("Enter")
+    await page.until("document.querySelectorAll('#falls .step').length === 3")
+    entries = "[...document.querySelectorAll('.legend li')]"
+    assert await page.run(f"{entries}.map((each) => each.textContent)") == [
+        *("pod sandbox", "other step", "failed")
+    ]
+    colour = "getComputedStyle({}).backgroundColor"
+    bars = f"[...document.querySelectorAll('.step .bar')].map((each) => {colour.format('each')})"
+    shown = f"{entries}.map((each) => {colour.format('each.firstChild')})"
+    assert await page.run(shown) == await page.run(bars)
+
+
+@pytest.mark.parametrize(("width", "shown"), [(390, 1), (320, 1), (1280, 0)])
+async def test_a_report_fits_the_screen(tmp_path: Path, width: int, shown: int) -> None:
+    """Each text of the one drawing that is shown lies within the screen."""
+    file = tmp_path / "report.html"
+    file.write_text(html(whole()))
+    async with browser() as page:
+        await page.size(width, 844, phone=width < 720)
+        await page.go(file.as_uri())
+        drawings = "[...document.querySelectorAll('svg')]"
+        await page.until(f"{drawings}.length === 2")
+        seen = f"{drawings}.map((each) => each.getBoundingClientRect().width > 0)"
+        assert await page.run(seen) == [shown == 0, shown == 1]
+        assert await page.run(f"document.documentElement.scrollWidth <= {width}")
+        boxes = await page.run(
+            f"[...{drawings}[{shown}].querySelectorAll('text, rect')]"
+            ".map((each) => each.getBoundingClientRect().toJSON())"
+        )
+        assert len(boxes) > 40
+        assert min(box["left"] for box in boxes) >= 0
+        assert max(box["right"] for box in boxes) <= width
+        assert page.complaints() == []
 
 
 async def test_what_is_shown_of_a_pod(page: Page, agent: Agent) -> None:

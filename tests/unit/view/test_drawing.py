@@ -11,12 +11,13 @@ import pytest
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call
-from kubeletpy.view.drawing import html, source_hash, svg
+from kubeletpy.view.drawing import COLOURS, MEANINGS, NARROW, WIDE, Shape, html, source_hash, svg
+from kubeletpy.view.waterfall import Kind
 from tests.unit.explain.test_whole_timeline import whole
 
 DRAWN = """\
-svg 1140 360 0 0 1140 360 sans-serif 12
-rect 1140 360 white
+svg 1140 378 0 0 1140 378 sans-serif 12
+rect 1140 378 white
 text 8 22 bold | default/web start: 2500 ms from first sight to the Ready status being written \
 (2 more spans were not kept)
 line 330.0 36 330.0 180 #ddd
@@ -95,6 +96,18 @@ text 8 319 | remove cgroup
 rect 942.5 309 87.5 12 #9d9da1
 title | remove cgroup: 250 ms…
 text 1034.0 319 | 250 ms…
+rect 8 360 10 10 #4c78a8
+text 22 369 | pod sandbox
+rect 134 360 10 10 #b279a2
+text 148 369 | write status
+rect 260 360 10 10 #e45756
+text 274 369 | stop container
+rect 386 360 10 10 #eeca3b
+text 400 369 | hook
+rect 512 360 10 10 #9d9da1
+text 526 369 | other step
+rect 638 360 10 10 #d62728
+text 652 369 | failed
 """
 """Each element: its attributes in order, its text. 700 pixels are 2500 ms, then 2000 ms."""
 
@@ -106,6 +119,32 @@ def test_svg() -> None:
         tag = element.tag.rpartition("}")[2]
         found.append(" ".join([tag, *element.attrib.values(), *([f"| {text}"] if text else [])]))
     assert "\n".join(found) + "\n" == DRAWN
+
+
+@pytest.mark.parametrize("shape", [WIDE, NARROW])
+def test_nothing_is_drawn_outside(shape: Shape) -> None:
+    """A character of a sans-serif font at 12 px takes about 6.5 px; the longest labels count."""
+    drawing = ElementTree.fromstring(svg(whole(), shape))
+    width, height = int(drawing.attrib["width"]), int(drawing.attrib["height"])
+    rows: dict[tuple[float, float], str | None] = {}
+    for element in drawing.iter():
+        x, y = float(element.get("x", 0)), float(element.get("y", 0))
+        tag = element.tag.rpartition("}")[2]
+        if tag == "rect":
+            assert x + float(element.attrib["width"]) <= width
+            assert y + float(element.attrib["height"]) <= height
+        elif tag == "text":
+            wide = 6.5 * len(element.text or "")
+            left = x - wide / 2 if element.get("text-anchor") == "middle" else x
+            assert left >= 0
+            assert left + wide <= width
+            assert y <= height
+            assert rows.setdefault((x, y), element.text) == element.text, "one over another"
+
+
+def test_the_legend_names_each_colour() -> None:
+    assert COLOURS.keys() == MEANINGS.keys() == set(Kind)
+    assert len(set(COLOURS.values())) == len(set(MEANINGS.values())) == len(Kind)
 
 
 HOSTILE = (
@@ -164,12 +203,13 @@ def test_whatever_a_pod_says_is_text(text: str) -> None:
     for document in (drawing, report):
         document.encode()
         assert not _MUST_NOT.search(document)
-        assert len(document) < 20_000
+        assert len(document) < 30_000
 
 
 def test_a_report_has_the_drawing_and_a_table_and_may_fetch_nothing() -> None:
     report = html(whole())
-    assert svg(whole()) in report
+    assert svg(whole(), WIDE) in report
+    assert svg(whole(), NARROW) in report
     (style,) = re.findall(r"<style>(.*?)</style>", report, re.DOTALL)
     assert f"content=\"default-src 'none'; style-src '{source_hash(style)}'\"" in report
     assert report.index("Content-Security-Policy") < report.index("<style>")

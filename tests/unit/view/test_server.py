@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from kubeletpy.view.drawing import source_hash
+from kubeletpy.view.drawing import MEANINGS, source_hash
 from kubeletpy.view.server import (
     HEADERS,
     MAX_PAGE,
@@ -105,6 +105,11 @@ def test_the_page_is_small_fetches_nothing_and_parses_no_markup() -> None:
         assert word not in text
     with pytest.raises(ValueError, match="not enough values"):
         policy("<p>a page without script</p>")
+
+
+def test_the_page_has_the_legend_of_the_reports() -> None:
+    for kind, meaning in MEANINGS.items():
+        assert f'{kind}: "{meaning}"' in page()
 
 
 @pytest.mark.parametrize("path", ["/", "/TOKEN", "/TOKENx/", "/x/", "//", "/x/stream", "/%00/"])
