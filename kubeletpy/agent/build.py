@@ -205,7 +205,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     ]
 
     # -- what has been allocated to pods --------------------------------------------------------
-    rules = runtime_settings(settings, machine, root)
+    rules = runtime_settings(settings, flags, machine, root)
     given = build_allocations(
         settings,
         outside,

@@ -7,11 +7,13 @@ from pathlib import Path
 from kubeletpy.agent.outside import Machine
 from kubeletpy.cgroups.setup import memory_qos
 from kubeletpy.cgroups.values import unreserved_memory
-from kubeletpy.config import KubeletSettings
+from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 
-def runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) -> RuntimeSettings:
+def runtime_settings(
+    settings: KubeletSettings, flags: NodeFlags, machine: Machine, root: Path
+) -> RuntimeSettings:
     """``root`` is the kubelet's root directory."""
     facts, kernel = machine.facts, machine.kernel
     return RuntimeSettings(
@@ -21,6 +23,7 @@ def runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) ->
         seccomp_default=settings.seccomp_default,
         cluster_domain=settings.cluster_domain,
         cluster_dns=settings.cluster_dns,
+        no_cluster_dns=flags.no_cluster_dns,
         node_ips=tuple(machine.node_ips),
         cpu_cfs_quota=settings.cpu_cfs_quota,
         cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),

@@ -127,6 +127,8 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
         f"--v={given.verbosity}",
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
+        # a cluster's DNS is part of a cluster
+        "--no-cluster-dns",
     ]
     # our own flags, not the user's: users need no deprecation warnings about them
     flag_values = replace(config.parse_flags(flags), warnings=())

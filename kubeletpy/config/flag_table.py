@@ -144,6 +144,7 @@ max-housekeeping-interval text meaningless
 maximum-dead-containers int deprecated
 maximum-dead-containers-per-container int deprecated
 minimum-container-ttl-duration duration deprecated
+no-cluster-dns bool
 node-ip text
 node-labels map
 root-dir text

@@ -22,6 +22,7 @@ from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
 from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
 from kubeletpy_up.controllers.scheduler import Scheduler
+from kubeletpy_up.controllers.service_notices import ServiceNotices
 from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.http.server import Server
 from kubeletpy_up.pki import certificates, kubeconfig
@@ -173,6 +174,7 @@ class LocalApi:
             Scheduler(self.registry),
             self._certificates,
             GarbageCollector(self.registry),
+            ServiceNotices(self.registry),
         ]
         if self._volumes_dir is not None:
             self._controllers.append(

@@ -84,6 +84,8 @@ def pod_dns(
         config = _host_dns(settings, host)
     elif settings.cluster_dns:
         config = _cluster_dns(pod, settings, host)
+    elif settings.no_cluster_dns:
+        config = _host_dns(settings, host)
     else:
         node_message = (
             "kubelet does not have ClusterDNS IP configured and cannot create Pod using "

@@ -19,6 +19,8 @@ class RuntimeSettings(Struct, frozen=True):
     """Containers that name no profile get RuntimeDefault."""
     cluster_domain: str = ""
     cluster_dns: tuple[str, ...] = ()
+    no_cluster_dns: bool = False
+    """The operator states that there is none: its absence is not worth a warning."""
     node_ips: tuple[str, ...] = ()
     cpu_cfs_quota: bool = True
     cpu_cfs_period_us: int = 100_000

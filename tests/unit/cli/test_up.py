@@ -53,6 +53,11 @@ def test_what_a_file_asks_for_and_does_not_get_is_named(
     assert all(name in said for name, said in zip(names, loaded.warnings, strict=True))
 
 
+def test_the_node_states_that_it_has_no_cluster_dns(tmp_path: Path) -> None:
+    loaded = load(parser().parse_args(["--state-dir", str(tmp_path)]))
+    assert loaded.node.no_cluster_dns
+
+
 @pytest.mark.parametrize("text", ["99999", "-1", "https"])
 def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):

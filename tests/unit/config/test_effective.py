@@ -260,6 +260,7 @@ def test_the_flags_of_a_node() -> None:
         exit_on_lock_contention=False,
         experimental_allocatable_ignore_eviction=False,
         keep_kernel_settings=False,
+        no_cluster_dns=False,
         help=False,
         version="",
     )

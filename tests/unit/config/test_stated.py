@@ -17,6 +17,7 @@ STATED = {
     "config/flags NodeFlags.maximum_dead_containers": -1,
     "config/flags NodeFlags.maximum_dead_containers_per_container": 1,
     "config/flags NodeFlags.minimum_container_ttl_duration": 0.0,
+    "config/flags NodeFlags.no_cluster_dns": False,
     "config/problems _SHOWN_LENGTH": 100,
     "config/yaml_depth MAX_DEPTH": 100,
 }

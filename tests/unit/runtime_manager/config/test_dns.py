@@ -78,6 +78,17 @@ def test_missing_cluster_dns_falls_back_to_the_host_and_says_so() -> None:
     assert warning.message.endswith(warning.node_message)
 
 
+def test_a_node_that_states_to_have_no_cluster_dns_gets_no_warning() -> None:
+    assert pod_dns(make_pod(), RuntimeSettings(no_cluster_dns=True), HOST) == (HOST, ())
+
+
+def test_a_configured_cluster_dns_is_used_in_any_case() -> None:
+    settings = RuntimeSettings(
+        cluster_domain="cluster.local", cluster_dns=("10.96.0.10",), no_cluster_dns=True
+    )
+    assert pod_dns(make_pod(), settings, HOST) == (IN_CLUSTER, ())
+
+
 @pytest.mark.parametrize(
     ("node_ips", "servers"),
     [((), ("127.0.0.1",)), (("192.0.2.1", "2001:db8::1"), ("127.0.0.1", "::1"))],
