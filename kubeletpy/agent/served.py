@@ -263,7 +263,7 @@ def _failing_watches(outside: Outside) -> list[str]:
         return []
     from kubeletpy.explain.watch_failures import failing_watches
 
-    return failing_watches(failing, outside.clock.now() - asyncio.get_running_loop().time())
+    return failing_watches(failing, asyncio.get_running_loop().time())
 
 
 async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:

@@ -92,7 +92,8 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound
     told = from_own_api(path.parent.parent / "api" / "admin.kubeconfig", *names(given))
     found = None if told is None else from_api.unscheduled(told[0])
     if told is not None and given.output == "text":
-        sys.stdout.write(from_api.explain(*told, "" if found is not None else str(error)))
+        node_says = "" if found is not None else str(error)
+        sys.stdout.write(from_api.explain(*told, node_says, now=time.time()))
     elif found is not None:
         print(json.dumps({"error": str(error), "api": to_builtins(found)}, indent=2))
     else:
@@ -151,7 +152,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
             render_notices.notices(about["without_effect"]),
         )
         # an agent of another version has no word of its connections; they change all the time
-        api = render_connections.connections(about.get("api"))
+        api = render_connections.connections(about.get("api"), time.time())
         return Answer("".join((*parts[:2], api, *parts[2:])), "".join(parts))
     place = ("pods", *names(given)) if given.pod else ("pods",)
     found = agent_socket.ask(path, *place)

@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found is not None:
         sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
         return 0
-    sys.stdout.write(from_api.explain(pod, events(kubectl, pod), node_says))
+    sys.stdout.write(from_api.explain(pod, events(kubectl, pod), node_says, now=time.time()))
     return 0
 
 

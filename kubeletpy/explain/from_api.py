@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.explain.codes import Code
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.moments import api_time, clock_time, since
+from kubeletpy.explain.words import one_line, restarts
 from kubeletpy.structs import Struct
 
 View = Mapping[str, Any]
@@ -23,13 +23,14 @@ _CHANGE = (
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
-def explain(pod: View, events: Sequence[View], node_says: str = "") -> str:
+def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: float) -> str:
     """What can be told, the answer first.
 
     Args:
         pod: the object.
         events: of the pod, in any order.
         node_says: why its node explains nothing.
+        now: Unix seconds.
     """
     metadata = pod.get("metadata") or {}
     name = one_line(f"{metadata.get('namespace')}/{metadata.get('name')}")
@@ -37,11 +38,11 @@ def explain(pod: View, events: Sequence[View], node_says: str = "") -> str:
     if node_says:
         lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
     if not_placed := unscheduled(pod):
-        lines += ["", *not_placed.lines()]
+        lines += ["", *not_placed.lines(now)]
     details = list(_details(pod))
     if details:
         lines += ["", *(f"  {one_line(detail)}" for detail in details)]
-    told = _events(events)
+    told = _events(events, now)
     if told:
         lines += ["", "Warnings", *told]
     return "\n".join(lines) + "\n"
@@ -85,10 +86,10 @@ class Unscheduled(Struct, frozen=True):
     waits: str
     hint: str
 
-    def lines(self) -> Iterator[str]:
-        """For the text."""
+    def lines(self, now: float) -> Iterator[str]:
+        """For the text; ``now`` in Unix seconds."""
         if self.first_seen is not None:
-            yield f"  Since      {format_time(self.first_seen)}"
+            yield f"  Since      {since(self.first_seen, now)}"
         yield f"  To do      {self.hint}"
         yield f"  Waits for  {self.waits}"
 
@@ -99,7 +100,7 @@ def unscheduled(pod: View) -> Unscheduled | None:
     if spec.get("nodeName") or metadata.get("deletionTimestamp") or status.get("phase") == "Failed":
         return None
     condition = _condition(status, "PodScheduled")
-    since = condition.get("lastTransitionTime") or metadata.get("creationTimestamp")
+    begun = condition.get("lastTransitionTime") or metadata.get("creationTimestamp")
     scheduler = one_line(spec.get("schedulerName") or "default-scheduler")
     waits, hint = f"scheduler {scheduler}: it tries again when nodes or pods change", _CHANGE
     if not condition:
@@ -108,10 +109,7 @@ def unscheduled(pod: View) -> Unscheduled | None:
         gates = [str(each.get("name")) for each in spec.get("schedulingGates") or ()]
         waits = one_line(f"its scheduling gates: {', '.join(gates)}")
         hint = "look at the controller that has to remove them"
-    try:
-        first = parse_time(str(since)) if since else None
-    except ValueError:
-        first = None
+    first = api_time(str(begun)) if begun else None
     return Unscheduled(verdict(pod), Code.UNSCHEDULABLE, first, waits, hint)
 
 
@@ -135,21 +133,22 @@ def _details(pod: View) -> Iterator[str]:
             text = _joined(ended.get("reason"), ended.get("message"))
             yield (
                 f"container {each.get('name')} ended with exit code {ended.get('exitCode')}, "
-                f"{each.get('restartCount') or 0} restarts so far: {text}"
+                f"{restarts(int(each.get('restartCount') or 0))} so far: {text}"
             )
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             yield f"{condition.get('type')} is False: {condition['message']}"
 
 
-def _events(events: Sequence[View]) -> list[str]:
+def _events(events: Sequence[View], now: float) -> list[str]:
     warnings = [each for each in events if each.get("type") == "Warning"]
     newest = sorted(warnings, key=_last_seen, reverse=True)[:MAX_EVENTS]
-    return ["  " + "  ".join(one_line(str(part)) for part in _parts(each)) for each in newest]
+    return ["  " + "  ".join(one_line(str(part)) for part in _parts(each, now)) for each in newest]
 
 
-def _parts(event: View) -> tuple[Any, Any, Any]:
-    return _last_seen(event), event.get("reason"), event.get("message")
+def _parts(event: View, now: float) -> tuple[Any, Any, Any]:
+    at = api_time(_last_seen(event))
+    return "" if at is None else clock_time(at, now), event.get("reason"), event.get("message")
 
 
 def _last_seen(event: View) -> str:

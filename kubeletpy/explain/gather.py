@@ -95,11 +95,12 @@ def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
 
 
 def _decided(entry: HistoryEntry) -> Decided:
+    """A start has no count: the container's restarts are counted in its status alone."""
     return Decided(
         entry.at,
         cause(entry.decision.what),
         cause(entry.decision.why),
-        entry.count,
+        1 if entry.decision.starts else entry.count,
         entry.last_at or None,
     )
 

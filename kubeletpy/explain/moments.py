@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.explain.words import ago
 
 
 def api_time(text: str | None) -> float | None:
@@ -24,3 +25,8 @@ def clock_time(at: float, now: float) -> str:
     """Local time of day, ``17:04:05``; with the date when that was another day than ``now``."""
     then, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def since(at: float, now: float) -> str:
+    """When something began: ``17:04:05 (3m12s ago)``."""
+    return f"{clock_time(at, now)} ({ago(at, now)})"

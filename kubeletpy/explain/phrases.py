@@ -11,7 +11,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
-from kubeletpy.explain.words import duration, one_line, until
+from kubeletpy.explain.words import duration, one_line, restarts, until
 from kubeletpy.images.standing import PullStanding
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
@@ -215,6 +215,6 @@ def _after_colon(words: str) -> str:
     return f": {words}" if words else ""
 
 
-def times(restarts: int) -> str:
+def times(count: int) -> str:
     """The number of restarts, for the end of a sentence; empty for none."""
-    return f", {restarts} restart{'s' * (restarts != 1)}" if restarts else ""
+    return f", {restarts(count)}" if count else ""

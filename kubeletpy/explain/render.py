@@ -7,12 +7,12 @@ that no pod can write arbitrary output to the reader's terminal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from kubeletpy.explain import render_pressure
 from kubeletpy.explain.model import State, WorkerState
-from kubeletpy.explain.words import ago, duration, one_line, until
+from kubeletpy.explain.moments import clock_time, since
+from kubeletpy.explain.words import ago, duration, one_line, restarts, until
 
 MAX_VERDICT = 2000
 MAX_CELL = 1000
@@ -90,8 +90,7 @@ def _facts(view: View, now: float) -> str:
         state += f", grace period {worker['grace']}s"
     rows = []
     if view["first_seen"] is not None:
-        since = view["first_seen"]
-        rows.append(("Since", f"{_day(since, now)} ({ago(since, now)})"))
+        rows.append(("Since", since(view["first_seen"], now)))
     if view["hint"]:
         rows.append(("To do", one_line(view["hint"], MAX_VERDICT)))
     if view["final"]:
@@ -121,7 +120,7 @@ def waits(found: Sequence[View], now: float) -> str:
         if wait["since"] is not None:
             when.append(f"for {duration(now - wait['since'])}")
         if wait["until"] is not None:
-            when.append(f"until {_clock(wait['until'])} ({until(wait['until'], now)})")
+            when.append(f"until {clock_time(wait['until'], now)} ({until(wait['until'], now)})")
         rows.append((wait["kind"], wait["subject"], ", ".join(when), wait["why"]))
     return _table("Waits for", rows)
 
@@ -129,7 +128,7 @@ def waits(found: Sequence[View], now: float) -> str:
 def _actions(actions: Sequence[View], now: float) -> str:
     rows = []
     for action in actions:
-        end = "" if action["until"] is None else f"at most until {_clock(action['until'])}"
+        end = "" if action["until"] is None else f"at most until {clock_time(action['until'], now)}"
         rows.append(
             (action["what"], action["subject"], f"for {duration(now - action['since'])}", end)
         )
@@ -143,8 +142,8 @@ def _containers(containers: Sequence[View], now: float) -> str:
         if view["since"] is not None and view["state"] == State.RUNNING:
             state += f" for {duration(now - view['since'])}"
         ready = "ready" if view["ready"] else "not ready"
-        restarts = f"{view['restarts']} restarts" if view["restarts"] != 1 else "1 restart"
-        rows.append((view["name"], view["kind"], state, ready, restarts, view["image"]))
+        often = restarts(view["restarts"])
+        rows.append((view["name"], view["kind"], state, ready, often, view["image"]))
     return _table("Containers", rows)
 
 
@@ -205,13 +204,3 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
         for row in clean
     ]
     return "\n".join([title, *lines])
-
-
-def _day(at: float, now: float) -> str:
-    """A time of day, with its date when that was another day."""
-    then, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
-    return _clock(at) if then.date() == today.date() else then.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")

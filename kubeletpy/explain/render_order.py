@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeletpy.api.quantity import spelled
+from kubeletpy.explain.amounts import amounts
 from kubeletpy.explain.words import one_line
 
 View = Mapping[str, Any]
@@ -64,15 +64,12 @@ def _why(each: View, signals: Sequence[str]) -> str:
             return f"{priority}, with one task"
         if place["over"]:
             return f"{priority}; it requests none, so that all it uses is more"
-        return f"{priority}, if it uses the {_number(place['request'])} that it requests"
+        (asked,) = amounts(signals[0], place["request"])
+        return f"{priority}, if it uses the {asked} that it requests"
     if place["used"] is None:
         return f"{priority}; what it uses is not known"
     if _PIDS in signals:
         return f"{priority}, {place['used']} tasks"
     over = "more than" if place["over"] else "within"
-    used, asked = _number(place["used"]), _number(place["request"])
+    used, asked = amounts(signals[0], place["used"], place["request"])
     return f"{priority}, uses {used}, {over} its request of {asked}"
-
-
-def _number(amount: int) -> str:
-    return spelled(amount, binary=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeletpy.api.quantity import spelled
+from kubeletpy.explain.amounts import amounts, sizes
 from kubeletpy.explain.words import ago, duration, one_line, until
 
 MAX_DEEDS = 10
@@ -25,6 +25,7 @@ _REMEDIES = {
     "wait": "nothing: there is enough again, and the conditions end when they have been held for "
     "evictionPressureTransitionPeriod",
 }
+_COUNTED = ("remove files", "end processes")
 
 
 def node(view: View | None) -> str:
@@ -76,8 +77,11 @@ def by_limit(deed: View, now: float) -> str:
 
 
 def _share(share: View) -> str:
-    used = "more than can be counted" if share["used"] >= UNCOUNTABLE else _number(share["used"])
-    return one_line(f"{share['of']} used {used} of {_number(share['limit'])}")
+    if share["used"] >= UNCOUNTABLE:
+        (limit,) = sizes(share["limit"])
+        return one_line(f"{share['of']} used more than can be counted of {limit}")
+    used, limit = sizes(share["used"], share["limit"])
+    return one_line(f"{share['of']} used {used} of {limit}")
 
 
 def _conditions(held: Sequence[View], now: float) -> str:
@@ -88,8 +92,8 @@ def _conditions(held: Sequence[View], now: float) -> str:
         ends = (
             "" if each["ends_at"] is None else f"; enough again, ends {until(each['ends_at'], now)}"
         )
-        since = f"since {duration(now - each['since'])}"
-        lines.append(f"The node is under {each['condition']} {since}{ends}.")
+        lasts = duration(now - each["since"])
+        lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
     return "\n".join(lines)
 
 
@@ -100,11 +104,13 @@ def _levels(levels: Sequence[View], now: float) -> str:
     for each in levels:
         crossed = ""
         if each["crossed_since"] is not None:
-            crossed = f", crossed since {duration(now - each['crossed_since'])}"
+            crossed = f", crossed for {duration(now - each['crossed_since'])}"
         grace = f" for {duration(each['grace'])}" if each["grace"] else ""
-        left = f"{_number(each['available'])} left of {_number(each['capacity'])}"
-        below = f"acted on below {_number(each['threshold'])}{grace}{crossed}"
-        lines.append(f"  {each['field']}: {left}, {below}")
+        available, capacity, threshold = amounts(
+            each["signal"], each["available"], each["capacity"], each["threshold"]
+        )
+        below = f"acted on below {threshold}{grace}{crossed}"
+        lines.append(f"  {each['field']}: {available} left of {capacity}, {below}")
     return "Thresholds\n" + "\n".join(lines)
 
 
@@ -123,7 +129,7 @@ def _deed(deed: View, now: float) -> str:
 
 def _crossing(deed: View) -> str:
     grace = f" for more than {duration(deed['grace'])}" if deed["grace"] else ""
-    available, threshold = _number(deed["available"]), _number(deed["threshold"])
+    available, threshold = amounts(deed["signal"], deed["available"], deed["threshold"])
     return f"{deed['signal']} was {available}, below {threshold}{grace}"
 
 
@@ -132,7 +138,7 @@ def _place(place: View, signal: str) -> str:
         return "critical or static: stays"
     if place["used"] is None:
         return f"nothing of it ran, priority {place['priority']}"
-    used, asked = _number(place["used"]), _number(place["request"])
+    used, asked = amounts(signal, place["used"], place["request"])
     if signal == "pid.available":
         return f"{used} tasks, priority {place['priority']}"
     over = "more than" if place["over"] else "within"
@@ -140,13 +146,10 @@ def _place(place: View, signal: str) -> str:
 
 
 def _help(each: View) -> str:
-    words = _REMEDIES[each["remedy"]].format(amount=_number(each["amount"]))
+    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else sizes(each["amount"])
+    words = _REMEDIES[each["remedy"]].format(amount=amount)
     return words if each["signal"] is None else f"{each['signal']}: {words}"
 
 
 def _name(place: View) -> str:
     return one_line(f"{place['namespace']}/{place['name']}")
-
-
-def _number(amount: int) -> str:
-    return spelled(amount, binary=True)

@@ -31,6 +31,11 @@ def until(at: float, now: float) -> str:
     return "now" if at - now < 0.05 else f"in {duration(at - now)}"
 
 
+def restarts(count: int) -> str:
+    """The number of restarts of a container."""
+    return f"{count} restart{'s' * (count != 1)}"
+
+
 def milliseconds(seconds: float) -> str:
     """A span's length: ``0.6 ms``, ``12 ms``, ``340 ms``, ``12.3 s``."""
     if seconds >= 10:

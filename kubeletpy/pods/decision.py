@@ -27,6 +27,7 @@ class Decision(Struct, frozen=True):
         killed: the name of the container that is killed, and ``kill_reason`` for what.
         ends_pod: the pod is terminated.
         restarts: a container that has ended is started again.
+        starts: the name of the container that is started.
     """
 
     what: str
@@ -36,3 +37,4 @@ class Decision(Struct, frozen=True):
     kill_reason: KillReason | None = None
     ends_pod: bool = False
     restarts: bool = False
+    starts: str = ""

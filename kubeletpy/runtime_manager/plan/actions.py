@@ -130,7 +130,7 @@ _KIND_WORDS = {
 def start_decision(start: StartContainer) -> Decision:
     """A start, in words."""
     what = f"start {_KIND_WORDS[start.kind]} {start.name}"
-    return Decision(what, start.reason, restarts=start.again)
+    return Decision(what, start.reason, restarts=start.again, starts=start.name)
 
 
 def kill_decision(kill: KillContainer) -> Decision:

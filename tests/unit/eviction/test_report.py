@@ -58,8 +58,8 @@ async def test_a_node_that_is_well() -> None:
     assert all(each.crossed_since is None for each in found.levels)
     text = render_pressure.node(as_json(machine))
     assert text.startswith("The node is under no pressure.\n\nThresholds\n")
-    line = "  evictionSoft.memory.available: 15Gi left of 16Gi, acted on below 2Gi for 30s\n"
-    assert line in text
+    line = "15.0 GiB left of 16.0 GiB, acted on below 2.0 GiB for 30s"
+    assert f"  evictionSoft.memory.available: {line}\n" in text
 
 
 @on_virtual_time
@@ -88,10 +88,10 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert [each.name for each in deed.ranking] == ["bigger", "big", "critical", "calm"]
     view = as_json(machine)
     text = render_pressure.node(view)
-    assert text.startswith("The node is under MemoryPressure since 20s; enough again, ends in ")
+    assert text.startswith("The node has been under MemoryPressure for 20s; enough again, ends in ")
     assert (
-        "evicted default/bigger (used 6Gi, more than its request of 0, priority -5): "
-        "memory.available was 0, below 1Gi" in text
+        "evicted default/bigger (used 6.0 GiB, more than its request of 0 GiB, priority -5): "
+        "memory.available was 0 GiB, below 1.0 GiB" in text
     )
     assert "What would help\n  nothing: there is enough again" in text
     told = render_pressure.eviction(view["deeds"][0], view["at"])
@@ -109,8 +109,8 @@ async def test_what_was_removed_and_what_would_help() -> None:
     assert found.helps == (Help(Remedy.FREE_SPACE, Signal.NODEFS, 12 * GI - (DISK - 93 * GI)),)
     text = render_pressure.node(as_json(machine))
     assert "removed unused containers and images, which was not enough" in text
-    assert "  nodefs.available: 5Gi of space have to be free more" in text
-    assert ", crossed since " in text
+    assert "  nodefs.available: 5.0 GiB of space have to be free more" in text
+    assert ", crossed for " in text
 
 
 @on_virtual_time
@@ -120,7 +120,7 @@ async def test_a_reclaim_that_was_enough() -> None:
     (deed,) = machine.keeper.report().deeds
     assert deed.outcome is Outcome.RECLAIMED
     assert (deed.pod, deed.next, deed.ranking) == (None, None, ())
-    assert "which was enough: nodefs.available was 5Gi, below 10Gi" in render_pressure.node(
+    assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render_pressure.node(
         as_json(machine)
     )
 

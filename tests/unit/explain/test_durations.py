@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
+from kubeletpy.explain import render
 from kubeletpy.explain.containers import exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain
@@ -13,7 +15,9 @@ from kubeletpy.explain.moments import api_time, clock_time
 from kubeletpy.explain.since import asked_to_end, ready_since, stopped_at
 from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.explain.waits import waits
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.trace.names import Call
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import NOW, OFFSET, doing, exited, facts, not_ready, running
@@ -167,6 +171,23 @@ def test_a_run_that_never_began_has_no_length(started: str, ran: float | None) -
     status = {"containerStatuses": [{"name": "main", "state": {"terminated": ended}}]}
     (found,) = exits(facts(status=status))
     assert found.started_at == (None if ran is None else NOW - ran)
+
+
+def test_restarts_are_counted_in_one_way() -> None:
+    """Tries to start a container are no second count beside the restarts of its status."""
+    start = Decision("start container main", "it exited with 3", restarts=True, starts="main")
+    hold = Decision("hold container main back", "back-off 40s")
+    history = tuple(HistoryEntry(NOW - 60, each, 4, NOW - 20) for each in (start, hold))
+    status = {"containerStatuses": [running(restartCount=2)]}
+    found = explain(facts(status=status, history=history))
+    assert [(each.count, each.last_at) for each in found.decisions] == [
+        (1, NOW - 20),
+        (4, NOW - 20),
+    ]
+    assert [each.restarts for each in found.containers] == [2]
+    shown = render.pod(to_builtins(found))
+    assert "  20s ago           start container main      it exited with 3" in shown
+    assert "2 restarts" in shown
 
 
 @pytest.mark.parametrize(

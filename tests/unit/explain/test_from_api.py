@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kubeletpy.explain.from_api import MAX_EVENTS, explain, unscheduled, verdict
+
+AT = 1_767_225_600.0
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def pod(status: Any = None, node: str = "n1", **metadata: Any) -> dict[str, Any]:
@@ -89,44 +102,45 @@ def test_all_that_the_api_has() -> None:
         ],
     }
     events = [
-        event("Old", lastTimestamp="2026-01-01T00:00:01Z"),
+        event("Old", lastTimestamp="2025-12-31T00:00:01Z"),
         event("Series", series={"lastObservedTime": "2026-01-01T00:00:04Z"}),
         event("New", eventTime="2026-01-01T00:00:03Z", lastTimestamp=None),
         event("Made", metadata={"creationTimestamp": "2026-01-01T00:00:02Z"}),
         event("Fine", "Normal", lastTimestamp="2026-01-01T00:00:09Z"),
     ]
-    assert explain(pod(status), events, "node n1 runs the kubelet") == (
+    assert explain(pod(status), events, "node n1 runs the kubelet", now=AT + 60) == (
         "ns/web: Running, not Ready: ContainersNotReady: not ready: [a]\n"
         "\n"
         "  node n1 runs the kubelet; this is what the API has:\n"
         "\n"
         "  on node n1\n"
         "  container a ended with exit code 3, 2 restarts so far: Error: oh\n"
-        "  container c ended with exit code 0, 1 restarts so far:\n"
+        "  container c ended with exit code 0, 1 restart so far:\n"
         "  container e ended with exit code 3, 0 restarts so far: Error: oh\n"
         "  Ready is False: not ready: [a]\n"
         "\n"
         "Warnings\n"
-        "  2026-01-01T00:00:04Z  Series  Series it [2J\n"
-        "  2026-01-01T00:00:03Z  New  New it [2J\n"
-        "  2026-01-01T00:00:02Z  Made  Made it [2J\n"
-        "  2026-01-01T00:00:01Z  Old  Old it [2J\n"
+        "  00:00:04  Series  Series it [2J\n"
+        "  00:00:03  New  New it [2J\n"
+        "  00:00:02  Made  Made it [2J\n"
+        "  2025-12-31 00:00:01  Old  Old it [2J\n"
     )
 
 
 def test_a_pod_of_which_nothing_is_known() -> None:
-    assert explain(pod(node=""), []) == (
+    assert explain(pod(node=""), [], now=AT) == (
         "ns/web: not scheduled: no scheduler has looked at it yet\n"
         "\n"
         "  To do      see whether that scheduler runs, and its log\n"
         "  Waits for  scheduler default-scheduler\n"
     )
-    many = [event(f"E{n}", lastTimestamp=f"{n:02}") for n in range(MAX_EVENTS + 2)]
-    lines = explain(pod(node=""), many).splitlines()
+    many = [
+        event(f"E{n}", lastTimestamp=f"2026-01-01T00:00:{n:02}Z") for n in range(MAX_EVENTS + 2)
+    ]
+    lines = explain(pod(node=""), many, now=AT).splitlines()
     assert [line.split()[1] for line in lines[6:]] == ["E7", "E6", "E5", "E4", "E3", "E2"]
 
 
-AT = 1_767_225_600.0
 CHANGE = (
     "change what the message names: the pod's requests, nodeSelector, affinity or tolerations, or "
     "a node"
@@ -181,9 +195,9 @@ def test_a_pod_on_no_node(
     assert (found.cause, found.first_seen, found.waits) == ("unschedulable", first_seen, waits_for)
     assert found.verdict == verdict(made)
     assert hint in (..., found.hint)
-    text = explain(made, [])
+    text = explain(made, [], now=AT + 192)
     assert f"\n  To do      {found.hint}\n  Waits for  {found.waits}\n" in text
-    assert ("  Since      2026-01-01T00:00:00Z\n" in text) is (first_seen is not None)
+    assert ("  Since      00:00:00 (3m12s ago)\n" in text) is (first_seen is not None)
 
 
 @pytest.mark.parametrize(

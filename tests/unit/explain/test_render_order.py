@@ -30,9 +30,9 @@ def test_an_order() -> None:
         "nodefs.available, imagefs.available (short of it now)",
         "nobody, if removing unused containers and unused images is enough",
         "1. ns/b [1m: priority 0; what it uses is not known",
-        "2. ns/a: priority 0, uses 30Mi, more than its request of 10Mi",
+        "2. ns/a: priority 0, uses 30.0 MiB, more than its request of 10.0 MiB",
         "…",
-        "12. ns/c: this pod, priority 7, uses 5Mi, within its request of 10Mi",
+        "12. ns/c: this pod, priority 7, uses 5.0 MiB, within its request of 10.0 MiB",
         "… of 14",
         "2 critical or static pods stay",
     ]
@@ -42,7 +42,7 @@ def test_a_new_pod_and_where_it_comes_when_it_uses_more() -> None:
     new = Next(1, replace(PLACE, used=10 * MI, over=False), asked=True, assumed=True)
     assert shown(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 1, beyond=1)) == [
         "memory.available (enough now)",
-        "1. ns/a: this pod, priority 0, if it uses the 10Mi that it requests",
+        "1. ns/a: this pod, priority 0, if it uses the 10.0 MiB that it requests",
         "once it uses more than it requests, this pod is number 1",
         "1 critical or static pod stays",
     ]

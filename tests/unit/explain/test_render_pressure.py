@@ -30,8 +30,8 @@ def deed(outcome: str, at: float = NOW - 5, **changes: Any) -> dict[str, Any]:
 
 def level(field: str, **changes: Any) -> dict[str, Any]:
     plain = {
-        "field": field, "available": 3 * MI, "capacity": 9 * MI, "threshold": 2 * MI,
-        "grace": None, "crossed_since": None,
+        "field": field, "signal": field.partition(".")[2], "available": 3 * MI,
+        "capacity": 9 * MI, "threshold": 2 * MI, "grace": None, "crossed_since": None,
     }  # fmt: skip
     return {**plain, **changes}
 
@@ -62,23 +62,25 @@ def test_a_node() -> None:
         ],
     }
     assert render_pressure.node(view) == (
-        "The node is under MemoryPressure since 30s.\n"
-        "The node is under DiskPressure since 1m30s; enough again, ends in 1m.\n"
+        "The node has been under MemoryPressure for 30s.\n"
+        "The node has been under DiskPressure for 1m30s; enough again, ends in 1m.\n"
         "\n"
         "Thresholds\n"
-        "  evictionHard.memory.available: 3Mi left of 9Mi, acted on below 2Mi, crossed since 4s\n"
-        "  evictionSoft.memory.available: 3Mi left of 9Mi, acted on below 2Mi for 1m30s\n"
+        "  evictionHard.memory.available: 3.0 MiB left of 9.0 MiB, acted on below 2.0 MiB, "
+        "crossed for 4s\n"
+        "  evictionSoft.memory.available: 3.0 MiB left of 9.0 MiB, acted on below 2.0 MiB "
+        "for 1m30s\n"
         "\n"
         "Implausible numbers, ignored\n"
         "  pid.available: no such file\n"
         "\n"
         "What was done, newest first\n"
-        "  5s ago: evicted default/web (used 5Mi, more than its request of 2Mi, priority 3): "
-        "memory.available was 50Mi, below 100Mi\n"
+        "  5s ago: evicted default/web (used 5.0 MiB, more than its request of 2.0 MiB, priority "
+        "3): memory.available was 50.0 MiB, below 100.0 MiB\n"
         "  10s ago: removed unused images and containers, which was not enough: "
-        "memory.available was 50Mi, below 100Mi for more than 1m\n"
+        "memory.available was 50.0 MiB, below 100.0 MiB for more than 1m\n"
         "  20s ago: removed unused images and containers, which was enough: "
-        "memory.available was 50Mi, below 100Mi\n"
+        "memory.available was 50.0 MiB, below 100.0 MiB\n"
         "\n"
         "What would help\n"
         "  memory.available: 7 process numbers have to be free more: end processes, or set "
@@ -113,11 +115,11 @@ def test_an_eviction() -> None:
     )
     assert render_pressure.eviction(found, NOW) == (
         "Evicted because the node ran short\n"
-        "  5s ago: memory.available was 50Mi, below 100Mi\n"
-        "  used 5Mi, more than its request of 2Mi, priority 3\n"
+        "  5s ago: memory.available was 50.0 MiB, below 100.0 MiB\n"
+        "  used 5.0 MiB, more than its request of 2.0 MiB, priority 3\n"
         "  the order then:\n"
-        "    1. default/web: used 5Mi, more than its request of 2Mi, priority 3\n"
-        "    2. default/api: used 5Mi, within its request of 2Mi, priority 0\n"
+        "    1. default/web: used 5.0 MiB, more than its request of 2.0 MiB, priority 3\n"
+        "    2. default/api: used 5.0 MiB, within its request of 2.0 MiB, priority 0\n"
         "    3. default/dns: critical or static: stays\n"
         "    4. default/new: nothing of it ran, priority 3\n"
         "  next would have been default/api"
@@ -125,7 +127,7 @@ def test_an_eviction() -> None:
     alone = deed("evicted", signal="pid.available", pod=place("web", used=7))
     assert render_pressure.eviction(alone, NOW) == (
         "Evicted because the node ran short\n"
-        "  5s ago: pid.available was 50Mi, below 100Mi\n"
+        "  5s ago: pid.available was 52428800, below 104857600\n"
         "  7 tasks, priority 3"
     )
 
@@ -142,12 +144,12 @@ def test_a_limit_of_its_own() -> None:
     }
     assert render_pressure.by_limit(found, NOW) == (
         "Evicted because it exceeded a limit of its local storage\n"
-        "  5s ago: emptyDir cache used 5Mi of 4Mi\n"
+        "  5s ago: emptyDir cache used 5.0 MiB of 4.0 MiB\n"
         "  the nearest to a limit then, which would be next:\n"
-        "    1. default/api: container main used 3Mi of 4Mi"
+        "    1. default/api: container main used 3.0 MiB of 4.0 MiB"
     )
     alone = {**found, "pod": limited("web", "all of the pod", 1 << 64), "ranking": []}
     assert render_pressure.by_limit(alone, NOW) == (
         "Evicted because it exceeded a limit of its local storage\n"
-        "  5s ago: all of the pod used more than can be counted of 4Mi"
+        "  5s ago: all of the pod used more than can be counted of 4.0 MiB"
     )

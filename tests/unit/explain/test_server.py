@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import stat
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
+from kubeletpy.explain.moments import since
 from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
@@ -373,7 +375,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "explain.sock"
     notices = [Notice("contentType", '"x"', "requests to the API are in JSON")]
     pods: Any = OnePod()
-    used = {
+    used: dict[str, Any] = {
         "protocols": {"HTTP/2": 2},
         "streams": 13,
         "watches": 12,
@@ -408,15 +410,15 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
     try:
         assert await run(explain, at, "--node") == 0
         text = capsys.readouterr().out
+        begun, lost = (since(used[each], time.time()) for each in ("since", "lost_at"))
         assert text.endswith(
             'Set without effect\n  contentType="x": requests to the API are in JSON\n'
         )
         assert text.startswith("The node is under no pressure.")
         assert "\nDoes not work\n  x: y\n" in text
         assert (
-            "\nAPI server\n  connections: 2 over HTTP/2 since 2023-11-14T22:13:20Z, in "
-            "application/json; 12 watches, 1 requests; 3 lost, the last at 2023-11-14T22:15:00Z "
-            "(no answer to a PING)\n"
+            f"\nAPI server\n  connections: 2 over HTTP/2 since {begun}, in application/json; 12 "
+            f"watches, 1 requests; 3 lost, the last at {lost}: no answer to a PING\n"
         ) in text
         assert "  pid.available: it is old" in text
         assert (
@@ -446,7 +448,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert await run(explain, at, "web") == 0
         text = capsys.readouterr().out
         assert "Evicted because it exceeded a limit of its local storage\n" in text
-        assert "emptyDir v used 2Ki of 1Ki\n" in text
+        assert "emptyDir v used 2.0 KiB of 1.0 KiB\n" in text
         with pytest.raises(SystemExit):
             await run(explain, at, "--node", "web")
     finally:

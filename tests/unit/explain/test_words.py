@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.explain import phrases
-from kubeletpy.explain.words import ago, duration, milliseconds, one_line, until
+from kubeletpy.explain.words import ago, duration, milliseconds, one_line, restarts, until
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,10 @@ def test_one_line_is_cut_at_400() -> None:
 @pytest.mark.parametrize(("fails", "text"), [(True, "failing"), (False, "in progress")])
 def test_resizing(fails: bool, text: str) -> None:
     assert phrases.resizing(fails=fails) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 restarts"), (1, "1 restart"), (2, "2 restarts")]
+)
+def test_restarts(count: int, text: str) -> None:
+    assert restarts(count) == text

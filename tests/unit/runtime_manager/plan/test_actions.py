@@ -48,8 +48,8 @@ def test_a_start_in_backoff_becomes_a_wait() -> None:
         first,
         Decision("hold container crashes back", "back-off 10s"),
         Decision("hold container pulls back", "back-off pulling"),
-        Decision("start container fails", "it is new"),
-        Decision("start container goes", "it is new"),
+        Decision("start container fails", "it is new", starts="fails"),
+        Decision("start container goes", "it is new", starts="goes"),
     )
     assert actions.decided({}) == actions.decisions
 
