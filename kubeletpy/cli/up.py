@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import shlex
+import shutil
 import socket
 import sys
 import time
@@ -186,8 +188,11 @@ async def up(
     async with AsyncExitStack() as stack:
         endpoint = await _started(local, given)
         stack.push_async_callback(local.stop)
-        print(f"API {endpoint.url} (data in {state / 'api'})", flush=True)
-        print(f"export KUBECONFIG={endpoint.admin_kubeconfig}", flush=True)
+        print(
+            f"API {endpoint.url} (data in {state / 'api'}, "
+            f"administrator: {endpoint.admin_kubeconfig})",
+            flush=True,
+        )
         agent = await make_agent(loaded, stack)
         running = asyncio.ensure_future(agent.run())
         try:
@@ -197,6 +202,8 @@ async def up(
                 registered.cancel()
             if not running.done():
                 seconds = time.monotonic() - begun
+                print("To use the node, copy into another terminal:")
+                print("\n".join(lines_to_copy(endpoint.admin_kubeconfig)))
                 print(
                     f"node {node_name} registered {seconds:.1f} s after the start. "
                     "Ctrl-C stops the agent and leaves the containers running.",
@@ -207,6 +214,24 @@ async def up(
         finally:
             running.cancel()
             await asyncio.wait([running])
+
+
+def lines_to_copy(kubeconfig: Path) -> list[str]:
+    """What a shell needs to reach the node: the commands' path, the kubeconfig, a pod, the view.
+
+    Lines that this installation has no use for are left out: the path, if `kubeletpy` is on it; the
+    sample pod, if this is not a checkout.
+    """
+    lines = []
+    programs = Path(sys.executable).parent
+    if shutil.which("kubeletpy") is None and (programs / "kubeletpy").exists():
+        lines.append(f"export PATH={shlex.quote(str(programs))}:$PATH")
+    lines.append(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
+    sample = Path(__file__).resolve().parents[2] / "deploy" / "sample-pod.yaml"
+    if sample.exists():
+        lines.append(f"kubectl apply -f {shlex.quote(str(sample))}")
+    lines.append("kubeletpy view")
+    return lines
 
 
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:

@@ -236,7 +236,7 @@ class Containerd:
 def _network(directory: Path, prefix: int) -> config.Network:
     """The pod network of an instance, chosen once and kept in its directory."""
     kept = directory / "network.json"
-    with locked(Path("/run/kubeletpy-networks.lock")):
+    with locked(Path("/run")):
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             return config.Network(**json.loads(kept.read_text()))
         digest = hashlib.sha256(str(directory).encode()).hexdigest()

@@ -75,10 +75,14 @@ def release() -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, waiting for it."""
-    with path.open("w") as handle:
+    """Hold an exclusive lock on a directory, or on a file that is made; waits for it."""
+    mode = os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT
+    handle = os.open(path, mode | os.O_CLOEXEC, 0o644)
+    try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 def _installed(package: str) -> bool:

@@ -21,6 +21,7 @@ from tools.env.process import CommandError, command_lines, kill_all, run
 CGROUPS = Path("/sys/fs/cgroup")
 CNI_RESULTS = Path("/var/lib/cni/results")
 CONTAINER_LOGS = Path("/var/log/containers")
+_SHIM_SOCKET = re.compile(r"unix://(/run/containerd/s/[0-9a-f]+)")
 
 
 def shims(directory: Path) -> list[int]:
@@ -107,7 +108,8 @@ def sweep(directory: Path, network: str, bridge: str) -> None:
     """
     names = _container_cgroups(directory)
     pids = shims(directory)
-    sockets = _shim_sockets(pids)
+    sockets = {*_shim_sockets(pids), *_bundle_sockets(directory)}
+    results = _results(network, directory)
     kill_all(pids)
     for name in names:
         remove_cgroup(name, kill=True)
@@ -115,6 +117,8 @@ def sweep(directory: Path, network: str, bridge: str) -> None:
         socket.unlink(missing_ok=True)
     for point in mounts(directory):
         run("umount", "--lazy", point)
+    for result in results:
+        result.unlink(missing_ok=True)
     sweep_network(network, bridge)
 
 
@@ -167,7 +171,8 @@ def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
     """What is still on the machine of the containerd of `directory`, as lines for a person."""
     found = [f"shim process {pid}" for pid in shims(directory)]
     found += [f"mount {point}" for point in mounts(directory)]
-    found += [f"network result {path}" for path in _results(network)]
+    found += [f"network result {path}" for path in _results(network, directory)]
+    found += [f"shim socket {path}" for path in _bundle_sockets(directory) if path.exists()]
     found += [f"cgroup {path}" for path in cgroups(_container_cgroups(directory))]
     if Path("/sys/class/net", bridge).exists():
         found.append(f"bridge {bridge}")
@@ -206,6 +211,21 @@ def _shim_sockets(pids: Iterable[int]) -> list[Path]:
     return [path for path in mine if path.is_relative_to("/run/containerd/s")]
 
 
+def _bundles(directory: Path) -> Iterator[Path]:
+    """The state directories of an instance's tasks: each is named after a container."""
+    yield from directory.glob("state/io.containerd.runtime.v2.task/*/*")
+
+
+def _bundle_sockets(directory: Path) -> list[Path]:
+    """The sockets of an instance's shims, the dead ones' included, as their bundles name them."""
+    found = []
+    for bundle in _bundles(directory):
+        for name in ("address", "bootstrap.json"):
+            with contextlib.suppress(OSError):
+                found += _SHIM_SOCKET.findall((bundle / name).read_text(errors="replace"))
+    return [Path(each) for each in dict.fromkeys(found)]
+
+
 def _processes(tree: Path) -> Iterator[int]:
     """The processes in a cgroup directory and below; what vanishes meanwhile is passed over."""
     for folder, _, _ in os.walk(tree):
@@ -213,11 +233,16 @@ def _processes(tree: Path) -> Iterator[int]:
             yield from map(int, Path(folder, "cgroup.procs").read_text().split())
 
 
-def _results(network: str) -> list[Path]:
-    """The results that libcni cached for the sandboxes of a network, their loopback's included."""
+def _results(network: str, directory: Path | None = None) -> list[Path]:
+    """The results that libcni cached for the sandboxes of a network, their loopback's included.
+
+    With the directory of an instance also those of sandboxes that have a loopback's result only.
+    """
     mine = list(CNI_RESULTS.glob(f"{network}-*"))
-    sandboxes = [path.name.removeprefix(f"{network}-").rpartition("-")[0] for path in mine]
-    loopbacks = [CNI_RESULTS / f"cni-loopback-{sandbox}-lo" for sandbox in sandboxes]
+    sandboxes = {path.name.removeprefix(f"{network}-").rpartition("-")[0] for path in mine}
+    if directory is not None:
+        sandboxes.update(bundle.name for bundle in _bundles(directory))
+    loopbacks = [CNI_RESULTS / f"cni-loopback-{sandbox}-lo" for sandbox in sorted(sandboxes)]
     return mine + [path for path in loopbacks if path.exists()]
 
 

@@ -33,7 +33,24 @@ _PROGRAMS = {
 }
 _CGROUPS = ("/kubepods", "/kubepods.slice")
 """With either cgroup driver."""
-_FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
+_FOLDERS = tuple(
+    map(
+        Path,
+        (
+            "/var/log/pods",
+            "/var/log/containers",
+            # of containerd, its shims and the CNI's library; innermost first
+            "/run/containerd/runc/k8s.io",
+            "/run/containerd/runc",
+            "/run/containerd/s",
+            "/run/containerd",
+            "/run/netns",
+            "/var/lib/cni/results",
+            "/var/lib/cni",
+        ),
+    )
+)
+"""Directories that a node makes outside of its state directory."""
 
 
 class Progress:
@@ -123,7 +140,10 @@ def install_programs() -> list[str]:
     wanted = [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
     if cni_folder() is None:
         wanted.append("containernetworking-plugins")
-    return debian.install(wanted) if wanted else []
+    if not wanted:
+        return []
+    print(f"installing {', '.join(wanted)} …", end=" ", flush=True)
+    return debian.install(wanted)
 
 
 def remember_machine(home: Path, record: Record) -> None:

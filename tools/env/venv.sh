@@ -12,6 +12,25 @@ quietly() {
     fi
 }
 
+# Run a command that may take minutes: its lines that begin with a verb of pip's are shown, indented,
+# all of its output goes to a file, and the end of that if it fails.
+showing() {
+    local log="$1"
+    shift
+    printf '\n'
+    if ! (
+        set -o pipefail
+        "$@" 2>&1 | tee -a "$log" |
+            sed -u -n -E 's/^ *((Obtaining|Collecting|Downloading|Building|Installing) .{0,80}).*/      \1/p'
+    ); then
+        echo "failed" >&2
+        echo "\`$*\` failed; the end of $log:" >&2
+        tail -n 20 "$log" >&2
+        return 1
+    fi
+    printf '      '
+}
+
 # Install Debian packages, with fresh package lists if the ones here do not do.
 apt_install() {
     local log="$1"
@@ -46,12 +65,13 @@ python_environment() {
             grep -qsxF "$wanted" "$stamp" "$venv/installed-dev" && exit 0
         : >"$log"
         if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            printf 'installing python3-venv … '
             apt_install "$log" python3-venv || exit 1
         fi
         if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
             quietly "$log" "$python" -m venv --clear "$venv" || exit 1
         fi
-        quietly "$log" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        showing "$log" "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
             --editable "$checkout${extra:+[$extra]}" --editable "$checkout/up" || exit 1
         printf '%s\n' "$wanted" >"$stamp"
     ) || return 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.cli.up import load, main, parser
+from kubeletpy.cli.up import lines_to_copy, load, main, parser
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,23 @@ def test_a_directory_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert "--state-dir" in said
     assert "Traceback" not in said
+
+
+def test_the_lines_to_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "kubeletpy").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr("kubeletpy.cli.up.shutil.which", lambda _name: None)
+    sample = Path(__file__).resolve().parents[3] / "deploy" / "sample-pod.yaml"
+    assert lines_to_copy(Path("/a b/admin.kubeconfig")) == [
+        f"export PATH={tmp_path}:$PATH",
+        "export KUBECONFIG='/a b/admin.kubeconfig'",
+        f"kubectl apply -f {sample}",
+        "kubeletpy view",
+    ]
+
+
+def test_a_command_that_is_on_the_path_needs_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeletpy.cli.up.shutil.which", lambda name: f"/usr/bin/{name}")
+    lines = lines_to_copy(Path("/c"))
+    assert lines[0] == "export KUBECONFIG=/c"
+    assert lines[-1] == "kubeletpy view"
