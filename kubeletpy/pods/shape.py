@@ -8,7 +8,7 @@ judge a value that can be read: that is validation, and the API's job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -38,9 +38,16 @@ _MAX_NAME = 253
 _PATH_FIELDS = ("name", "namespace", "uid")
 
 
-def pod_problem(obj: object) -> str:
-    """What is wrong with the shape of a decoded pod; empty when nothing is."""
-    problem = _check_of("Pod")(obj)
+def pod_problem(obj: object, checked: Collection[object] = ()) -> str:
+    """What is wrong with the shape of a decoded pod; empty when nothing is.
+
+    ``checked``: values of its fields that were found right before, the same objects.
+    """
+    unchecked = obj
+    if checked and isinstance(obj, dict):
+        known = {id(value) for value in checked}
+        unchecked = {key: value for key, value in obj.items() if id(value) not in known}
+    problem = _check_of("Pod")(unchecked)
     if problem:
         return problem.removeprefix(".").removeprefix(": ")
     assert isinstance(obj, dict), "checked above"

@@ -121,3 +121,10 @@ def test_what_is_refused(path: tuple[str | int, ...], value: Any, problem: str) 
 @pytest.mark.parametrize("thing", [None, [], "pod", 7, True])
 def test_things_that_are_no_objects(thing: Any) -> None:
     assert pod_problem(thing) == "is not an object"
+
+
+def test_what_was_checked_is_not_checked_again() -> None:
+    spec: Any = {"containers": 5}
+    assert pod_problem({"metadata": {"name": "x"}, "spec": spec}, [spec]) == ""
+    assert pod_problem({"metadata": {"name": 5}, "spec": spec}, [spec])
+    assert pod_problem({"metadata": {"name": "x"}, "spec": {"containers": 5}}, [spec])

@@ -53,6 +53,30 @@ def test_metadata_that_counts(metadata: Any, op: Op | None) -> None:
     assert change(Pod(pod_object("web")), Pod(other)) is op
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_equal_is_kept_as_it_was(whole: bool) -> None:
+    """A large spec is compared once, not checked again and compared by each who looks later."""
+    merge = Merge()
+    first = pod_object("web")
+    merge.set_pods("api", [first], NOW)
+    second: Any = copy.deepcopy(pod_object("web", labels={"a": "b"}))
+    if whole:
+        merge.set_pods("api", [second], NOW)
+    else:
+        merge.apply_event("api", "MODIFIED", second, NOW)
+    assert merge.pods("api")["uid-web"].spec is first["spec"]
+    assert merge.pods("api")["uid-web"].object["metadata"]["labels"] == {"a": "b"}
+
+
+def test_a_problem_beside_what_is_equal_is_found() -> None:
+    merge = Merge()
+    merge.set_pods("api", [pod_object("web")], NOW)
+    broken: Any = copy.deepcopy(pod_object("web"))
+    broken["status"] = {"phase": 5}
+    (refused,) = merge.set_pods("api", [broken], NOW).refused
+    assert "status.phase: is not a string" in refused.message
+
+
 def test_metadata_that_does_not_count() -> None:
     merge = Merge()
     merge.set_pods("api", [pod_object("web")], NOW)
