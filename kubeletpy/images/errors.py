@@ -25,7 +25,7 @@ class ImageErrorCode(StrEnum):
     SIGNATURE = "SignatureValidationFailed"
 
 
-NOT_VERIFIED = "is on the node, but was pulled with credentials that the pod does not have"
+NOT_VERIFIED = "is on the node, but no pull has verified this pod's credentials for it"
 """Part of the message of NEVER_PULL where the image is there, and the pod may not use it."""
 
 
@@ -33,8 +33,7 @@ def never_pulled(image: str, *, present: bool) -> str:
     """The message of NEVER_PULL. ``present``: the image is on the node, but not for this pod."""
     if present:
         return (
-            f'Container image "{image}" {NOT_VERIFIED}; the pull policy of Never allows no pull '
-            "that would verify its own"
+            f'Container image "{image}" {NOT_VERIFIED}, and the pull policy of Never allows no pull'
         )
     return f'Container image "{image}" is not present with pull policy of Never'
 

@@ -120,8 +120,8 @@ def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
         node2.wait_event(
             namespace,
             name,
-            f'ErrImageNeverPull: Container image "{named}" is not present with pull policy of '
-            "Never",
+            f'ErrImageNeverPull: Container image "{named}" is on the node, but no pull has '
+            "verified this pod's credentials for it",
         )
     (mapping,) = record(node2, namespace, "first")["credentialMapping"].values()
     assert len(mapping["kubernetesSecrets"]) == 2, "the copy is known by now"

@@ -236,8 +236,8 @@ CASES: list[Case] = [
         None,
         start("ErrImageNeverPull", never_pulled("x:2", present=True)),
         'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is on '
-        "the node, but was pulled with credentials that the pod does not have; the pull policy of "
-        "Never allows no pull that would verify its own; next try in 7s",
+        "the node, but no pull has verified this pod's credentials for it, and the pull policy of "
+        "Never allows no pull; next try in 7s",
         "image-not-verified",
         "add the pull secret of the image to the pod's imagePullSecrets, or use imagePullPolicy "
         "IfNotPresent with it",

@@ -32,8 +32,8 @@ USED = (
 )
 ABSENT = f'Container image "{IMAGE}" is not present with pull policy of Never'
 REFUSED = (
-    f'Container image "{IMAGE}" is on the node, but was pulled with credentials that the pod does '
-    "not have; the pull policy of Never allows no pull that would verify its own"
+    f'Container image "{IMAGE}" is on the node, but no pull has verified this pod\'s credentials '
+    "for it, and the pull policy of Never allows no pull"
 )
 
 
