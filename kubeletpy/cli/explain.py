@@ -156,18 +156,36 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         return Answer("".join((*parts[:2], api, *parts[2:])), "".join(parts))
     place = ("pods", *names(given)) if given.pod else ("pods",)
     found = agent_socket.ask(path, *place)
+    unread = ""
+    if not given.pod:
+        unplaced, unread = _unplaced(path)
+        found += unplaced
     if not given.pod and given.namespace:
         found = [each for each in found if each["namespace"] == given.namespace]
     state = _state(found) if given.pod else [_state(each) for each in found]
     if given.output == "json":
+        sys.stderr.write(unread)
         return Answer(json.dumps(found, indent=2) + "\n", state)
     if given.pod:
         return Answer(render.pod(found, colours=_colours()), state)
     about = agent_socket.ask(path, "node")
     troubles = about["troubles"]
     text = render_notices.first(about.get("name") or "", troubles)
-    text += render.pods(found, colours=_colours())
-    return Answer(text, [troubles, state])
+    text += render.pods(found, colours=_colours()) + unread
+    return Answer(text, [troubles, state, unread])
+
+
+def _unplaced(path: Path) -> tuple[list[Any], str]:
+    """The pods that no node has, which only the API of `up` shows; why they are not known."""
+    from kubeletpy.cli import own_api
+
+    kubeconfig = own_api.kubeconfig(path)
+    if kubeconfig is None:
+        return [], ""
+    try:
+        return own_api.once(kubeconfig, lambda api: api.unplaced()), ""
+    except own_api.Unread as error:
+        return [], f"pods that no node has are not shown: {one_line(str(error), MAX_ERROR)}\n"
 
 
 def _evictions(path: Path) -> Any:

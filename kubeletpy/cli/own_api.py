@@ -24,7 +24,15 @@ TIMEOUT_S = 5.0
 """Of all requests for one answer together."""
 MAX_NEEDS = 200
 """Objects that are checked for one pod; the others count as not checked."""
+MAX_PODS = 500
+"""Pods without a node that are read, and events of theirs."""
+MAX_EVENTS = 100
+"""Events of one pod that are read."""
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+class Unread(Exception):
+    """The API did not answer; the message says why."""
 
 
 def kubeconfig(socket: Path) -> Path | None:
@@ -33,59 +41,21 @@ def kubeconfig(socket: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-def need_states(
-    path: Path, namespace: str, needs: Iterable[Mapping[str, Any]]
-) -> tuple[dict[tuple[str, str], NeedState], str]:
-    """What the API has of the objects that a pod needs, and why some are not known (or empty)."""
-
-    async def read(client: KubeClient) -> dict[tuple[str, str], NeedState]:
-        wanted = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
-        states = await asyncio.gather(*(_state(client, namespace, *each) for each in wanted))
-        return dict(zip(wanted, states, strict=True))
-
-    return _read(path, read, {})
-
-
-async def _state(client: KubeClient, namespace: str, kind: str, name: str) -> NeedState:
-    from kubeletpy.kubeapi import errors, protocol
-
-    resource = {
-        NeedKind.CLAIM: protocol.PERSISTENTVOLUMECLAIMS,
-        NeedKind.CONFIG_MAP: protocol.CONFIGMAPS,
-        NeedKind.SECRET: protocol.SECRETS,
-    }[NeedKind(kind)]
-    try:
-        found = await client.get(resource, name, namespace=namespace)
-    except (errors.NotFound, errors.BadRequest):  # no object has a name that is no part of a path
-        return NeedState.MISSING
-    if kind == NeedKind.CLAIM and (found.get("status") or {}).get("phase") != "Bound":
-        return NeedState.UNBOUND
-    return NeedState.EXISTS
-
-
-def _read(
-    path: Path, read: Callable[[KubeClient], Awaitable[_Read]], nothing: _Read
-) -> tuple[_Read, str]:
-    """What was read, and why nothing was (or empty)."""
-    from kubeletpy.kubeapi.credentials import KubeconfigError
-    from kubeletpy.kubeapi.errors import ApiError
+def once(path: Path, read: Callable[[OwnApi], Awaitable[_Read]]) -> _Read:
+    """What one reading returns, over connections of its own. Raises Unread."""
 
     async def run() -> _Read:
-        async with asyncio.timeout(TIMEOUT_S), _client(path) as client:
-            return await read(client)
+        async with connected(path) as api:
+            return await read(api)
 
-    try:
-        return asyncio.run(run()), ""
-    except TimeoutError:
-        return nothing, f"its API did not answer within {TIMEOUT_S:g} s"
-    except (ApiError, KubeconfigError) as error:
-        return nothing, f"its API did not answer: {error}"
+    return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _client(path: Path) -> AsyncIterator[KubeClient]:
+async def connected(path: Path) -> AsyncIterator[OwnApi]:
+    """The API of a kubeconfig. Raises Unread."""
     from kubeletpy.kubeapi.client import KubeClient
-    from kubeletpy.kubeapi.credentials import connect_kubeconfig
+    from kubeletpy.kubeapi.credentials import KubeconfigError, connect_kubeconfig
     from kubeletpy.kubeapi.formats import JsonFormat
     from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 
@@ -95,8 +65,100 @@ async def _client(path: Path) -> AsyncIterator[KubeClient]:
         def headers(self, resource: Resource) -> Mapping[str, str]:
             return {"Accept": METADATA} if resource in (CONFIGMAPS, SECRETS) else {}
 
-    client = KubeClient(await connect_kubeconfig(str(path)), form=NoData())
     try:
-        yield client
+        connection = await connect_kubeconfig(str(path))
+    except KubeconfigError as error:
+        raise Unread(f"its API did not answer: {error}") from error
+    client = KubeClient(connection, form=NoData())
+    try:
+        yield OwnApi(client)
     finally:
         await client.close()
+
+
+class OwnApi:
+    """Readings. Each raises Unread, after TIMEOUT_S at the latest."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def need_states(
+        self, namespace: str, needs: Iterable[Mapping[str, Any]]
+    ) -> dict[tuple[str, str], NeedState]:
+        """What the API has of the objects that a pod needs."""
+        wanted = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
+        async with _in_time():
+            states = await asyncio.gather(*(self._state(namespace, *each) for each in wanted))
+        return dict(zip(wanted, states, strict=True))
+
+    async def _state(self, namespace: str, kind: str, name: str) -> NeedState:
+        from kubeletpy.kubeapi import errors, protocol
+
+        resource = {
+            NeedKind.CLAIM: protocol.PERSISTENTVOLUMECLAIMS,
+            NeedKind.CONFIG_MAP: protocol.CONFIGMAPS,
+            NeedKind.SECRET: protocol.SECRETS,
+        }[NeedKind(kind)]
+        try:
+            found = await self._client.get(resource, name, namespace=namespace)
+        except (errors.NotFound, errors.BadRequest):  # no object has a name that is no path segment
+            return NeedState.MISSING
+        if kind == NeedKind.CLAIM and (found.get("status") or {}).get("phase") != "Bound":
+            return NeedState.UNBOUND
+        return NeedState.EXISTS
+
+    async def unplaced(self) -> list[dict[str, Any]]:
+        """The pods that no node has, a line each (:mod:`kubeletpy.explain.unplaced`)."""
+        from kubeletpy.explain import unplaced
+        from kubeletpy.kubeapi.protocol import EVENTS, PODS
+
+        async with _in_time():
+            pods = await self._items(PODS, None, "spec.nodeName=", MAX_PODS)
+            failed = f"reason={unplaced.FAILED_SCHEDULING},involvedObject.kind=Pod"
+            events = await self._items(EVENTS, None, failed, MAX_PODS) if pods else []
+        return unplaced.lines(pods, events)
+
+    async def unplaced_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """All about a pod that no node has; None: there is no such pod."""
+        from kubeletpy.explain import unplaced
+        from kubeletpy.kubeapi.errors import BadRequest, NotFound
+        from kubeletpy.kubeapi.protocol import PODS
+
+        async with _in_time():
+            try:
+                pod = await self._client.get(PODS, name, namespace=namespace)
+            except (NotFound, BadRequest):
+                return None
+            return unplaced.told(pod, await self._events(namespace, name))
+
+    async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        """What schedulers and controllers reported about a pod, as the agent returns its events."""
+        from kubeletpy.explain import unplaced
+
+        async with _in_time():
+            return unplaced.of_others(await self._events(namespace, name))
+
+    async def _events(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        from kubeletpy.kubeapi.protocol import EVENTS
+
+        selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
+        return await self._items(EVENTS, namespace, selector, MAX_EVENTS)
+
+    async def _items(
+        self, resource: Resource, namespace: str | None, selector: str, limit: int
+    ) -> list[dict[str, Any]]:
+        found = await self._client.list(resource, namespace, field_selector=selector, limit=limit)
+        return list(found.get("items") or ())
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    from kubeletpy.kubeapi.errors import ApiError
+
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            yield
+    except TimeoutError as error:
+        raise Unread(f"its API did not answer within {TIMEOUT_S:g} s") from error
+    except ApiError as error:
+        raise Unread(f"its API did not answer: {error}") from error

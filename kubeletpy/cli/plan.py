@@ -72,9 +72,13 @@ def foreseen(socket: Path, request: Request) -> Any:
     kubeconfig = own_api.kubeconfig(socket)
     if kubeconfig is None:
         return needs.settled(answer, {}, request.made)
-    states, why = own_api.need_states(kubeconfig, answer["namespace"], answer["needs"])
-    if why:
-        print(f"kubeletpy plan: the API of `up` was not read: {why}", file=sys.stderr)
+    try:
+        states = own_api.once(
+            kubeconfig, lambda api: api.need_states(answer["namespace"], answer["needs"])
+        )
+    except own_api.Unread as error:
+        print(f"kubeletpy plan: existence of objects not checked: {error}", file=sys.stderr)
+        states = {}
     return needs.settled(answer, states, request.made)
 
 

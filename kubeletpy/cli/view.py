@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.cli import agent_socket
+
+if TYPE_CHECKING:
+    from kubeletpy.view.server import ViewServer
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
 
 async def serve(path: Path, port: int) -> int:
     """Serve the page until SIGINT or SIGTERM, or until cancelled; returns the exit code."""
+    from kubeletpy.cli import own_api
+    from kubeletpy.cli.view_sources import Sources
     from kubeletpy.view.server import ViewServer
     from kubeletpy.view.watcher import Silent
 
@@ -50,7 +56,18 @@ async def serve(path: Path, port: int) -> int:
         except agent_socket.NoAgent as error:
             raise Silent(str(error)) from error
 
-    server = ViewServer(ask, port=port)
+    async with contextlib.AsyncExitStack() as stack:
+        kubeconfig, api = own_api.kubeconfig(path), None
+        try:
+            if kubeconfig is not None:
+                api = await stack.enter_async_context(own_api.connected(kubeconfig))
+        except own_api.Unread as error:
+            print(f"kubeletpy view: pods that no node has are not shown: {error}", file=sys.stderr)
+        loop = asyncio.get_running_loop()
+        return await _serve(ViewServer(Sources(ask, api, loop), port=port), port)
+
+
+async def _serve(server: ViewServer, port: int) -> int:
     try:
         await server.start()
     except OSError as error:

@@ -142,16 +142,17 @@ def _details(pod: View) -> Iterator[str]:
 
 def _events(events: Sequence[View], now: float) -> list[str]:
     warnings = [each for each in events if each.get("type") == "Warning"]
-    newest = sorted(warnings, key=_last_seen, reverse=True)[:MAX_EVENTS]
+    newest = sorted(warnings, key=last_seen, reverse=True)[:MAX_EVENTS]
     return ["  " + "  ".join(one_line(str(part)) for part in _parts(each, now)) for each in newest]
 
 
 def _parts(event: View, now: float) -> tuple[Any, Any, Any]:
-    at = api_time(_last_seen(event))
+    at = api_time(last_seen(event))
     return "" if at is None else clock_time(at, now), event.get("reason"), event.get("message")
 
 
-def _last_seen(event: View) -> str:
+def last_seen(event: View) -> str:
+    """The newest of an event's times, as it is in the object; empty: it has none."""
     series = event.get("series") or {}
     times = (
         series.get("lastObservedTime"),

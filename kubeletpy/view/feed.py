@@ -169,7 +169,11 @@ def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
 def _event(event: Mapping[str, Any]) -> JSON:
     _, _, container = event["field_path"].partition("{")
     shown = _plain(event, "at", "type", "reason", "message", "count")
-    return {**shown, "container": _text(container.removesuffix("}"), MAX_NAME)}
+    return {
+        **shown,
+        "container": _text(container.removesuffix("}"), MAX_NAME),
+        "source": _text(event.get("source"), MAX_NAME),
+    }
 
 
 def _decision(made: Mapping[str, Any]) -> JSON:

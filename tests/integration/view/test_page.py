@@ -8,9 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
+from kubeletpy.explain import unplaced
 from kubeletpy.view.drawing import html
 from kubeletpy.view.server import ViewServer
 from tests.integration.view.browser import Page, browser
+from tests.unit.explain.test_from_api import UNSCHEDULED, pod
+from tests.unit.explain.test_unplaced import event
 from tests.unit.explain.test_whole_timeline import whole
 from tests.unit.view.answers import Agent, used
 from tests.unit.view.test_drawing import HOSTILE
@@ -195,6 +198,22 @@ async def test_bars_have_a_legend(page: Page, agent: Agent) -> None:
     bars = f"[...document.querySelectorAll('.step .bar')].map((each) => {colour.format('each')})"
     shown = f"{entries}.map((each) => {colour.format('each.firstChild')})"
     assert await page.run(shown) == await page.run(bars)
+
+
+async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agent: Agent) -> None:
+    made = pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
+    agent.pods += unplaced.lines([made], [])
+    agent.pod = unplaced.told(made, [])
+    agent.timeline = {"error": "nothing was done for a pod ns/web here"}
+    agent.events = unplaced.of_others([event(message="<b>0/1</b> nodes")])
+    await page.until(f"{NAMES} === 'ns/web,default/web'")
+    verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes"
+    assert await page.run(f"{ROWS}[0].querySelector('.says').textContent") == verdict
+    await page.click(f"{ROWS}[0]")
+    await page.until("document.querySelectorAll('#events tr').length === 1")
+    assert await page.run("document.querySelector('#head .verdict').textContent") == verdict
+    shown = await page.run("document.querySelector('#events tr').textContent")
+    assert "FailedScheduling default-scheduler<b>0/1</b> nodes" in shown
 
 
 @pytest.mark.parametrize(("width", "shown"), [(390, 1), (320, 1), (1280, 0)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from kubeletpy.cli import own_api
 from kubeletpy.foresee.model import NeedState
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.formats import JsonFormat
-from kubeletpy.kubeapi.protocol import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
+from kubeletpy.kubeapi.protocol import (
+    CONFIGMAPS,
+    EVENTS,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SECRETS,
+    Resource,
+)
 from kubeletpy_up.api import LocalApi
 
 SOCKET = Path("node", "explain.sock")
@@ -66,8 +74,9 @@ async def test_which_objects_exist(
         ("claim", "data"),
         ("claim", "none"),
     )
-    found, why = await asyncio.to_thread(own_api.need_states, path, "default", wanted)
-    assert why == ""
+    found = await asyncio.to_thread(
+        own_api.once, path, lambda api: api.need_states("default", wanted)
+    )
     assert found == {
         ("configMap", "conf"): NeedState.EXISTS,
         ("configMap", "none"): NeedState.MISSING,
@@ -87,11 +96,56 @@ async def test_an_api_that_does_not_answer(client: KubeClient, tmp_path: Path) -
     config = json.loads(path.read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     path.write_text(json.dumps(config))
-    found, why = await asyncio.to_thread(
-        own_api.need_states, path, "default", needs(("secret", "key"))
+    with pytest.raises(own_api.Unread, match="its API did not answer: "):
+        await asyncio.to_thread(own_api.once, path, lambda api: api.unplaced())
+    path.write_text("{")
+    with pytest.raises(own_api.Unread, match="its API did not answer: "):
+        await asyncio.to_thread(own_api.once, path, lambda api: api.unplaced())
+
+
+async def test_pods_that_no_node_has(client: KubeClient, tmp_path: Path) -> None:
+    """With what the scheduler says, in its condition and its event."""
+    path = own_api.kubeconfig(tmp_path / SOCKET)
+    assert path is not None
+    await create(
+        client,
+        PODS,
+        "web",
+        spec={"containers": [{"name": "a", "image": "a:1"}], "nodeSelector": {"disk": "ssd"}},
     )
-    assert found == {}
-    assert why.startswith("its API did not answer: ")
+    await create(
+        client,
+        PODS,
+        "placed",
+        spec={"containers": [{"name": "a", "image": "a:1"}], "nodeName": "n1"},
+    )
+    async with asyncio.timeout(30):
+        async for event in client.watch(
+            EVENTS,
+            "default",
+            resource_version="",
+            timeout_seconds=60,
+            field_selector="reason=FailedScheduling",
+        ):
+            if event.type == "ADDED":
+                break
+    events = await reading(path, lambda api: api.events("default", "web"))
+    assert [(each["reason"], each["source"]) for each in events] == [
+        ("FailedScheduling", "default-scheduler")
+    ]
+    (line,) = await reading(path, lambda api: api.unplaced())
+    assert (line["name"], line["node"], line["healthy"]) == ("web", None, False)
+    assert line["verdict"].startswith("node: none; not scheduled: Unschedulable: ")
+    told = await reading(path, lambda api: api.unplaced_pod("default", "web"))
+    assert told is not None
+    assert told["verdict"] == line["verdict"]
+    for other in ("placed", "none", "../x"):
+        read = partial(own_api.OwnApi.unplaced_pod, namespace="default", name=other)
+        assert await reading(path, read) is None
+
+
+async def reading(path: Path, read: Callable[[own_api.OwnApi], Awaitable[Any]]) -> Any:
+    return await asyncio.to_thread(own_api.once, path, read)
 
 
 def test_elsewhere_there_is_no_such_api(tmp_path: Path) -> None:

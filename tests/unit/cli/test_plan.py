@@ -261,17 +261,18 @@ async def test_what_the_api_of_up_lacks_is_waited_for(
     agent.needs = NEEDS
     asked = []
 
-    def states(path: Path, namespace: str, needs: Any) -> Any:
-        asked.append((path, namespace, [each["name"] for each in needs]))
-        kinds = [(each["kind"], each["name"]) for each in needs]
-        return dict.fromkeys(kinds, NeedState.MISSING), ""
+    class Api:
+        async def need_states(self, namespace: str, needs: Any) -> Any:
+            asked.append((namespace, [each["name"] for each in needs]))
+            kinds = [(each["kind"], each["name"]) for each in needs]
+            return dict.fromkeys(kinds, NeedState.MISSING)
 
-    monkeypatch.setattr(own_api, "need_states", states)
+    monkeypatch.setattr(own_api, "once", lambda path, read: asyncio.run(read(Api())))
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket.with_name("admin"))
     file = tmp_path / "set.yaml"
     file.write_text(json.dumps(stateful()))
     assert await run(agent.at, "-f", str(file)) == 1
-    assert asked == [(tmp_path / "admin", "ns", ["data-db-0", "conf"])]
+    assert asked == [("ns", ["data-db-0", "conf"])]
     assert capsys.readouterr().out == (
         "ns/web: n1 would admit it; it would wait for configMap conf\n\n"
         "Waits for\n  configMap conf, which does not exist: needed by volume c\n"
@@ -297,11 +298,15 @@ async def test_elsewhere_what_was_not_checked_is_named(
     assert await run(agent.at, "-f", str(file)) == 0
     assert capsys.readouterr() == (said, "")
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
-    monkeypatch.setattr(own_api, "need_states", lambda *asked: ({}, "it did not answer"))
+
+    def unread(path: Path, read: Any) -> Any:
+        raise own_api.Unread("it did not answer")
+
+    monkeypatch.setattr(own_api, "once", unread)
     assert await run(agent.at, "-f", str(file)) == 0
     assert capsys.readouterr() == (
         said,
-        "kubeletpy plan: the API of `up` was not read: it did not answer\n",
+        "kubeletpy plan: existence of objects not checked: it did not answer\n",
     )
 
 

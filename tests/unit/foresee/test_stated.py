@@ -11,6 +11,9 @@ STATED = {
     "foresee/model Act.samples": 0,
     "cli/own_api TIMEOUT_S": 5.0,
     "cli/own_api MAX_NEEDS": 200,
+    "cli/own_api MAX_PODS": 500,
+    "cli/own_api MAX_EVENTS": 100,
+    "cli/view_sources PATIENCE_S": 1.0,
 }
 
 

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
+from kubeletpy.explain import unplaced
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.view import feed
 from kubeletpy.view.history import History
 from tests.unit.explain.facts import NOW, exited, facts, not_ready, waiting
+from tests.unit.explain.test_from_api import UNSCHEDULED
+from tests.unit.explain.test_from_api import pod as from_api_pod
+from tests.unit.explain.test_unplaced import event as scheduler_event
 from tests.unit.view.answers import Agent, used
 from tests.unit.view.test_drawing import HOSTILE
 
@@ -90,9 +94,9 @@ def test_a_pod() -> None:
     assert (container["name"], container["state"], container["ready"]) == ("main", "running", True)
     assert shown["events"] == [
         {"at": 6.0, "type": "Warning", "reason": "Failed", "message": "failed", "count": 1,
-         "container": ""},
+         "container": "", "source": ""},
         {"at": 5.0, "type": "Normal", "reason": "Pulled", "message": "pulled", "count": 2,
-         "container": "main"},
+         "container": "main", "source": ""},
     ]  # fmt: skip
     (start,) = shown["waterfalls"]
     assert [row["label"] for row in start["rows"]] == [
@@ -100,6 +104,23 @@ def test_a_pod() -> None:
     ]
     assert start["rows"][1]["beside"] == ("pull image shop:1",)
     json.dumps(shown)
+
+
+def test_a_pod_that_no_node_has() -> None:
+    """With the scheduler's event; the page is sent the same parts as of other pods."""
+    made = from_api_pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
+    (line,) = feed.pods(unplaced.lines([made], []))
+    assert (line["path"], line["tone"]) == ("ns/web", "sick")
+    assert line["verdict"] == "node: none; not scheduled: Unschedulable: 0/1 nodes"
+    told = unplaced.told(made, [])
+    assert told is not None
+    shown = feed.pod(told, {"error": "nothing"}, unplaced.of_others([scheduler_event()]))
+    agent = Agent()
+    assert shown.keys() == feed.pod(agent.pod, agent.timeline, agent.events).keys()
+    assert (shown["verdict"], shown["gone"]) == (line["verdict"], "")
+    (event,) = shown["events"]
+    assert (event["reason"], event["source"]) == ("FailedScheduling", "default-scheduler")
+    assert event["message"] == "0/1 nodes are free"
 
 
 def crashing() -> PodFacts:

@@ -1,0 +1,117 @@
+"""Pods that no node has, and events of others, for lists and pages. Pure.
+
+Works on objects of the API; returns JSON of the shapes that the agent's socket returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kubeletpy.explain import from_api
+from kubeletpy.explain.moments import api_time
+from kubeletpy.explain.words import one_line
+
+JSON = dict[str, Any]
+View = Mapping[str, Any]
+STATE = "not scheduled"
+FAILED_SCHEDULING = "FailedScheduling"
+OURS = "kubelet"
+"""Component of the events that a node's agent writes."""
+
+
+def lines(pods: Sequence[View], events: Iterable[View]) -> list[JSON]:
+    """A line for each pod that waits for a scheduler, as in a list of the node's pods.
+
+    ``events``: of any pods; the newest FailedScheduling is used where a pod's status has no reason.
+    """
+    newest = _failures(events)
+    found = []
+    for pod in pods:
+        waiting = from_api.unscheduled(pod)
+        if waiting is None:
+            continue
+        metadata = pod.get("metadata") or {}
+        uid = str(metadata.get("uid") or "")
+        found.append(
+            {
+                "namespace": str(metadata.get("namespace") or ""),
+                "name": str(metadata.get("name") or ""),
+                "uid": uid,
+                "node": None,
+                "state": STATE,
+                "healthy": False,
+                "verdict": _verdict(pod, waiting.verdict, newest.get(uid)),
+                "cause": waiting.cause,
+                "first_seen": waiting.first_seen,
+            }
+        )
+    return found
+
+
+def told(pod: View, events: Iterable[View]) -> JSON | None:
+    """All about one such pod, as about a pod of the node; None: it waits for no scheduler."""
+    found, waiting = lines([pod], events), from_api.unscheduled(pod)
+    if not found or waiting is None:
+        return None
+    status = pod.get("status") or {}
+    wait = {"kind": "scheduler", "subject": "", "why": waiting.waits, "until": None}
+    return {
+        **found[0],
+        "hint": waiting.hint,
+        "final": False,
+        "worker": {"state": STATE, "stage": "", "last_error": ""},
+        "phase": str(status.get("phase") or "Pending"),
+        "ready": False,
+        "pod_ips": [],
+        "static": False,
+        "waits": [{**wait, "since": waiting.first_seen}],
+        **{part: [] for part in ("containers", "probes", "decisions", "errors", "exits")},
+    }
+
+
+def of_others(events: Iterable[View]) -> list[JSON]:
+    """The events of schedulers and controllers, as the agent returns its own: the oldest first."""
+    found = [_event(each) for each in events if _component(each) != OURS]
+    return sorted(found, key=lambda one: float(one["at"]))
+
+
+def _verdict(pod: View, verdict: str, failure: View | None) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    said = any(each.get("type") == "PodScheduled" and each.get("message") for each in conditions)
+    if failure is not None and not said:
+        verdict = f"not scheduled: {failure.get('reason')}: {failure.get('message')}"
+    return one_line(f"node: none; {verdict}")
+
+
+def _failures(events: Iterable[View]) -> dict[str, View]:
+    """UID of a pod -> its newest FailedScheduling event."""
+    failures = [each for each in events if each.get("reason") == FAILED_SCHEDULING]
+    return {
+        str((each.get("involvedObject") or {}).get("uid")): each
+        for each in sorted(failures, key=_seen_at)
+    }
+
+
+def _event(event: View) -> JSON:
+    series = event.get("series") or {}
+    count = series.get("count") or event.get("count") or 1
+    return {
+        "at": _seen_at(event),
+        "type": str(event.get("type") or ""),
+        "reason": str(event.get("reason") or ""),
+        "message": str(event.get("message") or ""),
+        "field_path": str((event.get("involvedObject") or {}).get("fieldPath") or ""),
+        "count": count if isinstance(count, int) else 1,
+        "source": _component(event),
+    }
+
+
+def _component(event: View) -> str:
+    source = event.get("source") or {}
+    return str(event.get("reportingComponent") or source.get("component") or "")
+
+
+def _seen_at(event: View) -> float:
+    """Unix seconds; 0: the event has no readable time."""
+    return api_time(from_api.last_seen(event)) or 0.0

@@ -1,0 +1,61 @@
+"""The list of ``kubeletpy explain``: pods that no node has are part of it under `up`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cli import agent_socket, explain, own_api
+
+PLACED = {"namespace": "ns", "name": "placed", "healthy": True, "verdict": "running and ready"}
+WEB = {"namespace": "x", "name": "web", "healthy": False, "verdict": "node: none; not scheduled"}
+
+
+@pytest.fixture(autouse=True)
+def agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent with one pod, beside an API that has another."""
+
+    class Api:
+        async def unplaced(self) -> list[Any]:
+            return [WEB]
+
+    answers = {"pods": [PLACED], "node": {"name": "n1", "troubles": []}}
+    monkeypatch.setattr(agent_socket, "ask", lambda path, *parts: list_or_same(answers[parts[0]]))
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
+    monkeypatch.setattr(own_api, "once", lambda path, read: asyncio.run(read(Api())))
+
+
+def list_or_same(found: Any) -> Any:
+    return [*found] if isinstance(found, list) else found
+
+
+def shown(*arguments: str) -> explain.Answer:
+    return explain.answer(explain.parser().parse_args(arguments), Path("explain.sock"))
+
+
+def test_pods_without_a_node_are_listed() -> None:
+    assert shown().text == ("x/web      node: none; not scheduled\nns/placed  running and ready\n")
+    assert json.loads(shown("-o", "json").text) == [PLACED, WEB]
+    assert shown("-n", "ns").text == "ns/placed  running and ready\n"
+
+
+def test_elsewhere_there_is_no_such_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: None)
+    assert shown().text == "ns/placed  running and ready\n"
+
+
+def test_an_api_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def once(path: Path, read: Any) -> Any:
+        raise own_api.Unread("its API did not answer: x")
+
+    monkeypatch.setattr(own_api, "once", once)
+    said = "pods that no node has are not shown: its API did not answer: x\n"
+    assert shown().text == f"ns/placed  running and ready\n{said}"
+    assert json.loads(shown("-o", "json").text) == [PLACED]
+    assert capsys.readouterr().err == said
