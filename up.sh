@@ -6,7 +6,8 @@
 #   ./up.sh down                          remove everything that ./up.sh made
 #
 # KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy)
-# KUBELETPY_RUNTIME  auto (the containerd that runs, else our own), private, or unix:///path
+# KUBELETPY_RUNTIME  auto (the containerd that runs, else our own), private, or unix:///path; its cgroup
+#                    driver is found by a trial, our own has systemd's where systemd runs
 set -euo pipefail
 
 checkout=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -134,3 +134,25 @@ def test_a_command_that_is_on_the_path_needs_no_line(monkeypatch: pytest.MonkeyP
     lines = lines_to_copy(Path("/c"))
     assert lines[0] == "export KUBECONFIG=/c"
     assert lines[-1] == "kubeletpy view"
+
+
+@pytest.mark.parametrize(
+    ("flags", "more", "driver"),
+    [
+        ([], None, "cgroupfs"),
+        (["--cgroup-driver", "systemd"], None, "systemd"),
+        (["--cgroup-driver", "systemd"], "", "systemd"),
+        (["--cgroup-driver", "systemd"], "cgroupDriver: cgroupfs\n", "cgroupfs"),
+        (["--cgroup-driver", "cgroupfs"], "cgroupDriver: systemd\n", "systemd"),
+    ],
+)
+def test_the_cgroup_driver_of_a_file_counts_more(
+    tmp_path: Path, flags: list[str], more: str | None, driver: str
+) -> None:
+    arguments = ["--state-dir", str(tmp_path), *flags]
+    if more is not None:
+        file = tmp_path / "config.yaml"
+        head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        file.write_text(head + more)
+        arguments += ["--config", str(file)]
+    assert load(parser().parse_args(arguments)).settings.cgroup_driver == driver
