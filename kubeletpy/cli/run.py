@@ -45,8 +45,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
         if flags.node.version:
             print(version.raw() if flags.node.version == "raw" else f"Kubernetes {KUBELET}")
             return 0
-        loaded = config.load_files(flags)
-        _check(loaded)
+        loaded = config.load_files(flags, _problems_here)
         # the runtime gets paths below it, and has its own working directory
         root = str(Path(loaded.node.root_dir).absolute())
         loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
@@ -124,25 +123,25 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
         giving_back.cancel()
 
 
-def _check(loaded: config.LoadedConfig) -> None:
-    """Raises ConfigError for settings that cannot work on this machine."""
+def _problems_here(
+    settings: config.KubeletSettings, flags: config.NodeFlags
+) -> list[config.Problem]:
+    """What keeps settings and flags from working on this machine."""
     problems = config.check_host(
-        loaded.settings,
+        settings,
         cgroup_version=machine.cgroup_version(),
         swap_on=machine.swap_on(),
         online_cpus=machine.online_cpus(),
     )
-    if loaded.settings.protect_kernel_defaults and (why := machine.wrong_kernel_settings()):
+    if settings.protect_kernel_defaults and (why := machine.wrong_kernel_settings()):
         problems.append(config.Problem("protectKernelDefaults", "true", why))
-    path = loaded.node.kubeconfig
-    bootstrap = loaded.node.bootstrap_kubeconfig
+    path, bootstrap = flags.kubeconfig, flags.bootstrap_kubeconfig
     if path and not Path(path).is_file() and not bootstrap:
         problems.append(config.Problem("--kubeconfig", path, "no such file"))
     if bootstrap and not path:
         allowed = "only with --kubeconfig, which names the file to write"
         problems.append(config.Problem("--bootstrap-kubeconfig", bootstrap, allowed))
-    if problems:
-        raise config.ConfigError(problems)
+    return problems
 
 
 def _default_agent() -> Agent:

@@ -6,14 +6,16 @@ import os
 from pathlib import Path
 
 from kubeletpy.config.flags import FlagValues
-from kubeletpy.config.load import LoadedConfig, load
+from kubeletpy.config.load import Check, LoadedConfig, load
 from kubeletpy.config.problems import ConfigError, Problem
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 
-def load_files(flag_values: FlagValues) -> LoadedConfig:
+def load_files(flag_values: FlagValues, check: Check | None = None) -> LoadedConfig:
     """Settings from the files that ``--config`` and ``--config-dir`` name, and from all flags.
+
+    ``check`` is as for :func:`kubeletpy.config.load.load`: all problems are reported together.
 
     Raises:
         ConfigError: unreadable files, and everything :func:`kubeletpy.config.load.load` raises.
@@ -30,7 +32,7 @@ def load_files(flag_values: FlagValues) -> LoadedConfig:
     if problems:
         raise ConfigError(problems)
     base_dir = str(Path(node.config).resolve().parent) if node.config else ""
-    return load(text, dropins, flag_values, file_name=node.config, base_dir=base_dir)
+    return load(text, dropins, flag_values, file_name=node.config, base_dir=base_dir, check=check)
 
 
 def _dropin_paths(directory: Path, problems: list[Problem]) -> list[Path]:

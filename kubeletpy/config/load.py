@@ -8,7 +8,7 @@ those gates.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.config import cross_rules, decode, effects
@@ -28,6 +28,10 @@ _NO_FILE_NO_API: Mapping[str, Any] = {
 }
 """What the kubelet also assumes without a file, and the only way to allow access when there is no
 API to ask: clients with a certificate from authentication.x509.clientCAFile."""
+
+
+Check = Callable[[KubeletSettings, NodeFlags], list[Problem]]
+"""Finds problems that depend on more than the settings: on the machine, on files."""
 
 
 class LoadedConfig(Struct, frozen=True):
@@ -53,6 +57,7 @@ def load(
     *,
     file_name: str = "",
     base_dir: str = "",
+    check: Check | None = None,
 ) -> LoadedConfig:
     """Build the settings.
 
@@ -62,6 +67,8 @@ def load(
         flag_values: from :func:`kubeletpy.config.flags.parse_flags`.
         file_name: shown in messages.
         base_dir: the file's directory, against which a relative ``staticPodPath`` is resolved.
+        check: finds what else is wrong, such as what does not fit the machine; of fields whose
+            values could not be read it is given the defaults, and its problems do not count.
 
     Raises:
         ConfigError: with every problem.
@@ -90,6 +97,10 @@ def load(
         decode.build(values), explicit, base_dir=base_dir, by_flag=frozenset(from_flags)
     )
     problems += cross_rules.check(cross_rules.Given(settings, explicit), bad)
+    if check is not None:
+        named = bad | {problem.field for problem in problems}
+        found_here = check(settings, flag_values.node)
+        problems += [problem for problem in found_here if problem.field not in named]
     if problems:
         raise ConfigError(dict.fromkeys([*dropped, *problems]))
     notices = effects.notices(

@@ -126,7 +126,6 @@ def node_status(
         "capacity": total,
         "allocatable": allocatable(total, options, devices),
         "conditions": node_conditions(old.get("conditions") or (), health, now),
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": options.kubelet_port}},
         "images": node_images(images, options.max_images),
         "nodeInfo": {
             "machineID": facts.machine_id,
@@ -141,6 +140,8 @@ def node_status(
             "architecture": facts.architecture,
         },
     }
+    if options.kubelet_port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": options.kubelet_port}}
     if facts.swap_bytes:
         status["nodeInfo"]["swap"] = {"capacity": facts.swap_bytes}
     if runtime.handlers:

@@ -15,7 +15,7 @@ from kubeletpy.api.types import JSON
 
 _MAPS = ("capacity", "allocatable")
 """Maps of a status: a patch removes only the keys that it names."""
-_OPTIONAL = ("runtimeHandlers", "features", "declaredFeatures")
+_OPTIONAL = ("runtimeHandlers", "features", "declaredFeatures", "daemonEndpoints")
 """Fields of the node's own that a status has only with content."""
 _OPTIONAL_INFO = ("swap",)
 _LISTS = ("images", "runtimeHandlers", "declaredFeatures")

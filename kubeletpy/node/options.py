@@ -41,6 +41,7 @@ class NodeOptions(Struct, frozen=True):
     external_cloud_provider: bool = False
     controller_attach_detach: bool = True
     kubelet_port: int = 10250
+    """0: no server answers, and no port is published."""
     lease_duration_s: int = 40
     status_update_s: float = 10.0
     status_report_s: float = 300.0
@@ -76,7 +77,7 @@ class NodeOptions(Struct, frozen=True):
             provider_id=settings.provider_id,
             external_cloud_provider=flags.cloud_provider == "external",
             controller_attach_detach=settings.enable_controller_attach_detach,
-            kubelet_port=port,
+            kubelet_port=port if settings.enable_server else 0,
             lease_duration_s=settings.node_lease_duration_seconds,
             status_update_s=settings.node_status_update_frequency,
             status_report_s=settings.node_status_report_frequency,

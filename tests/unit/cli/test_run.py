@@ -124,6 +124,40 @@ def test_the_machine_must_fit(
     assert "failCgroupV1 is true: this machine uses cgroup v1" in capsys.readouterr().err
 
 
+def test_what_does_not_fit_the_machine_hides_no_other_problem(
+    files: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    (tmp_path / "config.yaml").write_text(HEAD + "maxPods: -5\nsingleProcessOOMKill: false\n")
+    assert run.main([files[0], "--kubeconfig=/no/such"], never) == 1
+    said = capsys.readouterr().err
+    assert "4 problems in the configuration" in said
+    for each in (
+        "maxPods is -5: must be at least 0",
+        "failCgroupV1 is true: this machine uses cgroup v1",
+        "singleProcessOOMKill is false: must not be false on cgroup v1",
+        "--kubeconfig is /no/such: no such file",
+    ):
+        assert each in said
+
+
+def test_a_field_that_could_not_be_read_is_one_problem(
+    files: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    (tmp_path / "config.yaml").write_text(HEAD + "failCgroupV1: perhaps\n")
+    assert run.main(files, never) == 1
+    said = capsys.readouterr().err
+    assert "1 problem in the configuration" in said
+    assert 'failCgroupV1 is "perhaps"' in said
+
+
 def test_kernel_settings_are_refused_by_name(
     files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,14 @@ OWN_LABELS = {
 }
 
 
+def test_a_node_without_a_server_publishes_no_port() -> None:
+    runtime = build.RuntimeInfo("containerd", "2.1")
+    for port, published in ((0, False), (10250, True)):
+        given = options(kubelet_port=port)
+        node: Any = build.initial_node(FACTS, given, runtime, node_ips=["10.0.0.1"], now=NOW)
+        assert ("daemonEndpoints" in node["status"]) is published
+
+
 def test_the_whole_node() -> None:
     facts = replace(FACTS, swap_bytes=GI)
     given = options(node_ips=["10.0.0.1"], declared_features=["F"], version="v1", kubelet_port=1)

@@ -80,6 +80,11 @@ OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
         # fields that an earlier configuration, runtime or machine had
         (status(features={"supplementalGroupsPolicy": True}), status(), {"features": None}),
         (status(runtimeHandlers=[{"name": "kata"}]), status(), {"runtimeHandlers": None}),
+        (
+            status(),
+            {name: value for name, value in STATUS.items() if name != "daemonEndpoints"},
+            {"daemonEndpoints": None},
+        ),
         (status(declaredFeatures=["A"]), status(), {"declaredFeatures": None}),
         (
             status(declaredFeatures=["A", "B"]),

@@ -32,6 +32,10 @@ def test_of_nothing_configured() -> None:
     assert KUBELET_VERSION in KUBELET
 
 
+def test_a_node_without_a_server_has_no_port() -> None:
+    assert of(enableServer=False).kubelet_port == 0
+
+
 @pytest.mark.parametrize(
     ("document", "field", "value"),
     [

@@ -18,7 +18,6 @@ _LOG_FLAGS = ("follow", "previous", "timestamps")
 _LOG_VALUES = ("sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 _PATHS = {"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
-_FALLBACK_PORT = 10250
 Query = list[tuple[str, str]]
 
 
@@ -96,13 +95,15 @@ def may_be_asked(address: str) -> bool:
 
 
 def node_address(node: JSON) -> NodeAddress:
-    """The reported address of a node's server. Raises ApiError 503: none is reported."""
+    """The reported address of a node's server. Raises ApiError 503: there is none, or no port."""
     name, status = node["metadata"]["name"], node.get("status") or {}
     endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
     addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
     for kind in ("InternalIP", "Hostname"):
         if addresses.get(kind):
-            return NodeAddress(addresses[kind], int(endpoint.get("Port") or _FALLBACK_PORT), name)
+            if not endpoint.get("Port"):
+                raise errors.unavailable(f'node "{name}" has no server: it reports no port')
+            return NodeAddress(addresses[kind], int(endpoint["Port"]), name)
     raise errors.unavailable(f'node "{name}" has not reported its address yet')
 
 

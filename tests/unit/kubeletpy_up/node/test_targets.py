@@ -81,6 +81,13 @@ def test_addresses() -> None:
         node_address({"metadata": {"name": "n"}})
 
 
+def test_a_node_without_a_port_has_no_server() -> None:
+    addresses = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    with pytest.raises(ApiError, match='node "n" has no server: it reports no port') as refused:
+        node_address({"metadata": {"name": "n"}, "status": {"addresses": addresses}})
+    assert refused.value.code == 503
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
