@@ -1,4 +1,4 @@
-"""The last line that each container wrote before it failed, from its log.
+"""The last lines of containers' logs: of those that failed one, for a page some of each.
 
 Pure: the files are read by whoever is given. For root on this machine only: who may see a pod's
 state need not be allowed to see its logs.
@@ -13,6 +13,8 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 ReadEnd = Callable[[ContainerStatus], str]
 """Some text at the end of the log of a run. Blocks on the file; raises OSError."""
 MAX_CONTAINERS = 20
+MAX_LINES = 10
+"""Lines of one container that are returned for a page."""
 
 
 def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str]:
@@ -31,7 +33,29 @@ def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str
             text = read(record)
         except OSError:
             continue  # it was removed or rotated, or it is no log
-        lines = [line for line in text.splitlines() if line.strip()]
-        if lines:
+        if lines := _lines(text):
             found[record.name] = lines[-1]
     return found
+
+
+def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
+    """Container name -> the last lines of its latest run, at most MAX_LINES. Blocks on the files.
+
+    Containers without a readable log are left out. ``records``: the runtime's, of one pod.
+    """
+    latest: dict[str, ContainerStatus] = {}
+    for record in sorted(records, key=lambda one: one.rank):
+        latest[record.name] = record
+    found: dict[str, list[str]] = {}
+    for record in [one for one in latest.values() if one.log_path][:MAX_CONTAINERS]:
+        try:
+            text = read(record)
+        except OSError:
+            continue  # it was removed or rotated, or it is no log
+        if lines := _lines(text):
+            found[record.name] = lines[-MAX_LINES:]
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]

@@ -55,7 +55,8 @@ Usage = Callable[[], Awaitable[dict[str, Any]]]
 class ExplainServer:
     """Serves what is known of the node and its pods.
 
-    /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline and /events, POST /plan.
+    /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline, /events and
+    /logs, POST /plan.
 
     Attributes:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
@@ -144,6 +145,7 @@ class ExplainServer:
         app.router.add_get("/pods/{namespace}/{name}", self._one)
         app.router.add_get("/pods/{namespace}/{name}/timeline", self._timeline)
         app.router.add_get("/pods/{namespace}/{name}/events", self._events_of)
+        app.router.add_get("/pods/{namespace}/{name}/logs", self._logs)
         if self._foresee is not None:
             app.router.add_post("/plan", self._plan)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -275,6 +277,17 @@ class ExplainServer:
             trace, last = self._traces.find(namespace, name), self._gone(namespace, name)
             uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
         return _answer([to_builtins(event) for event in self._events(uid)])
+
+    async def _logs(self, request: Any) -> Any:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        uid, read = self._snapshots.find(namespace, name), self._log_end
+        runtime = None if uid is None else self._snapshots.facts(uid).runtime
+        if runtime is None or read is None:
+            return _answer({"containers": {}})
+        from kubeletpy.explain.log_ends import log_tails
+
+        found = await asyncio.to_thread(log_tails, runtime.containers, read)
+        return _answer({"containers": found})
 
     async def _plan(self, request: Any) -> Any:
         from aiohttp import web

@@ -23,6 +23,9 @@ JSON = dict[str, Any]
 MAX_NAME = 260
 MAX_TEXT = 1200
 MAX_PODS = 1000
+MAX_LOG_LINES = 10
+MAX_LOG_LINE = 300
+"""Characters of a line of a log."""
 MAX_ROWS = 40
 """Of decisions, events, exits and so on: the latest."""
 
@@ -100,14 +103,16 @@ def pod(
     answer: Mapping[str, Any],
     timeline: Mapping[str, Any] | None,
     events: Sequence[Mapping[str, Any]],
+    logs: Mapping[str, Any] | None = None,
 ) -> JSON:
-    """One pod, from the answers to /pods/NAMESPACE/NAME, its timeline and its events.
+    """One pod, from the answers to /pods/NAMESPACE/NAME, its timeline, its events and its logs.
 
     ``answer`` may be that there is no such pod, with how it was when it ended.
     """
     gone = _text(answer.get("error"))
     told = answer.get("last") if gone else answer
-    shown = {"gone": gone, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event)}
+    shown = {"gone": gone, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event),
+             "logs": _logs(logs)}  # fmt: skip
     if not told:
         return {**shown, "uid": ""}
     return {
@@ -164,6 +169,18 @@ def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
         return []
     found = [to_builtins(each) for each in waterfalls(from_json(timeline))]
     return [each for each in found if each["rows"]]
+
+
+def _logs(logs: Mapping[str, Any] | None) -> list[JSON]:
+    """An agent of another version has no answer about logs, but an error."""
+    found = (logs or {}).get("containers") or {}
+    return [
+        {
+            "name": _text(name, MAX_NAME),
+            "lines": [_text(line, MAX_LOG_LINE) for line in lines[-MAX_LOG_LINES:]],
+        }
+        for name, lines in [*found.items()][:MAX_ROWS]
+    ]
 
 
 def _event(event: Mapping[str, Any]) -> JSON:

@@ -58,10 +58,11 @@ class Watcher:
 
     async def _pod(self, namespace: str, name: str) -> dict[str, Any]:
         where = "pods", namespace, name
-        answer, timeline, events = await asyncio.gather(
-            self._asked(*where), self._asked(*where, "timeline"), self._asked(*where, "events")
+        parts = ((), ("timeline",), ("events",), ("logs",))
+        answer, timeline, events, logs = await asyncio.gather(
+            *(self._asked(*where, *part) for part in parts)
         )
-        return feed.pod(answer, timeline, events if isinstance(events, list) else ())
+        return feed.pod(answer, timeline, events if isinstance(events, list) else (), logs)
 
     async def _refresh_usage(self) -> None:
         try:

@@ -70,6 +70,7 @@ async def test_every_hostile_text_is_shown_and_does_nothing(page: Page, agent: A
             *(poisoned(kept[0], text, ours), spans),
             poisoned(kept[2], text, ours),
         )
+        agent.logs = {"containers": {"main": [text, "end"]}}
         agent.usage = used(1.0, 1.0)
         shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:100]
         await page.run(f"location.hash = '#{quote('default/opened', safe='')}'")
@@ -78,6 +79,7 @@ async def test_every_hostile_text_is_shown_and_does_nothing(page: Page, agent: A
             f" && document.querySelector('#list').textContent.includes({shown!r})"
             f" && document.querySelector('#falls').textContent.includes({shown!r})"
             f" && document.querySelector('#events').textContent.includes({shown!r})"
+            f" && document.querySelector('.log').textContent.includes({shown!r})"
         )
         await page.press("Escape")
     tags = await page.run(
@@ -214,6 +216,18 @@ async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agen
     assert await page.run("document.querySelector('#head .verdict').textContent") == verdict
     shown = await page.run("document.querySelector('#events tr').textContent")
     assert "FailedScheduling default-scheduler<b>0/1</b> nodes" in shown
+
+
+async def test_the_last_lines_of_a_log_follow_it(page: Page, agent: Agent) -> None:
+    await page.press("End")
+    await page.press("Enter")
+    log = "document.querySelector('.log')"
+    await page.until(f"{log}.textContent === 'listening on :80'")
+    agent.logs = {"containers": {"main": [f"<i>{number}</i>" for number in range(10)]}}
+    await page.until(f"{log}.textContent.startsWith('<i>0</i>\\n<i>1</i>\\n')")
+    assert await page.run(f"{log}.children.length") == 0
+    agent.logs = {"containers": {}}
+    await page.until(f"{log}.hidden")
 
 
 @pytest.mark.parametrize(("width", "shown"), [(390, 1), (320, 1), (1280, 0)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, size, told
-from kubeletpy.explain.log_ends import MAX_CONTAINERS, log_ends
+from kubeletpy.explain.log_ends import MAX_CONTAINERS, MAX_LINES, log_ends, log_tails
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.structs import replace
@@ -111,6 +111,29 @@ def test_the_last_lines_of_what_failed_last() -> None:
     assert log_ends(records, read) == {"main": "no route to db"}
     many = [run(f"c{number}", 1, 1) for number in range(MAX_CONTAINERS + 5)]
     assert len(log_ends(many, lambda record: "x")) == MAX_CONTAINERS
+
+
+def test_the_last_lines_of_each_container() -> None:
+    """Of the newest run, whether it runs or has ended; what cannot be read is left out."""
+
+    def read(record: ContainerStatus) -> str:
+        if record.name == "rotated":
+            raise FileNotFoundError(record.log_path)
+        return "" if record.name == "silent" else f"a\n \nof {record.id}\n"
+
+    records = [
+        replace(run("main", 2, 0), state=ContainerState.RUNNING, restart_count=2),
+        replace(run("main", 1, 1), restart_count=1),
+        run("ended", 1, 0),
+        run("rotated", 1, 9),
+        run("silent", 1, 9),
+        replace(run("unlogged", 1, 9), log_path=""),
+    ]
+    assert log_tails(records, read) == {"main": ["a", "of main2"], "ended": ["a", "of ended1"]}
+    many = [run(f"c{number}", 1, 1) for number in range(MAX_CONTAINERS + 5)]
+    found = log_tails(many, lambda record: "\n".join(map(str, range(MAX_LINES + 3))))
+    assert len(found) == MAX_CONTAINERS
+    assert found["c0"] == [str(number) for number in range(3, MAX_LINES + 3)]
 
 
 ENDED: Any = {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 8}

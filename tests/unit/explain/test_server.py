@@ -23,6 +23,7 @@ from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.moments import since
 from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
 from tests.unit.explain.facts import facts
@@ -107,6 +108,31 @@ async def test_usage_and_events(tmp_path: Path) -> None:
             assert (event["message"], event["count"], event["at"]) == (f"for {uid}", 1, 2.0)
     finally:
         await made.close()
+
+
+async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `kubeletpy view`, by the reader of logs that the agent has; never of other pods."""
+    record = ContainerStatus("c1", "main", ContainerState.RUNNING, log_path="/logs/main/0.log")
+    runtime = PodRuntimeStatus("uid-web", "web", "default", containers=(record,))
+    monkeypatch.setattr(OnePod, "facts", lambda self, uid: facts(runtime=runtime))
+    path = tmp_path / "explain.sock"
+    reads: list[str] = []
+
+    def read(run: ContainerStatus) -> str:
+        reads.append(run.log_path)
+        return "first\nsecond\n"
+
+    for log_end, web in ((read, {"main": ["first", "second"]}), (None, {})):
+        made = ExplainServer(path, OnePod(), Traces(), log_end=log_end)  # type: ignore[arg-type]
+        await made.serve()
+        try:
+            for name, found in (("web", web), ("other", {})):
+                asked = path, "pods", "default", name, "logs"
+                answer = await asyncio.to_thread(agent_socket.ask, *asked)
+                assert answer == {"containers": found}
+        finally:
+            await made.close()
+    assert reads == ["/logs/main/0.log"]
 
 
 async def test_a_watch_shows_changes_and_outlasts_the_agent(

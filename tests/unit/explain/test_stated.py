@@ -14,6 +14,7 @@ STATED = {
     "explain/gone KEPT_S": 3600.0,
     "explain/gone MAX_PODS": 100,
     "explain/log_ends MAX_CONTAINERS": 20,
+    "explain/log_ends MAX_LINES": 10,
     "explain/phrases MAX_SAID": 200,
     "explain/phrases LATE_S": 3.0,
     "explain/render MAX_VERDICT": 2000,

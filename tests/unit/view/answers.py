@@ -50,6 +50,7 @@ class Agent:
             ),
             to_builtins(KeptEvent(6.0, "Warning", "Failed", "failed", "", 1, 6.0)),
         ]
+        self.logs: Any = {"containers": {"main": ["listening on :80"]}}
         self.usage: dict[str, Any] = used(1.0, 0.5)
 
     def __call__(self, *parts: str) -> Any:
@@ -69,6 +70,8 @@ class Agent:
                 return self.pod
             case (*_, "timeline"):
                 return self.timeline
+            case (*_, "logs"):
+                return self.logs
             case _:
                 return self.events
 

@@ -106,6 +106,21 @@ def test_a_pod() -> None:
     json.dumps(shown)
 
 
+def test_the_last_lines_of_logs() -> None:
+    agent = Agent()
+
+    def shown(logs: Any) -> Any:
+        return feed.pod(agent.pod, agent.timeline, agent.events, logs)["logs"]
+
+    assert shown(agent.logs) == [{"name": "main", "lines": ["listening on :80"]}]
+    assert shown(None) == shown({"error": "no such path", "last": None}) == []
+    many = {"containers": {f"c{n}": [str(k) for k in range(30)] for n in range(99)}}
+    assert len(shown(many)) == feed.MAX_ROWS
+    assert shown(many)[0] == {"name": "c0", "lines": [str(k) for k in range(20, 30)]}
+    (log,) = shown({"containers": {"main": ["x" * 999]}})
+    assert len(log["lines"][0]) == feed.MAX_LOG_LINE
+
+
 def test_a_pod_that_no_node_has() -> None:
     """With the scheduler's event; the page is sent the same parts as of other pods."""
     made = from_api_pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
@@ -160,6 +175,7 @@ def test_a_pod_that_is_gone() -> None:
         "uid": "",
         "waterfalls": [],
         "events": [],
+        "logs": [],
     }
 
 
@@ -194,7 +210,12 @@ def test_every_text_is_cut_and_on_one_line(text: str) -> None:
         "node": feed.node({"name": text, "troubles": [text]}),
         "silent": feed.unanswered(text, None),
         "pods": feed.pods(poisoned(agent.pods, text, ours)),
-        "pod": feed.pod(poisoned(sick, text, ours), spans, poisoned(agent.events, text, ours)),
+        "pod": feed.pod(
+            poisoned(sick, text, ours),
+            spans,
+            poisoned(agent.events, text, ours),
+            {"containers": {text: [text]}},
+        ),
         "gone": feed.pod({"error": text, "last": None}, None, ()),
         "usage": feed.usage(history, text),
     }

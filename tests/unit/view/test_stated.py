@@ -7,6 +7,8 @@ import pytest
 from tests.stated import stated
 
 STATED = {
+    "view/feed MAX_LOG_LINE": 300,
+    "view/feed MAX_LOG_LINES": 10,
     "view/feed MAX_NAME": 260,
     "view/feed MAX_PODS": 1000,
     "view/feed MAX_ROWS": 40,

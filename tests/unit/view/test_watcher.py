@@ -31,6 +31,7 @@ async def test_an_open_pod_has_its_containers() -> None:
         agent.asked
     )
     assert shown["pod"]["verdict"].startswith("running and ready")
+    assert shown["pod"]["logs"] == [{"name": "main", "lines": ["listening on :80"]}]
     assert [each["name"] for each in shown["usage"]["containers"]] == ["main"]
     with pytest.raises(ValueError, match="no pod"):
         await Watcher(agent).look("../node")
