@@ -120,7 +120,7 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
     expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {KUBELET}")
     expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
-    expect(run(kubeletpy, "up", code=1), "pip install 'kubeletpy[up]'")
+    expect(run(kubeletpy, "up", code=1), "pip install ./up")
     run(python, "-I", "-c", LIBRARY)
     run(python, "-I", "-c", PAGE)
     run(python, "-I", "-c", IMPORT_ALL, "kubeletpy", *OF_EXTRAS.values())

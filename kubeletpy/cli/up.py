@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
 DEFAULT_KUBELET_PORT = 10250
-NOT_INSTALLED = "the embedded API is not installed: pip install 'kubeletpy[up]'"
+NOT_INSTALLED = "the embedded API is not installed: pip install ./up in the checkout"
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 

@@ -85,7 +85,8 @@ def test_without_the_embedded_api(
     monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not there
     assert main(["--state-dir", str(tmp_path / "s")]) == 1
     said = capsys.readouterr().err
-    assert said == "kubeletpy: the embedded API is not installed: pip install 'kubeletpy[up]'\n"
+    missing = "the embedded API is not installed: pip install ./up in the checkout"
+    assert said == f"kubeletpy: {missing}\n"
     assert not (tmp_path / "s").exists()
 
 
