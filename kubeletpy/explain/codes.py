@@ -48,6 +48,7 @@ class Code(StrEnum):
     VOLUME_IN_USE = "volume-in-use"
     TAINT = "deleted-for-taint"
     GONE = "gone"
+    CONTAINER_ENDED = "container-ended"
     UNSCHEDULABLE = "unschedulable"
 
 
@@ -66,7 +67,9 @@ _UNREACHABLE = re.compile(
     r"no route|certificate|server gave HTTP|TLS|\b50\d\b",
     re.I,
 )
-_OBJECT = re.compile(r"configmap|secret", re.I)
+_NO_OBJECT = re.compile(r'\b(?:configmap|secret)s? "[^"]{0,400}" not found', re.I)
+_NO_HANDLER = re.compile(r'\bno runtime for "|\bruntime handler\b', re.I)
+"""Of a runtime (containerd, CRI-O) without the handler of the pod's RuntimeClass."""
 _NO_PROGRAM = re.compile(r'\bexec: "')
 """Of a runtime (CRI-O) that looks for the program when it creates the container."""
 _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
@@ -86,6 +89,8 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.PROBE:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
         case WaitKind.RETRY if _failed_about(facts) is SpecField.RUNTIME_CLASS:
+            return Code.RUNTIME_CLASS
+        case WaitKind.RETRY if _names_class(facts) and _NO_HANDLER.search(wait.why):
             return Code.RUNTIME_CLASS
         case _:
             return wait.kind.replace(" ", "-").lower()
@@ -136,6 +141,10 @@ def _ends(facts: PodFacts) -> bool:
     return facts.record is not None and facts.record.termination_requested
 
 
+def _names_class(facts: PodFacts) -> bool:
+    return facts.pod is not None and bool(facts.pod.spec.get("runtimeClassName"))
+
+
 def _failed_about(facts: PodFacts) -> SpecField | None:
     last = facts.last_sync
     return last.outcome.about if last is not None and last.outcome is not None else None
@@ -152,7 +161,7 @@ def _config_code(facts: PodFacts, wait: Wait) -> str:
             return Code.NEVER_RAN
     if _NO_KEY.search(wait.why):
         return Code.CONFIG_KEY
-    if _OBJECT.search(wait.why) and "not found" in wait.why.lower():
+    if _NO_OBJECT.search(wait.why):
         return Code.CONFIG_MISSING
     return Code.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
 

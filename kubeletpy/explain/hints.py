@@ -9,8 +9,12 @@ from collections.abc import Iterator
 
 from kubeletpy.api import types as api
 from kubeletpy.explain.codes import Code
+from kubeletpy.explain.containers import last_exit
 from kubeletpy.explain.facts import PodFacts, Taint
 from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.phrases import mounted_image
+from kubeletpy.explain.runs import ended_alone, has_log, never_ran
+from kubeletpy.explain.volume_hints import volume_hint
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 
@@ -24,6 +28,7 @@ _REFUSED = {
     "TaintToleration": "the node has that taint no more: make a new pod",
     "TopologyAffinityError": "ask for less, or use a node with more on one NUMA node",
 }
+_NO_PROGRAM = "correct the container's command, or use an image that has that program"
 
 
 def hint(facts: PodFacts, code: str, name: str) -> str:
@@ -31,6 +36,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
     match code:
         case Code.IMAGE_AUTH:
             return _access(facts)
+        case Code.IMAGE_ABSENT | Code.REGISTRY if mounted := _mounted(facts, name):
+            return f"check {mounted}: its name and tag, and that this node reaches its registry"
         case Code.IMAGE_ABSENT:
             return "check the image's name and tag; it is pulled as soon as the registry has it"
         case Code.REGISTRY:
@@ -47,12 +54,11 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case WaitKind.IMAGE.value:
             return "see the message of the runtime, and its log"
         case Code.CRASH | Code.LIVENESS | Code.STARTUP | Code.POST_START:
-            return f"see its log: {_logs(facts, name)}"
+            return _see_log(facts, name)
         case Code.OUT_OF_MEMORY:
-            limit = _memory(facts, name)
-            return f"raise its memory limit{limit}, or see its log: {_logs(facts, name)}"
+            return f"raise its memory limit{_memory(facts, name)}, or {_see_log(facts, name)}"
         case Code.NEVER_RAN:
-            return "correct the container's command, or use an image that has that program"
+            return _NO_PROGRAM
         case Code.CONFIG_MISSING | Code.CONFIG_KEY:
             return (
                 f"create it in namespace {facts.namespace}, or mark it optional: tried again then"
@@ -78,7 +84,9 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case "startup-probe" | "readiness-probe":
             return f"check the probe and what it asks; its log: {_logs(facts, name)}"
         case "init-container":
-            return f"see its log: {_logs(facts, name)}"
+            return _see_log(facts, name)
+        case Code.CONTAINER_ENDED:
+            return _ended(facts)
         case "readiness-gate":
             return "look at the controller that has to set this condition"
         case "grace-period" | "hook" | "stop-order" if not facts.static:
@@ -96,7 +104,20 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case "watch":
             return "see the API server's log; kubeletpy explain --node names all watches that fail"
         case "volume":
-            return "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
+            return volume_hint(facts, name)
+        case "resource-claim":
+            return "see the DRA driver that is named: its plugin must run on this node"
+        case "stop" | "runtime-call":
+            return (
+                "see the log of the container runtime for what is named, and whether a process of "
+                "it is in state D: ps -eo pid,state,comm"
+            )
+        case "sandbox" | "network":
+            return (
+                "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
+            )
+        case "cgroup" | "directory" | "retry":
+            return "see the message, and the agent's log on this node"
         case Code.REFUSED:
             return _refused(facts)
         case Code.EVICTED if _own_fault(facts):
@@ -106,7 +127,7 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case Code.DEADLINE:
             return "raise activeDeadlineSeconds in what makes the pod"
         case Code.FAILED:
-            return f"see its log: {_logs(facts, _failed(facts))}"
+            return _failed_hint(facts)
         case _:
             return ""
 
@@ -173,6 +194,40 @@ def _failed(facts: PodFacts) -> str:
         if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode"):
             return str(entry.get("name") or "")
     return ""
+
+
+def _failed_hint(facts: PodFacts) -> str:
+    name = _failed(facts)
+    ended = last_exit(facts, name)
+    if ended is not None and never_ran(ended):
+        return _NO_PROGRAM
+    return _see_log(facts, name)
+
+
+def _ended(facts: PodFacts) -> str:
+    ended = ended_alone(facts)
+    if ended is None or ended[1]:
+        return ""
+    if ended[0].exit_code:
+        return _see_log(facts, ended[0].name)
+    return (
+        "nothing, if its work is done; a pod is Ready only while all its containers run: what runs "
+        "to its end belongs into an init container, or into a pod of its own"
+    )
+
+
+def _mounted(facts: PodFacts, name: str) -> str:
+    error = facts.start_errors.get(name)
+    return "" if error is None else mounted_image(facts, error)
+
+
+def _see_log(facts: PodFacts, name: str) -> str:
+    if has_log(facts, name):
+        return f"see its log: {_logs(facts, name)}"
+    return (
+        f"it has no log; see its last state and its events: kubectl describe pod -n "
+        f"{facts.namespace} {facts.name}"
+    )
 
 
 def _memory(facts: PodFacts, name: str) -> str:

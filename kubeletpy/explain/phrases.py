@@ -13,6 +13,7 @@ from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.explain.words import duration, one_line, restarts, until
 from kubeletpy.images.standing import PullStanding
+from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
 from kubeletpy.volumes.claims.model import VolumeWait, say
@@ -57,6 +58,20 @@ def pull(standing: PullStanding | None) -> str:
     others = f"{standing.ahead} before it, {standing.running} under way"
     most = "" if standing.limit is None else f", at most {standing.limit} at once"
     return f"is queued to be pulled ({others}{most})"
+
+
+def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
+    """The image that a container mounts and that could not be had, with its volume; else empty."""
+    image = error.mounted_image
+    if not image:
+        return ""
+    volumes = facts.pod.spec.get("volumes") or () if facts.pod is not None else ()
+    names = [
+        str(each.get("name"))
+        for each in volumes
+        if (each.get("image") or {}).get("reference") == image
+    ]
+    return f"image {quote}{image}{quote}" + (f" of volume {', '.join(names)}" if names else "")
 
 
 def static_name(holder: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from kubeletpy.explain.containers import containers, last_exit
+from kubeletpy.explain.containers import containers, exits, last_exit
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import ContainerView, Exit, State
+from kubeletpy.explain.model import ContainerView, Exit, Role, State
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.restart_rules import restart_after_exit
 from kubeletpy.probes.schedule import ProbeKind
 
 RECENTLY_S = 600.0
@@ -15,6 +16,8 @@ RECENTLY_S = 600.0
 Source: docs/reference/behaviour.md, d."""
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
 """Exit reasons of programs that never ran: the runtimes' terms, containerd's first."""
+_NO_LOG = (*NEVER_STARTED, "ContainerStatusUnknown")
+"""Exit reasons of runs without a log: the program never ran, or the runtime lost the container."""
 
 _PROBES: dict[KillReason | None, ProbeKind] = {
     KillReason.LIVENESS_PROBE: ProbeKind.LIVENESS,
@@ -41,6 +44,29 @@ def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
     if latest is None or facts.now - (latest.last_at or latest.at) > RECENTLY_S:
         return None
     return _PROBES.get(latest.decision.kill_reason)
+
+
+def ended_alone(facts: PodFacts) -> tuple[ContainerView, bool, str] | None:
+    """A container that has ended in a pod that runs: whether it is started again, and why."""
+    pod = facts.pod
+    if pod is None or facts.ready or facts.phase != "Running":
+        return None
+    for view in containers(facts):
+        found = pod.find_container(view.name)
+        if view.kind is Role.CONTAINER and view.exit_code is not None and found is not None:
+            again, why = restart_after_exit(pod.restart_policy, found[1], view.exit_code)
+            return view, again, why
+    return None
+
+
+def has_log(facts: PodFacts, name: str) -> bool:
+    """Whether there may be a log of a container ("": of any): not if no known run has one."""
+    if any(one.state is State.RUNNING and name in ("", one.name) for one in containers(facts)):
+        return True
+    runs = [one for one in exits(facts) if name in ("", one.container)]
+    if not runs:
+        return bool(name)
+    return any(one.started_at is not None and one.reason not in _NO_LOG for one in runs)
 
 
 def restless(facts: PodFacts) -> ContainerView | None:

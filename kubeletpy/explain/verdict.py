@@ -9,7 +9,7 @@ from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
-from kubeletpy.explain.runs import restless
+from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.explain.words import duration, one_line
@@ -88,8 +88,12 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             begun_word = "initializing"
         return f"{begun_word}: {sentence(facts, blocker)}", False
     if facts.phase == "Running":
-        names = ", ".join(not_ready(views)) or "a container"
-        return f"running, not ready: waiting for {names}", False
+        ended, names = ended_alone(facts), ", ".join(not_ready(views))
+        if ended is not None and (not names or not ended[1]):
+            view, again, why = ended
+            then = "is about to be started again" if again else "is not started again"
+            return f"running, not ready: container {view.name} has ended and {then}: {why}", False
+        return f"running, not ready: waiting for {names or 'a container'}", False
     return "starting", False
 
 
@@ -154,6 +158,8 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return wait_code(facts, blocker)
     if facts.pod is None:
         return Code.UNKNOWN_POD
+    if record is not None and record.stage is Stage.SYNC and ended_alone(facts) is not None:
+        return Code.CONTAINER_ENDED
     return Code.ENDING if record is not None and record.termination_requested else Code.STARTING
 
 
@@ -171,8 +177,10 @@ def subject(facts: PodFacts, first: Wait | None) -> str:
     """The container or object that the sentence is about; may be empty."""
     if first is not None:
         return first.subject
-    view = restless(facts)
-    return view.name if view is not None else ""
+    if (view := restless(facts)) is not None:
+        return view.name
+    ended = ended_alone(facts)
+    return ended[0].name if ended is not None else ""
 
 
 def _first(facts: PodFacts) -> Wait | None:

@@ -209,7 +209,8 @@ def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
         kind = WaitKind.IMAGE
     else:
         kind = WaitKind.START_ERROR
-    why = f"{error.code}: {cause(error.message)}"
+    mounted = phrases.mounted_image(facts, error, quote='"')
+    why = f"{error.code}: {mounted}{': ' * bool(mounted)}{cause(error.message)}"
     return Wait(kind, name, why, None, due)
 
 

@@ -39,6 +39,8 @@ class StartError(Struct, frozen=True):
     """Why the previous attempt failed, where a backoff reports it."""
     about: SpecField | None = None
     """The field of the spec that it is about, where that is told apart."""
+    mounted_image: str = ""
+    """The image that could not be had, where it is one that the container mounts as a volume."""
 
 
 class SyncResult(Struct, frozen=True):

@@ -161,7 +161,11 @@ class ContainerStarter:
                 wanted: api.Container = {"name": action.name, "image": mount.image}
                 if mount.image_pull_policy:
                     wanted["imagePullPolicy"] = mount.image_pull_policy
-                image = await self._image(context, action, wanted)
+                try:
+                    image = await self._image(context, action, wanted)
+                except StartFailed as failed:
+                    failed.error = replace(failed.error, mounted_image=mount.image)
+                    raise
                 mounts[index] = replace(mount, image_ref=image.ref)
         return mounts
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
 
+from kubeletpy.images.errors import ImageError, ImageErrorCode
+from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.image_volumes import with_image_volumes
+from kubeletpy.runtime_manager.act.start_container import ContainerStarter
+from kubeletpy.runtime_manager.act.start_context import StartFailed, Turn
+from tests.unit.podworkers.builders import make_pod
 
 IMAGE = cri.Mount(container_path="/i", image=cri.ImageSpec(image="i"))
 BIND = cri.Mount(container_path="/b", host_path="/x")
@@ -27,3 +37,47 @@ DOCKER = 'invalid mount config for type "bind": field Source must not be empty'
 )
 def test_a_runtime_that_may_have_none(mounts: list[cri.Mount], problem: str, said: str) -> None:
     assert with_image_volumes(cri.ContainerConfig(mounts=mounts), problem) == said
+
+
+class OnlyOwnImage:
+    """Has the container's image, and no other."""
+
+    async def ensure_image_exists(self, _pod: Any, wanted: Any, *_: Any) -> Any:
+        if wanted["image"] != "app:1":
+            raise ImageError(ImageErrorCode.PULL, "not found")
+        return SimpleNamespace(ref="sha256:a")
+
+
+@pytest.mark.parametrize(("image", "mounted"), [("app:1", "r.example/models:1"), ("gone:1", "")])
+async def test_a_start_that_fails_for_a_mounted_image_names_it(image: str, mounted: str) -> None:
+    nothing: Any = Mock()
+    starter = ContainerStarter(
+        nothing,
+        OnlyOwnImage(),  # type: ignore[arg-type]
+        nothing,
+        nothing,
+        nothing,
+        recorder=nothing,
+        metrics=nothing,
+        hooks=nothing,
+        actuated=nothing,
+        own_starts=nothing,
+        settings=nothing,
+        root_dir="/x",
+        providers=(),
+        user_namespace=lambda _pod: None,
+    )
+    context: Any = SimpleNamespace(
+        pod=make_pod(),
+        pull_secrets=(),
+        sandbox_config=None,
+        reference=lambda _action: None,
+        volume_mounts={"main": [Mount("/models", "", image="r.example/models:1")]},
+    )
+    action: Any = SimpleNamespace(
+        name="main", kind=ContainerKind.REGULAR, container={"name": "main", "image": image}
+    )
+    with pytest.raises(StartFailed) as failed:
+        await starter.start(context, action, Turn())
+    assert failed.value.error.code == ImageErrorCode.PULL
+    assert failed.value.error.mounted_image == mounted

@@ -1,0 +1,81 @@
+"""What to do about a volume that is not available: one line for each kind of cause. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.words import one_line
+from kubeletpy.volumes.claims.model import Cause, VolumeWait
+
+_OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
+_QUOTED = re.compile(r'"([^"]{1,512})"')
+_HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
+_NFS = re.compile(r"mount\.nfs of (\S{1,512}):(/\S{0,4096})")
+_DRIVER = re.compile(r"\bof driver (\S{1,255})")
+_OF_CAUSES: dict[Cause, str] = {
+    Cause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
+    "--node names all watches that fail",
+    Cause.CLAIM_MISSING: "create {object} in namespace {namespace}",
+    Cause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
+    Cause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace}",
+    Cause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
+    Cause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
+    Cause.PV_MISSING: "see why {object} is gone: kubectl get pv",
+    Cause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
+    Cause.MODE_DIFFERS: "use the volume as its volumeMode says: Block in volumeDevices, Filesystem "
+    "in volumeMounts",
+    Cause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
+    Cause.INVALID: "correct what the message names in the volume of the pod or in the "
+    "PersistentVolume",
+    Cause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
+    Cause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this node "
+    "and be registered with it (a CSIDriver object alone is not enough)",
+    Cause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: kubectl describe pv",
+    Cause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
+    Cause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and the "
+    "log of the driver's controller",
+    Cause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
+    Cause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the driver",
+    Cause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
+}
+
+
+def volume_hint(facts: PodFacts, name: str) -> str:
+    """One line for the volume of that name in the pod's spec; "" stands for the failed step."""
+    wait = next((each for each in facts.volumes if each.volume == name), None)
+    if wait is None:
+        last = facts.last_sync
+        text = last.outcome.error if last is not None and last.outcome is not None else ""
+        return one_line(_of_text(text, facts) or _OTHERWISE)
+    said = _of_text(f"{wait.wait.call} {wait.wait.message}", facts)
+    of_cause = _OF_CAUSES.get(wait.wait.cause, "")
+    return one_line(of_cause.format(**_names(facts, wait)) or said or _OTHERWISE)
+
+
+def _names(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
+    quoted = _QUOTED.search(wait.wait.object)
+    name = quoted[1] if quoted is not None else wait.volume
+    return {"object": wait.wait.object, "namespace": facts.namespace, "name": name}
+
+
+def _of_text(text: str, facts: PodFacts) -> str:
+    """By what the message names; empty when it names nothing that is known here."""
+    if "clustertrustbundle" in text.lower():
+        if "feature gate" in text:
+            return "enable the feature gate ClusterTrustBundleProjection on this node"
+        return (
+            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
+            "optional"
+        )
+    if (path := _HOST_PATH.search(text)) is not None:
+        return f"create {path[1]} on this node as the hostPath's type requires, or change the type"
+    if (export := _NFS.search(text)) is not None:
+        server, exported = export[1], export[2]
+        return (
+            f"check that NFS server {server} exports {exported} to this node and can be reached "
+            f"from it: showmount -e {server}"
+        )
+    if (driver := _DRIVER.search(text)) is not None:
+        return f"see the log of the node plugin of CSI driver {driver[1]} on this node"
+    return ""
