@@ -629,6 +629,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         node=own_node.current,
         pulls=images.manager.pulls,
         runtime_good_at=lambda: monitor.good_at,
+        spared=eviction.spared,
     )
     foreseer = NodeRooms(
         node_name,

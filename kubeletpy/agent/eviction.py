@@ -24,6 +24,7 @@ from kubeletpy.eviction.unwatched import Unwatched
 from kubeletpy.eviction.uses import CollectedUses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
@@ -62,6 +63,10 @@ class Eviction(Struct, frozen=True):
         """In which order pods would be evicted; empty: the node is not watched."""
         pressure = self.pressure
         return () if pressure is None else await pressure.order(asked, without)
+
+    def spared(self, uid: str) -> Spared | None:
+        """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
+        return None if self.keeper is None else self.keeper.spared(uid)
 
     def by_limit(self, uid: str) -> dict[str, Any] | None:
         """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""

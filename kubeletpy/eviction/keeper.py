@@ -37,6 +37,7 @@ from kubeletpy.eviction.sight import Sight
 from kubeletpy.eviction.signals import Condition
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.protocol import KillOptions
 
 if TYPE_CHECKING:
@@ -214,6 +215,10 @@ class EvictionKeeper:
         if (held := hold_ends(self.state, self._rules, now)) is not None:
             waits.append(max(held, CONFIRM_S))
         return min((each for each in waits if each is not None), default=None)
+
+    def spared(self, uid: str) -> Spared | None:
+        """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
+        return None if self._limits is None else self._limits.spared(uid)
 
     def _end_offenders(self, decision: Decision) -> None:
         if self._limits is None:

@@ -24,6 +24,8 @@ from kubeletpy.eviction.local_storage import (
 )
 from kubeletpy.eviction.next_look import PERIOD_S
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import is_critical
+from kubeletpy.pods.spared import Spared
 from kubeletpy.stats.disk_plan import PodStorage
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class LimitWatch:
         """As last measured."""
         self._offenders: list[Offender] = []
         """By that measurement."""
+        self._spared: dict[str, Spared] = {}
+        """Critical pods that exceed a limit, by that measurement."""
         self._measured_at = float("-inf")
         """When the last measurement began, event-loop seconds."""
         self._due_at: float | None = None
@@ -105,7 +109,7 @@ class LimitWatch:
         if self._measured_at >= at and self._measuring is None:
             return True
         if self._measuring is None:
-            if not self._watched():
+            if not any(not self._is_critical(uid) for uid in self._watched()):
                 return True
             self._begin(now)
         return False
@@ -117,6 +121,10 @@ class LimitWatch:
         watched = self._watched()
         return [each for each in self._offenders if each.uid in watched]
 
+    def spared(self, uid: str) -> Spared | None:
+        """How a critical pod exceeds a limit of its own: it is not evicted for it."""
+        return self._spared.get(uid) if uid in self._watched() else None
+
     def goes(self, offender: Offender) -> None:
         """Note that it is being ended: only another measurement can blame it again."""
         self._offenders.remove(offender)
@@ -127,7 +135,10 @@ class LimitWatch:
         others = (
             _place(other, nearest(watched[uid], use))
             for uid, use in self._uses.items()
-            if uid in watched and uid not in offenders and (other := self._pod(uid)) is not None
+            if uid in watched
+            and uid not in offenders
+            and (other := self._pod(uid)) is not None
+            and not is_critical(other)
         )
         return LimitDeed(at, _place(pod, offender.verdict.share), next_to_go(others))
 
@@ -137,6 +148,24 @@ class LimitWatch:
             self._measuring.cancel()
             await asyncio.wait({self._measuring})
         await self._meter.close()
+
+    def _is_critical(self, uid: str) -> bool:
+        pod = self._pod(uid)
+        return pod is not None and is_critical(pod)
+
+    def _spare(self, over: Iterable[Offender]) -> None:
+        """Keep which critical pods exceed a limit since when; each is logged once."""
+        before, self._spared = self._spared, {}
+        for each in over:
+            known = before.get(each.uid)
+            since = self._measured_at if known is None else known.since
+            share = each.verdict.share
+            self._spared[each.uid] = Spared(share.of, share.used, share.limit, since)
+            if known is None and (pod := self._pod(each.uid)) is not None:
+                log.warning(
+                    "a critical pod exceeds a limit of its local storage and is not evicted",
+                    extra={"pod": pod.key, "why": each.verdict.message.strip()},
+                )
 
     def _watched(self) -> dict[str, Limits]:
         return {
@@ -158,11 +187,13 @@ class LimitWatch:
         try:
             wanted = {uid: limits.of_layers for uid, limits in watched.items()}
             self._uses = await self._meter.measure(wanted) if wanted else {}
-            self._offenders = [
+            over = [
                 Offender(uid, verdict)
                 for uid, use in self._uses.items()
                 if (verdict := judge(watched[uid], use)) is not None
             ]
+            self._offenders = [each for each in over if not self._is_critical(each.uid)]
+            self._spare([each for each in over if self._is_critical(each.uid)])
         except Exception:  # the boundary of a measurement: the next one comes all the same
             log.exception("local storage could not be measured")
         finally:

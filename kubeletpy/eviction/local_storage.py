@@ -15,7 +15,6 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.api.canonical import read
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import pod_quantities
 from kubeletpy.stats.disk_plan import PodStorage
 from kubeletpy.structs import Struct, field
@@ -105,12 +104,10 @@ class LimitDeed(Struct, frozen=True):
 
 
 def limits_of(pod: Pod) -> Limits | None:
-    """What limits a pod's local storage; None: nothing, or the pod is critical and stays anyway.
+    """What limits a pod's local storage; None: nothing.
 
     emptyDirs in memory are left out: their tmpfs has that size. A limit that can't be read is none.
     """
-    if is_critical(pod):
-        return None
     volumes = _volume_limits(pod.spec.get("volumes") or [])
     containers = {}
     for container in (*pod.containers, *filter(is_sidecar, pod.init_containers)):

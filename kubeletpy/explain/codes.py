@@ -49,6 +49,7 @@ class Code(StrEnum):
     TAINT = "deleted-for-taint"
     GONE = "gone"
     CONTAINER_ENDED = "container-ended"
+    OVER_LIMIT = "over-storage-limit"
     UNSCHEDULABLE = "unschedulable"
 
 

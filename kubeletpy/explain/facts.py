@@ -16,6 +16,7 @@ from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import WorkerRecord
@@ -84,6 +85,8 @@ class PodFacts(Struct, frozen=True):
     probe_reports: tuple[ProbeReport, ...] = ()
     wrong_since: float | None = None
     """Unix seconds of the first failure of the row that still goes on."""
+    spared: Spared | None = None
+    """How it exceeds a limit of its own storage without being evicted: it is critical."""
     ended_at: float | None = None
     """Unix seconds at which it was refused, or asked to end other than by a deletion; kept over
     restarts of the agent."""

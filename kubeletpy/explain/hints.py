@@ -120,6 +120,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return "see the message, and the agent's log on this node"
         case Code.REFUSED:
             return _refused(facts)
+        case Code.OVER_LIMIT:
+            return "have it write less, or raise the limit that is named in its manifest"
         case Code.EVICTED if _own_fault(facts):
             return "raise the limit that is named in what makes the pod, or have it write less"
         case Code.EVICTED:

@@ -5,6 +5,7 @@ The other modules of this room compare members and pass data on; only this one w
 
 from __future__ import annotations
 
+from kubeletpy.explain.amounts import sizes
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, last_exit
 from kubeletpy.explain.facts import PodFacts
@@ -13,6 +14,7 @@ from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.explain.words import duration, one_line, restarts, until
 from kubeletpy.images.standing import PullStanding
+from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
@@ -74,6 +76,15 @@ def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
     return f"image {quote}{image}{quote}" + (f" of volume {', '.join(names)}" if names else "")
 
 
+def spared(found: Spared) -> str:
+    """A critical pod exceeds a limit of its own storage."""
+    used, limit = sizes(found.used, found.limit)
+    return one_line(
+        f"{found.of} uses {used}, more than its limit of {limit}; it is critical or static, "
+        "and not evicted for that"
+    )
+
+
 def static_name(holder: str) -> str:
     """A static pod waits for its namesake with that uid."""
     return f"the static pod of the same name before it (uid {holder}) still ends"
@@ -95,9 +106,10 @@ def resizing(*, fails: bool) -> str:
     return "failing" if fails else "in progress"
 
 
-def api_write(message: str, tries: int) -> str:
-    """The API does not accept the pod's status."""
-    return f"{message} (tried once)" if tries == 1 else f"{message} (tried {tries} times)"
+def api_write(message: str, tries: int, unreported: str = "") -> str:
+    """The API does not accept the pod's status. ``unreported``: what it does not show."""
+    often = {0: "", 1: " (tried once)"}.get(tries, f" (tried {tries} times)")
+    return f"{message}{often}" + (f"; not reported: {unreported}" if unreported else "")
 
 
 def sentence(facts: PodFacts, wait: Wait) -> str:

@@ -93,6 +93,8 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
         return max((each for each in held if each is not None), default=None)
     if facts.phase in ("Failed", "Succeeded"):
         return _ended(facts)
+    if wait is None and facts.ready and facts.spared is not None:
+        return facts.spared.since + facts.wall_offset
     tried = wait is None or wait.kind not in _NOT_TRIED
     if tried and facts.wrong_since is not None:
         return facts.wrong_since

@@ -17,6 +17,7 @@ from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord
@@ -62,11 +63,13 @@ class Snapshots:
         node: Callable[[], api.Node | None] = lambda: None,
         pulls: Callable[[str], Mapping[str, PullStanding]] = lambda uid: {},
         runtime_good_at: Callable[[], float | None] = lambda: None,
+        spared: Callable[[str], Spared | None] = lambda uid: None,
     ) -> None:
         """Args:
         failing_watches: those that keep failing, of services and of objects that a pod (by uid)
             uses and that were never read.
         node: as the API has it, for its taints.
+        spared: how a critical pod (by uid) exceeds a limit of its own storage.
         runtime_good_at: when the runtime was last well, on the event loop's clock.
         """
         self._pods = pods
@@ -89,6 +92,7 @@ class Snapshots:
         self._node = node
         self._pulls = pulls
         self._runtime_good_at = runtime_good_at
+        self._spared = spared
 
     def uids(self) -> list[str]:
         """Every pod that is desired or has a worker, by namespace and name."""
@@ -160,6 +164,7 @@ class Snapshots:
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self._probes.reports(uid),
             wrong_since=self._workers.notes.troubles.since(uid, now),
+            spared=self._spared(uid),
             ended_at=self._workers.notes.troubles.ended_at(uid),
             missing_secrets=tuple(self._missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),

@@ -72,6 +72,8 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
         if (view := restless(facts)) is not None:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
+        if facts.spared is not None:
+            return f"running and ready{how}; but {phrases.spared(facts.spared)}", False
         return f"running and ready{how}{_restarts(facts)}", True
     if blocker is not None:
         begun_word = "running, not ready" if facts.phase == "Running" else "not running"
@@ -156,6 +158,8 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return crash_code(facts, view.name)
     if blocker is not None:
         return wait_code(facts, blocker)
+    if facts.ready and facts.spared is not None:
+        return Code.OVER_LIMIT
     if facts.pod is None:
         return Code.UNKNOWN_POD
     if record is not None and record.stage is Stage.SYNC and ended_alone(facts) is not None:

@@ -304,7 +304,8 @@ def _resizes(facts: PodFacts) -> Iterator[Wait]:
 def _api(facts: PodFacts) -> Iterator[Wait]:
     problem = facts.write_problem
     if problem is not None:
-        why = phrases.api_write(cause(problem.message), problem.count)
+        missing = one_line(problem.unreported)
+        why = phrases.api_write(cause(problem.message), problem.count, missing)
         yield Wait(WaitKind.API_WRITE, "pod status", why, problem.since)
     pod, record = facts.pod, facts.record
     if record is None or not record.finished or problem is not None:

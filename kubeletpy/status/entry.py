@@ -30,6 +30,8 @@ class Entry(Struct):
     finished: bool = False
     containers_may_run: bool = True
     changed_at: float = 0.0
+    stale_since: float | None = None
+    """Unix seconds of the first change that the API does not have yet."""
     writer: asyncio.Task[None] | None = None
     refused: bool = False
     """The last write failed: logged once, not at every retry."""

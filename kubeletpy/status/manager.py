@@ -19,8 +19,15 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
 from kubeletpy.status.entry import Entry
 from kubeletpy.status.finish import finished_status
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.write_problem import (
+    LATE_S,
+    NO_ANSWER,
+    NO_MIRROR,
+    WriteProblem,
+    unreported,
+)
 from kubeletpy.status.writer import StatusWriter
+from kubeletpy.structs import replace
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
@@ -96,9 +103,18 @@ class ApiStatusManager:
         return self._writer is None or entry is None or not entry.unsent
 
     def problem(self, uid: str) -> WriteProblem | None:
-        """Why the newest status of a pod has not reached the API, if writing it fails."""
+        """Why the newest status of a pod has not reached the API, if writing it fails or hangs."""
         entry = self._entries.get(uid)
-        return None if entry is None else entry.problem
+        if entry is None or self._writer is None or not entry.unsent:
+            return None if entry is None else entry.problem
+        found, since = entry.problem, entry.stale_since
+        if found is None:
+            if since is None or self._clock.now() - since < LATE_S:
+                return None
+            why = NO_MIRROR if self._target(entry.pod) is None else NO_ANSWER
+            found = WriteProblem(since, why, 0)
+        first = found.since if since is None else min(since, found.since)
+        return replace(found, since=first, unreported=unreported(entry.in_api, entry.status))
 
     def set_status(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
@@ -128,6 +144,8 @@ class ApiStatusManager:
             return
         entry.api_uid, entry.in_api = target.uid, target.status
         if entry.writer is None and entry.patch() is not None:
+            if entry.stale_since is None:
+                entry.stale_since = self._clock.now()
             entry.version += 1
         self._wake(entry)
         self._on_change(pod.uid)
@@ -185,6 +203,8 @@ class ApiStatusManager:
         shows_more = entry.containers_may_run and not containers_may_run
         entry.containers_may_run = containers_may_run and not entry.finished
         if changed or shows_more or finished:
+            if entry.stale_since is None:
+                entry.stale_since = self._clock.now()
             entry.version += 1
             entry.changed_at = asyncio.get_running_loop().time()
         self._wake(entry)

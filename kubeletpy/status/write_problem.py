@@ -1,17 +1,72 @@
-"""Why a pod's status has not reached the API yet.
+"""Why a pod's status has not reached the API yet, and what of it the API does not show.
 
 Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from kubeletpy.api import types as api
 from kubeletpy.structs import Struct
+
+LATE_S = 10.0
+"""Seconds without an answer after which a write is a problem although it has not failed."""
+NO_ANSWER = "the API server has not answered yet"
+NO_MIRROR = "the API has no mirror pod of this static pod yet"
+MAX_PARTS = 5
 
 
 class WriteProblem(Struct, frozen=True):
     """Why a pod's status has not reached the API."""
 
     since: float
-    """Unix seconds of the first failure in a row."""
+    """Unix seconds of the first change that the API does not show."""
     message: str
     count: int
+    """Failed tries in a row."""
+    unreported: str = ""
+    """What the API does not show, in words; empty: nothing that matters to people."""
+
+
+def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
+    """What the newest status says and the API's does not."""
+    parts = list(_differences(in_api, newest))
+    more = f" and {len(parts) - MAX_PARTS} more" if len(parts) > MAX_PARTS else ""
+    return ", ".join(parts[:MAX_PARTS]) + more
+
+
+def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
+    phase, shown = new.get("phase") or "Pending", old.get("phase") or "Pending"
+    if phase != shown:
+        yield f"phase {phase} instead of {shown}"
+    if (ready := _is_ready(new)) is not _is_ready(old):
+        yield "Ready" if ready else "not Ready"
+    before = {(field, each.get("name")): each for field, each in _entries(old)}
+    for field, each in _entries(new):
+        known = before.get((field, each.get("name")))
+        if known is None or _state(known) != _state(each):
+            yield f"container {each.get('name')} {_state(each)}"
+        elif known.get("restartCount") != each.get("restartCount"):
+            yield f"container {each.get('name')} restarted {each.get('restartCount') or 0} times"
+
+
+def _is_ready(status: api.PodStatus) -> bool:
+    return any(
+        each.get("type") == "Ready" and each.get("status") == "True"
+        for each in status.get("conditions") or ()
+    )
+
+
+def _entries(status: api.PodStatus) -> Iterator[tuple[str, api.ContainerStatus]]:
+    for each in status.get("initContainerStatuses") or ():
+        yield "init", each
+    for each in status.get("containerStatuses") or ():
+        yield "regular", each
+
+
+def _state(entry: api.ContainerStatus) -> str:
+    state = entry.get("state") or {}
+    if (ended := state.get("terminated")) is not None:
+        return f"ended with exit code {ended.get('exitCode') or 0}"
+    return "running" if "running" in state else "waiting"

@@ -111,6 +111,7 @@ class StatusWriter:
             self._traces.written(entry.pod.uid, began, _in_words(written), ready=ready, ended=ended)
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
+        entry.stale_since = self._clock.now() if entry.unsent else None
         return True
 
     async def _delete(self, entry: Entry) -> None:

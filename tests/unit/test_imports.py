@@ -115,6 +115,7 @@ MORE = {
     "kubeletpy.node.difference": "what of the Node object is written",
     "kubeletpy.pods.canonical_spec": "quantities of static pods",
     "kubeletpy.pods.event_time": "the order of observations when the wall clock steps",
+    "kubeletpy.pods.spared": "how a critical pod exceeds a limit of its local storage",
     "kubeletpy.podworkers.terminating_updates": "keeps what terminating pods read up to date",
     "kubeletpy.probes.commands": "keeps the deadline of exec probes",
     "kubeletpy.remote.silence": "the message about a runtime that does not answer",

@@ -19,6 +19,7 @@ from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.eviction.unwatched import Unwatched
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.stats.disk_plan import PodStorage
 from tests.unit.podworkers.builders import make_pod
@@ -309,3 +310,35 @@ async def test_what_is_remembered_of_who_went() -> None:
     assert deed.at == EPOCH + PERIOD_S
     assert (deed.pod.name, deed.pod.share) == ("a", Share("emptyDir v", 2 << 20, 1 << 20))
     assert [(each.name, each.share.used) for each in deed.ranking] == [("c", 900), ("b", 100)]
+
+
+@on_virtual_time
+async def test_a_critical_pod_over_its_limit_stays_and_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
+    node = Node(make_pod("critical", volumes=volumes, priority=2_000_000_000), limited("other"))
+    node.uses = {"uid-critical": FULL}
+    async with node.running():
+        assert node.keeper.spared("uid-critical") is None
+        await asyncio.sleep(PERIOD_S * 3.5)
+        assert node.killed == []
+        assert node.keeper.spared("uid-critical") == Spared("emptyDir v", 2 << 20, 1 << 20, 10)
+        assert node.keeper.spared("uid-other") is None
+        said = [each for each in caplog.records if "critical pod exceeds" in each.message]
+        assert len(said) == 1
+        node.uses = {"uid-critical": PodStorage({"v": 1})}
+        await asyncio.sleep(PERIOD_S)
+        assert node.keeper.spared("uid-critical") is None
+
+
+@on_virtual_time
+async def test_a_critical_pod_is_never_next_to_go() -> None:
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
+    node = Node(limited("a"), make_pod("critical", volumes=volumes, priority=2_000_000_000))
+    node.uses = {"uid-a": FULL, "uid-critical": PodStorage({"v": 1000})}
+    async with node.running():
+        await asyncio.sleep(PERIOD_S * 1.5)
+        (deed,) = node.keeper.done_for_limits
+        assert deed.pod.uid == "uid-a"
+        assert deed.ranking == ()

@@ -24,7 +24,7 @@ from kubeletpy.eviction.local_storage import (
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.stats.disk_plan import PodStorage
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.unit.podworkers.builders import make_pod
 
 KI, MI = 1024, 1 << 20
 MEBIBYTE = Limit(Decimal(MI), "1Mi")
@@ -169,8 +169,6 @@ def test_a_limit_of_nothing() -> None:
         make_pod(volumes=[{"name": "v", "emptyDir": None}]),
         make_pod(containers=[{"name": "a", "image": "i", "resources": None}]),
         make_pod(containers=[container("a", "much")]),
-        make_static(volumes=[volume("v", sizeLimit="1Mi")]),
-        make_pod(priority=2_000_000_000, containers=[container("a", "1Mi")]),
     ],
     ids=(
         "nothing",
@@ -182,8 +180,6 @@ def test_a_limit_of_nothing() -> None:
         "empty source",
         "no resources",
         "unreadable container",
-        "static",
-        "critical",
     ),
 )
 def test_nothing_to_keep(pod: Pod) -> None:

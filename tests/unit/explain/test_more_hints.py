@@ -8,11 +8,23 @@ import pytest
 
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.volume_hints import volume_hint
+from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
+from kubeletpy.status.write_problem import NO_ANSWER, WriteProblem
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
-from tests.unit.explain.facts import NOW, doing, exited, facts, failed, not_ready, running, waiting
+from tests.unit.explain.facts import (
+    NOW,
+    OFFSET,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
 from tests.unit.explain.test_since import ago, condition
 from tests.unit.podworkers.builders import make_pod
 
@@ -260,3 +272,40 @@ NO_HANDLER_CRIO = "failed to find runtime handler gold from runtime list map[run
 def test_the_runtime(changes: dict[str, Any], cause: str, hint: str) -> None:
     found = explain(facts(**{"status": not_ready(waiting("ContainerCreating")), **changes}))
     assert (found.cause, found.hint) == (cause, hint)
+
+
+def test_a_critical_pod_over_its_storage_limit() -> None:
+    spared = Spared("emptyDir cache", 5 << 20, 4 << 20, NOW - OFFSET - 50)
+    found = explain(facts(spared=spared))
+    assert found.verdict == (
+        "running and ready, for 20s; but emptyDir cache uses 5.0 MiB, more than its limit of 4.0 "
+        "MiB; it is critical or static, and not evicted for that"
+    )
+    assert (found.cause, found.first_seen) == ("over-storage-limit", NOW - 50)
+    assert found.hint == "have it write less, or raise the limit that is named in its manifest"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (WriteProblem(NOW - 60, NO_ANSWER, 0), "the API server has not answered yet"),
+        (
+            WriteProblem(
+                NOW - 60, "refused", 3, "not Ready, container main ended with exit code 3"
+            ),
+            "refused (tried 3 times); not reported: not Ready, container main ended with exit code "
+            "3",
+        ),
+        (
+            WriteProblem(NOW - 60, "refused", 1, "Ready"),
+            "refused (tried once); not reported: Ready",
+        ),
+    ],
+)
+def test_a_status_that_the_api_does_not_have(problem: WriteProblem, said: str) -> None:
+    found = explain(facts(write_problem=problem))
+    assert found.verdict == (
+        f"running and ready, for 20s; but its status has not reached the API for 1m: {said}"
+    )
+    assert (found.cause, found.first_seen) == ("api-write", NOW - 60)
+    assert "see whether the API server can be reached" in found.hint
