@@ -13,6 +13,7 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.agent.room import Task
+from kubeletpy.api.types import JSON
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.names import Driver
 from kubeletpy.cgroups.tree import CgroupTree
@@ -90,10 +91,13 @@ class World:
         devices: bool = False,
         recorded: int = 0,
         api_on_node: bool = True,
+        settings: JSON | None = None,
     ) -> None:
         """``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server has
         the node's wall clock, also when it is set; ``cgroup_driver``: the agent's, on a machine
-        with a cgroup file system (``kernel``), None: there is none."""
+        with a cgroup file system (``kernel``), None: there is none; ``settings``: of the agent,
+        over those of every world."""
+        self.settings = settings or {}
         self.seed = seed
         self.recorded = recorded
         self.manifest_url = manifest_url
@@ -235,6 +239,7 @@ class World:
                 "staticPodURL": self.manifest_url,
                 **(SETTINGS if self.stores is not None else {}),
                 **(self.devices.settings if self.devices is not None else {}),
+                **self.settings,
             }
         )
 
