@@ -88,3 +88,24 @@ def test_what_is_foreseen_happens(node2: Node, namespace: str, tmp_path: Path) -
     file.write_text(json.dumps(large))
     assert run(node2, "plan", *of_file, expect=1) == ""
     assert planned(node2, *of_pod, "{}")["outcome"] == "unchanged"
+
+
+def test_what_a_pod_would_wait_for(node2: Node, namespace: str, tmp_path: Path) -> None:
+    """What the API lacks is named before the pod is made; a pod on no node is in the list."""
+    mount = {"name": "v", "mountPath": "/v"}
+    conf = {"name": "v", "configMap": {"name": "conf"}}
+    manifest = pod("web", container(volumeMounts=[mount]), volumes=[conf])
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(manifest))
+    of_file = ("-n", namespace, "-f", str(file))
+    assert run(node2, "plan", *of_file, expect=1) == ""
+    node2.kubectl("create", "configmap", "conf", "--from-literal=a=b", namespace=namespace)
+    found = planned(node2, *of_file)
+    assert (found["outcome"], [each["state"] for each in found["needs"]]) == ("runs", ["exists"])
+
+    node2.apply(pod("noplace", container(), nodeSelector={"disk": "gold"}), namespace=namespace)
+    node2.wait_event(namespace, "noplace", "FailedScheduling: .*")
+    (line,) = run(node2, "explain", "-n", namespace).splitlines()
+    verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes are available"
+    assert line.startswith(f"{namespace}/noplace  {verdict}")
+    node2.kubectl("delete", "pod", "noplace", namespace=namespace)
