@@ -1,0 +1,69 @@
+"""What an image is made of, what it is cached by, and how a kernel is started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tools.lab.image import default_recipe
+from tools.lab.recipe import (
+    PACKAGES,
+    Recipe,
+    bootstrap_command,
+    disk_command,
+    install_command,
+    kernel_command,
+)
+
+RECIPE = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"suite": "trixie"},
+        {"python": "3.13"},
+        {"kernel": "6.1.1"},
+        {"packages": PACKAGES[1:]},
+        {"requirements": ()},
+        {"files": {"/a": "c"}},
+        {"files": {"/c": "b"}},
+        {"size": "4G"},
+    ],
+    ids=str,
+)
+def test_each_part_changes_the_digest(change: dict[str, Any]) -> None:
+    assert replace(RECIPE, **change).digest != RECIPE.digest
+
+
+def test_the_same_parts_have_the_same_digest() -> None:
+    again = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
+    assert again.digest == RECIPE.digest
+    assert default_recipe().digest == default_recipe().digest
+
+
+def test_the_image_has_the_projects_dependencies_and_the_guests_program() -> None:
+    recipe = default_recipe()
+    assert any(each.startswith("grpcio") for each in recipe.requirements)
+    assert "def answer(" in recipe.files["/opt/lab/guest.py"]
+    assert "/opt/lab/guest.py /dev/ttyS1" in recipe.files["/etc/systemd/system/lab.service"]
+
+
+def test_commands() -> None:
+    assert bootstrap_command(RECIPE, "/r")[-2:] == ["bookworm", "/r"]
+    assert f"--include={','.join(PACKAGES)}" in bootstrap_command(RECIPE, "/r")
+    install = install_command(RECIPE, "/r", ("pip",))
+    assert install[:5] == ["pip", "install", "--quiet", "--target", "/r/opt/site"]
+    assert install[install.index("--python-version") + 1] == "3.11"
+    assert install[-1] == "msgspec>=0.20"
+    assert disk_command(RECIPE, "/r", "/d")[-4:] == ["-d", "/r", "/d", "3G"]
+
+
+def test_a_kernel_keeps_its_disk_and_has_cgroup_v2_alone() -> None:
+    command = kernel_command("/d", "/o", "/x", memory_mib=512, serial=7, more=["quiet"])
+    assert command[0] == "linux.uml"
+    assert {"ubd0=/o,/d", "mem=512M", "ssl1=fd:7,fd:7", "uml_dir=/x"} < set(command)
+    assert "cgroup_no_v1=all" in command
+    assert command[-1] == "quiet"

@@ -1,0 +1,55 @@
+"""Requests to a virtual node, as its own program answers them."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tools.lab import guest, requests
+from tools.lab.requests import Done, GuestError
+
+
+def carried_out(request: bytes) -> bytes:
+    """The answer's line, as the guest makes it."""
+    assert request.count(b"\n") == 1
+    assert request.endswith(b"\n")
+    return json.dumps(guest.answer(json.loads(request))).encode()
+
+
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [
+        (("echo", "a\nb"), Done(0, "a\nb\n")),
+        (("sh", "-c", "echo out; echo err >&2; exit 3"), Done(3, "out\nerr\n")),
+        (("printf", "\\377"), Done(0, "\N{REPLACEMENT CHARACTER}")),
+    ],
+)
+def test_a_command_has_its_status_and_output(command: tuple[str, ...], done: Done) -> None:
+    assert requests.parse_done(carried_out(requests.run_request(command, 20))) == done
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "words"),
+    [
+        (("/no/such/program",), 20.0, "No such file"),
+        ((sys.executable, "-c", "input() if 0 else __import__('time').sleep(60)"), 0.05, "running"),
+    ],
+)
+def test_a_command_that_fails_or_does_not_end(
+    command: tuple[str, ...], timeout: float, words: str
+) -> None:
+    with pytest.raises(GuestError, match=words):
+        requests.parse_done(carried_out(requests.run_request(command, timeout)))
+
+
+@pytest.mark.parametrize("line", [b"", b"[1]", b"Kernel panic", b"\xff"])
+def test_what_is_no_answer_is_shown(line: bytes) -> None:
+    with pytest.raises(GuestError, match="the node answered"):
+        requests.parse_answer(line)
+
+
+@pytest.mark.parametrize("request_", [{}, {"run": ["true"]}, {"run": 1, "timeout": 1}])
+def test_a_request_that_is_none_is_an_error_and_ends_nothing(request_: dict[str, object]) -> None:
+    assert "error" in guest.answer(request_)

@@ -1,0 +1,60 @@
+"""``python -m tools.lab``: boot a virtual node and run the commands of standard input in it.
+
+Each line is a command. The checkout is at /checkout in the node, with the Python packages that it
+needs in /opt/site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.env.process import CommandError
+from tools.env.waiting import NotReadyError
+from tools.lab.image import CHECKOUT, build, default_recipe
+from tools.lab.requests import GuestError
+from tools.lab.uml import UserModeLinux
+
+
+def main() -> int:
+    """Boot, run what is typed, and switch the node off at the end of the input."""
+    made = argparse.ArgumentParser(prog="python -m tools.lab", description=__doc__)
+    made.add_argument("--memory", type=int, default=2048, help="MiB (2048)")
+    made.add_argument("--timeout", type=float, default=600.0, help="of a command, in seconds (600)")
+    given = made.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lab-") as directory:
+        try:
+            node = UserModeLinux(build(default_recipe()), Path(directory), memory_mib=given.memory)
+            begin = time.monotonic()
+            node.boot()
+            mount = f"mkdir -p /checkout && mount -t hostfs -o {CHECKOUT} none /checkout"
+            node.run("sh", "-c", mount)
+            print(f"booted in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+        except (CommandError, NotReadyError, GuestError) as error:
+            print(f"lab: {error}", file=sys.stderr)
+            return 1
+        try:
+            return _commands(node, given.timeout)
+        finally:
+            node.cut_power()
+
+
+def _commands(node: UserModeLinux, timeout: float) -> int:
+    for line in sys.stdin:
+        try:
+            done = node.run("bash", "-c", line, timeout=timeout)
+        except GuestError as error:
+            print(f"lab: {error}", file=sys.stderr)
+            continue
+        sys.stdout.write(done.output)
+        if done.status:
+            print(f"exit code {done.status}", file=sys.stderr)
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,93 @@
+"""What an image of a virtual node is made of, and the hash that it is cached by (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+PACKAGES = (
+    *("systemd", "systemd-sysv", "dbus", "udev"),
+    *("iproute2", "procps", "kmod", "ca-certificates", "python3"),
+    *("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
+)
+SITE = "/opt/site"
+"""Where Python packages are in the image."""
+SERIAL_LINE = "/dev/ttyS1"
+UNIT = f"""\
+[Unit]
+Description=Commands of the laboratory
+
+[Service]
+ExecStart=/usr/bin/python3 /opt/lab/guest.py {SERIAL_LINE}
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One image. ``python`` is the guest's version, as pip wants it; ``kernel`` its modules'."""
+
+    suite: str = "bookworm"
+    python: str = "3.11"
+    kernel: str = ""
+    packages: Sequence[str] = PACKAGES
+    requirements: Sequence[str] = ()
+    """Python packages, as pip reads them."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Path in the image -> content."""
+    size: str = "3G"
+
+    @property
+    def digest(self) -> str:
+        """Changes with anything that goes into the image."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def bootstrap_command(recipe: Recipe, root: str) -> list[str]:
+    """Make the root file system."""
+    include = ",".join(recipe.packages)
+    return ["mmdebstrap", "--variant=minbase", f"--include={include}", recipe.suite, root]
+
+
+def install_command(recipe: Recipe, root: str, pip: Sequence[str]) -> list[str]:
+    """Install the Python packages for the guest's Python, which need not be this one."""
+    platforms = ("manylinux_2_36_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
+    return [
+        *(*pip, "install", "--quiet", "--target", f"{root}{SITE}"),
+        *("--python-version", recipe.python, "--implementation", "cp"),
+        "--only-binary=:all:",
+        *(word for platform in platforms for word in ("--platform", platform)),
+        *recipe.requirements,
+    ]
+
+
+def disk_command(recipe: Recipe, root: str, disk: str) -> list[str]:
+    """Turn the folder into a disk image."""
+    return ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", root, disk, recipe.size]
+
+
+def kernel_command(
+    disk: str, overlay: str, directory: str, *, memory_mib: int, serial: int, more: Sequence[str]
+) -> list[str]:
+    """The command line of a user-mode Linux: its console is standard output.
+
+    Args:
+        overlay: takes what the node writes; ``disk`` stays as it is.
+        directory: where the kernel keeps its pid and its management socket.
+        serial: the descriptor of the serial line for requests.
+        more: further arguments of the kernel.
+    """
+    return [
+        "linux.uml",
+        *(f"ubd0={overlay},{disk}", "root=/dev/ubda", "rw", f"mem={memory_mib}M"),
+        *("con=null", "con0=null,fd:1", "ssl=null", f"ssl1=fd:{serial},fd:{serial}"),
+        *(f"uml_dir={directory}", "umid=node"),
+        *("cgroup_no_v1=all", "systemd.unified_cgroup_hierarchy=1"),
+        *more,
+    ]

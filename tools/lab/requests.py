@@ -1,0 +1,48 @@
+"""Requests to a virtual node and their answers, as lines (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class GuestError(Exception):
+    """The node could not carry out a request; the text says why."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended, with its standard output and error together."""
+
+    status: int
+    output: str
+
+
+def run_request(command: Sequence[str], timeout: float) -> bytes:
+    """Run a command for at most ``timeout`` seconds."""
+    return _line({"run": list(command), "timeout": timeout})
+
+
+def parse_answer(line: bytes) -> dict[str, Any]:
+    """An answer's fields. Raises GuestError: it is none, or the request failed."""
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise GuestError(f"the node answered {line[:200]!r}") from error
+    if not isinstance(found, dict):
+        raise GuestError(f"the node answered {line[:200]!r}")
+    if "error" in found:
+        raise GuestError(str(found["error"]))
+    return found
+
+
+def parse_done(line: bytes) -> Done:
+    """The end of a command. Raises GuestError."""
+    found = parse_answer(line)
+    return Done(int(found["status"]), str(found["output"]))
+
+
+def _line(request: dict[str, Any]) -> bytes:
+    return json.dumps(request).encode() + b"\n"
