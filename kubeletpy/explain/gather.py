@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubeletpy.explain.advice import advice
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
@@ -37,7 +38,7 @@ def explain(facts: PodFacts) -> PodExplanation:
         healthy=healthy,
         cause=code,
         first_seen=None if healthy else wrong_since(facts, first),
-        hint="" if healthy else hint(facts, code, subject(facts, first)),
+        hint="" if healthy else advice(facts, first) or hint(facts, code, subject(facts, first)),
         final=final(facts, code),
         phase=facts.phase,
         ready=facts.ready,

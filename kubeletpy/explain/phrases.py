@@ -135,6 +135,8 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{name}: {wait.why}{since}{left}"
         case WaitKind.CLAIM if wait.call:
             return f"resource claim {wait.subject}: {wait.why}{since}{left}"
+        case WaitKind.CLAIM if wait.subject:
+            return f"resource claim {wait.subject}: {wait.why}{then}"
         case WaitKind.START_PLACE:
             return f"other pods start before it{since}"
         case WaitKind.STOP_PLACE:

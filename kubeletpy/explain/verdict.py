@@ -7,11 +7,11 @@ from kubeletpy.explain.causes import cause
 from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.model import ContainerView, Role, Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
 from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
-from kubeletpy.explain.waits import not_ready, waits
+from kubeletpy.explain.waits import despite_ready, not_ready, waits
 from kubeletpy.explain.words import duration, one_line
 from kubeletpy.podworkers.records import Stage
 
@@ -26,8 +26,6 @@ _OF_ANY_END = (
     WaitKind.RELEASE,
 )
 """What the end of a pod that is well takes: not the reason for it."""
-_DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
-"""What a pod that is Ready can wait for."""
 
 
 def verdict(facts: PodFacts) -> tuple[str, bool]:
@@ -68,7 +66,7 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
     if facts.ready:
         since = ready_since(facts)
         how = f", for {duration(facts.now - since)}" if since is not None else ""
-        if blocker is not None and blocker.kind in _DESPITE_READY:
+        if blocker is not None and despite_ready(blocker, _debug(views)):
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
         if (view := restless(facts)) is not None:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
@@ -97,6 +95,10 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running, not ready: container {view.name} has ended and {then}: {why}", False
         return f"running, not ready: waiting for {names or 'a container'}", False
     return "starting", False
+
+
+def _debug(views: tuple[ContainerView, ...]) -> set[str]:
+    return {view.name for view in views if view.kind is Role.EPHEMERAL}
 
 
 def _terminating(facts: PodFacts) -> tuple[str, bool]:

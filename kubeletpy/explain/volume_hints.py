@@ -18,7 +18,7 @@ _OF_CAUSES: dict[Cause, str] = {
     "--node names all watches that fail",
     Cause.CLAIM_MISSING: "create {object} in namespace {namespace}",
     Cause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
-    Cause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace}",
+    Cause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
     Cause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
     Cause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
     Cause.PV_MISSING: "see why {object} is gone: kubectl get pv",
@@ -34,7 +34,7 @@ _OF_CAUSES: dict[Cause, str] = {
     Cause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: kubectl describe pv",
     Cause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
     Cause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and the "
-    "log of the driver's controller",
+    "log of the controller of {driver}",
     Cause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
     Cause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the driver",
     Cause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
@@ -56,7 +56,14 @@ def volume_hint(facts: PodFacts, name: str) -> str:
 def _names(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
     quoted = _QUOTED.search(wait.wait.object)
     name = quoted[1] if quoted is not None else wait.volume
-    return {"object": wait.wait.object, "namespace": facts.namespace, "name": name}
+    driver = _DRIVER.search(wait.wait.call)
+    return {
+        "object": wait.wait.object,
+        "namespace": facts.namespace,
+        "name": name,
+        "claim": name.rpartition("/")[2],
+        "driver": f"CSI driver {driver[1]}" if driver is not None else "the driver",
+    }
 
 
 def _of_text(text: str, facts: PodFacts) -> str:

@@ -5,7 +5,7 @@ The order matters: the first wait is the main obstacle, and the verdict is based
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from kubeletpy.api import types as api
@@ -48,6 +48,7 @@ _CALL_KINDS: dict[Name, WaitKind] = {
     Call.TAKE_VOLUMES_DOWN: WaitKind.RELEASE,
     Call.REMOVE_CGROUP: WaitKind.RELEASE,
 }
+_DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
 _NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
 _OUTER = (Step.RUNTIME,)
 """Steps that only contain others: not what is waited for."""
@@ -76,7 +77,16 @@ def actions(facts: PodFacts) -> tuple[Action, ...]:
 
 def waits(facts: PodFacts) -> tuple[Wait, ...]:
     """Everything that the pod waits for, the most important first."""
-    return tuple(_waits(facts))
+    found = tuple(_waits(facts))
+    if not facts.ready:
+        return found
+    debug = {view.name for view in containers(facts) if view.kind is Role.EPHEMERAL}
+    return tuple(sorted(found, key=lambda wait: not despite_ready(wait, debug)))
+
+
+def despite_ready(wait: Wait, debug: Collection[str]) -> bool:
+    """Whether a pod that is Ready can wait for that. ``debug``: its ephemeral containers."""
+    return wait.kind in _DESPITE_READY or wait.subject in debug
 
 
 def _waits(facts: PodFacts) -> Iterator[Wait]:
@@ -191,7 +201,23 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
     if step is Step.VOLUMES and facts.volumes:
         return  # the same, volume by volume
     kind, since = _STEP_KINDS.get(step, WaitKind.RETRY), facts.wrong_since or last.at
-    yield Wait(kind, "", cause(last.outcome.error), since, facts.next_sync_at)
+    subject = _claim_names(facts) if kind is WaitKind.CLAIM else ""
+    yield Wait(kind, subject, cause(last.outcome.error), since, facts.next_sync_at)
+
+
+def _claim_names(facts: PodFacts) -> str:
+    """The pod's resource claims; of one made from a template its name in the API, if known."""
+    if facts.pod is None:
+        return ""
+    made = {
+        each.get("name"): each.get("resourceClaimName")
+        for each in facts.status.get("resourceClaimStatuses") or ()
+    }
+    names = [
+        each.get("resourceClaimName") or made.get(each.get("name")) or each.get("name") or ""
+        for each in facts.pod.spec.get("resourceClaims") or ()
+    ]
+    return one_line(", ".join(names), 200)
 
 
 def _starts(facts: PodFacts) -> Iterator[Wait]:

@@ -102,7 +102,7 @@ TROUBLES = (
         name="a container that failed and is not restarted",
         kind="restart rules",
         make=_one_stays_down,
-        what=("container worker", "7", "not restart|no restart|never restart"),
+        what=("container worker", "7", "not (re)?start|no restart|never restart"),
         waits=("worker",),
         todo=("kubectl logs", "-c worker"),
     ),
@@ -127,7 +127,7 @@ TROUBLES = (
         make=_image_volume,
         what=("models", r"missing\.test/weights:1", "not found"),
         waits=("image",),
-        todo=("image's name|reference", "models|tag"),
+        todo=("image.*name|reference", "models|tag"),
     ),
     Trouble(
         name="an image volume that may not be pulled",

@@ -1,0 +1,112 @@
+"""The next step for claims of devices, resizes, env files and other parts, by what is missing.
+
+Pure. More exact than the hints by cause alone (:mod:`kubeletpy.explain.hints`), and first in turn.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kubeletpy.explain.containers import containers
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import Role, Wait, WaitKind
+from kubeletpy.explain.words import one_line
+
+_NAME = r"([\w.*/-]{1,253})"
+_UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")
+_NO_CLAIM = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} cannot be read: .*not found")
+_NOT_RESERVED = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} is not (?:reserved|allocated)")
+_CALL = re.compile(rf"of DRA driver {_NAME}")
+_NO_FILE = re.compile(r'file "([^"]{1,512})" in volume "([^"]{1,64})" cannot be read')
+_NO_KEY = re.compile(r'environment variable key "([^"]{1,256})" not found in file "([^"]{1,512})"')
+_TOO_MANY = re.compile(rf"number of devices unavailable for {_NAME}\. Requested: \d+")
+_UNHEALTHY = re.compile(rf"no healthy devices present; cannot allocate unhealthy devices {_NAME}")
+
+
+def advice(facts: PodFacts, wait: Wait | None) -> str:
+    """One line; empty when the hint by cause is all there is.
+
+    Args:
+        facts: of a pod that is not as it should be.
+        wait: what it waits for first; None for a pod that has ended or was refused.
+    """
+    if facts.phase == "Failed":
+        return one_line(_refused(facts.status.get("message") or ""))
+    if wait is None:
+        return ""
+    if is_debug(facts, wait.subject):
+        return (
+            "the pod itself is not affected, and a debug container cannot be changed: add another "
+            f"one with kubectl debug -n {facts.namespace} {facts.name} --image=IMAGE"
+        )
+    match wait.kind:
+        case WaitKind.CLAIM:
+            return one_line(_claim(facts, wait.why))
+        case WaitKind.RESIZE:
+            return _resize(wait.subject)
+        case WaitKind.START_ERROR:
+            return one_line(_env_file(wait.why))
+        case WaitKind.RETRY if "user namespace" in wait.why:
+            return (
+                "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
+                "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod"
+            )
+        case _:
+            return ""
+
+
+def is_debug(facts: PodFacts, name: str) -> bool:
+    """Whether the container of that name is an ephemeral one."""
+    return any(view.name == name and view.kind is Role.EPHEMERAL for view in containers(facts))
+
+
+def _claim(facts: PodFacts, why: str) -> str:
+    space = facts.namespace
+    if found := _UNREGISTERED.search(why):
+        return (
+            f"install the node plugin of DRA driver {found[1]} (a DaemonSet as a rule): it has to "
+            "run on this node and register with it"
+        )
+    if found := _NO_CLAIM.search(why):
+        return f"create ResourceClaim {found[1]} in namespace {space}"
+    if found := _NOT_RESERVED.search(why):
+        return (
+            "see why the scheduler has not allocated it for this pod: kubectl describe "
+            f"resourceclaim -n {space} {found[1]}"
+        )
+    if found := _CALL.search(why):
+        return f"see the log of the node plugin of DRA driver {found[1]} on this node"
+    return ""
+
+
+def _resize(how: str) -> str:
+    match how:
+        case "deferred":
+            return "end other pods of this node, or ask for less: it is tried again by itself"
+        case "infeasible":
+            return "ask for what the node can give, or make a new pod with these resources"
+        case "failing":
+            return "see the log of the container runtime, or ask for the size of before"
+        case _:
+            return ""
+
+
+def _env_file(why: str) -> str:
+    if found := _NO_FILE.search(why):
+        return (
+            f"have an init container write file {found[1]} into volume {found[2]}, or mark the "
+            "fileKeyRef optional"
+        )
+    if found := _NO_KEY.search(why):
+        return f"add key {found[1]} to file {found[2]}, or mark the fileKeyRef optional"
+    return ""
+
+
+def _refused(message: str) -> str:
+    if found := _TOO_MANY.search(message):
+        return f"ask for less of {found[1]}, or use a node that has more devices"
+    if found := _UNHEALTHY.search(message):
+        return f"see the log of the device plugin of {found[1]}, or use a node with healthy devices"
+    if "The node had condition: [" in message:
+        return "kubeletpy explain --node says what would help the node; use another one until then"
+    return ""
