@@ -1,7 +1,7 @@
 """The OpenAPI documents that kubectl reads before it applies, edits or explains.
 
 Version 2 as JSON and as protobuf (all that kubectl up to 1.23 requests), version 3 as one document
-per group and version. Built when first requested; only the bytes are kept. They contain no prose.
+per group and version. Built when first requested; only the bytes are kept.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubeletpy_up import resources
 from kubeletpy_up.discovery import groups as discovery
 from kubeletpy_up.discovery import openapi_paths, openapi_protobuf
+from kubeletpy_up.discovery.descriptions import described
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ def _v2_document() -> JSON:
         "swagger": "2.0",
         "info": {"title": _TITLE, "version": discovery.GIT_VERSION},
         "paths": paths,
-        "definitions": {**definitions.definitions(), openapi_paths.PATCH: {"type": "object"}},
+        "definitions": {
+            **{name: described(name, each) for name, each in definitions.definitions().items()},
+            openapi_paths.PATCH: {"type": "object"},
+        },
     }
 
 
@@ -88,7 +92,7 @@ def _v3_schemas(kinds: set[str]) -> JSON:
         name = waiting.pop()
         if name in found:
             continue
-        found[name] = definitions.definition(name)
+        found[name] = described(name, definitions.definition(name))
         waiting += _references(found[name])
     unions = {
         definitions.INT_OR_STRING: {
