@@ -7,7 +7,6 @@ docs/reference/behaviour.md, o1, o2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from kubeletpy.api import types as api
@@ -42,7 +41,7 @@ def status_patch(shown: api.NodeStatus, status: api.NodeStatus, *, unsure: bool)
         unsure: ``shown`` may be outdated: all fields are sent, except lists that others write too.
     """
     always = set(status) - {"addresses", "volumesInUse"} if unsure else set[str]()
-    before, new = cast(JSON, shown), cast(JSON, status)
+    before, new = _with_content(shown), cast(JSON, status)
     changed = {
         name: value
         for name, value in new.items()
@@ -64,9 +63,18 @@ def status_patch(shown: api.NodeStatus, status: api.NodeStatus, *, unsure: bool)
     return changed
 
 
+def _with_content(status: api.NodeStatus) -> JSON:
+    """A status without ``daemonEndpoints`` of port 0: that is how the API shows no port at all."""
+    endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+    plain = cast(JSON, status)
+    if endpoint.get("Port"):
+        return plain
+    return {name: value for name, value in plain.items() if name != "daemonEndpoints"}
+
+
 def _comparable(status: api.NodeStatus, own: api.NodeStatus) -> dict[str, Any]:
     """The fields that the node writes, as far as ``status`` has them, in a form to compare."""
-    plain = cast(Mapping[str, Any], status)
+    plain = _with_content(status)
     found = {name: plain[name] for name in (*own, *_OPTIONAL) if name in plain}
     found = {name: value for name, value in found.items() if value or name not in _LISTS}
     known = {*(own.get("nodeInfo") or {}), *_OPTIONAL_INFO}

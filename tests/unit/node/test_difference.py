@@ -29,6 +29,9 @@ STATUS: Any = {
 }
 
 
+WITHOUT_PORT: Any = {k: value for k, value in STATUS.items() if k != "daemonEndpoints"}
+
+
 def status(**changes: Any) -> Any:
     made = {**STATUS, **changes}
     return {name: value for name, value in made.items() if value is not None}
@@ -48,6 +51,8 @@ def status(**changes: Any) -> Any:
             status(conditions=[*OWN[:3], condition("Ready", "True", lastHeartbeatTime="2")]),
         ),
         (status(nodeInfo={**STATUS["nodeInfo"], "ofANewerVersion": "x"}), status()),
+        # the API shows port 0 where none is published
+        (status(daemonEndpoints={"kubeletEndpoint": {"Port": 0}}), WITHOUT_PORT),
     ],
 )
 def test_no_news(shown: Any, written: Any) -> None:
@@ -82,7 +87,7 @@ OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
         (status(runtimeHandlers=[{"name": "kata"}]), status(), {"runtimeHandlers": None}),
         (
             status(),
-            {name: value for name, value in STATUS.items() if name != "daemonEndpoints"},
+            WITHOUT_PORT,
             {"daemonEndpoints": None},
         ),
         (status(declaredFeatures=["A"]), status(), {"declaredFeatures": None}),
