@@ -6,7 +6,7 @@ Every rule looks at the truth (:mod:`.truth`), never at the agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
@@ -126,7 +126,9 @@ class Invariants:
             return
         if pod.images(victim.name) != {victim.image}:
             return
-        if self._has_ended(pod) or _deadline_passed(pod) or _restarts_to_resize(pod, victim.name):
+        if self._has_ended(pod) or _restarts_to_resize(pod, victim.name):
+            return
+        if _deadline_passed(pod, self._truth.clock_set):
             return
         if self.evicts(pod.uid):
             return
@@ -188,7 +190,7 @@ class Invariants:
         if self._made_in.get(ends[-1].container_id) == life:
             return False
         since = ends[-2].at if ends[1:] else 0.0
-        return any(since <= at <= self._truth.began[life] for at in self._truth.clock_set)
+        return any(since <= at <= self._truth.began[life] for at, _ in self._truth.clock_set)
 
     def _exit_was_told(self, pod: PodTruth, removed: Container) -> None:
         if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:
@@ -331,9 +333,14 @@ def _restarts_to_resize(pod: PodTruth, name: str) -> bool:
     return wants and any(one.get("resources") != versions[0].get("resources") for one in versions)
 
 
-def _deadline_passed(pod: PodTruth) -> bool:
+def _deadline_passed(pod: PodTruth, clock_set: Iterable[tuple[float, float]]) -> bool:
+    """Whether activeDeadlineSeconds may be over. It counts by the wall clock, since the start."""
     limit = pod.spec.get("activeDeadlineSeconds")
-    return limit is not None and asyncio.get_running_loop().time() - pod.created_at > limit - 1
+    if limit is None:
+        return False
+    steps = [seconds for at, seconds in clock_set if at >= pod.created_at]
+    ahead = max(sum(steps[first:]) for first in range(len(steps) + 1))
+    return asyncio.get_running_loop().time() - pod.created_at + ahead > limit - 1
 
 
 def entries(status: JSON) -> dict[str, JSON]:

@@ -159,8 +159,8 @@ class Truth:
         self.pods: dict[str, PodTruth] = {}
         self.began: dict[int, float] = {}
         """Life of the agent -> when it began."""
-        self.clock_set: list[float] = []
-        """When the node's wall clock was set."""
+        self.clock_set: list[tuple[float, float]] = []
+        """When the node's wall clock was set, and by how many seconds."""
 
     def live(self) -> list[PodTruth]:
         """The pods whose objects exist."""

@@ -376,7 +376,7 @@ class World:
     def set_clock(self, seconds: float) -> None:
         """The node's wall clock is set, by so many seconds; elapsed time goes on."""
         self.history.note("world", f"sets the clock by {seconds:+.3f} s")
-        self.truth.clock_set.append(self.loop.time())
+        self.truth.clock_set.append((self.loop.time(), seconds))
         step_wall_clock(seconds)
 
     def runtime_down(self) -> None:
