@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_READS = 16
 """Status calls in flight at once, for the whole node."""
+READ_AT_ONCE = 100
+"""Containers of an event that are read in one turn of the event loop: a pod may have thousands."""
 
 T = TypeVar("T")
 
@@ -153,9 +155,13 @@ class StatusSource:
         owner = read_sandbox_labels(sandbox.labels)
         if not owner.pod_uid:
             return None
-        containers = [
-            await self._with_message(status, sandbox.id) for status in event.containers_statuses
-        ]
+        containers: list[ContainerStatus] = []
+        for number, status in enumerate(event.containers_statuses, 1):
+            record = await self._with_message(status, sandbox.id)
+            if (read := container_of_pod(record, owner.pod_uid)) is not None:
+                containers.append(read)
+            if number % READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
         identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
         fresh = pod_status_from_cri(identity, [sandbox], containers, observed_at)
         if previous is None:

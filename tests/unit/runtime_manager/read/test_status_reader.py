@@ -30,7 +30,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
     sort_sandboxes,
     summaries_from_lists,
 )
-from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from kubeletpy.structs import replace
@@ -263,6 +263,27 @@ async def test_events() -> None:
     unlabelled = event(now())
     unlabelled.pod_sandbox_status.labels.clear()
     assert await source.event_to_status(unlabelled) is None
+
+
+@on_virtual_time
+async def test_an_event_of_many_containers_is_read_in_several_turns() -> None:
+    """1,000 ephemeral containers held the event loop for 60 ms at each event."""
+    source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
+    many = event(now())
+    first = many.containers_statuses[0]
+    for number in range(1, 1000):
+        another = many.containers_statuses.add()
+        another.CopyFrom(first)
+        another.id = f"c{number + 2}"
+    reading = asyncio.ensure_future(source.event_to_status(many))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    status = await reading
+    assert status is not None
+    assert len(status.containers) == 1000
+    assert turns >= 1000 / READ_AT_ONCE
 
 
 @on_virtual_time
