@@ -335,7 +335,7 @@ def _restarts_to_resize(pod: PodTruth, name: str) -> bool:
 
 def _deadline_passed(pod: PodTruth, clock_set: Iterable[tuple[float, float]]) -> bool:
     """Whether activeDeadlineSeconds may be over. It counts by the wall clock, since the start."""
-    limit = pod.spec.get("activeDeadlineSeconds")
+    limit: int | None = pod.spec.get("activeDeadlineSeconds")
     if limit is None:
         return False
     steps = [seconds for at, seconds in clock_set if at >= pod.created_at]
