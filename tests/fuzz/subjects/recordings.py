@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from functools import lru_cache
@@ -33,7 +34,8 @@ def recording(data: bytes) -> None:
     lines = [json.loads(line) for line in _lines()]
     for start in range(0, min(len(data), 64) - 3, 4):
         number, *way, odd = data[start : start + 4]
-        _change(lines[number % len(lines)], way, ODD[odd % len(ODD)])
+        # a copy: a later change may put a value into this one
+        _change(lines[number % len(lines)], way, copy.deepcopy(ODD[odd % len(ODD)]))
     found = replay([data, *(json.dumps(line).encode() for line in lines)])
     render.overview(found, "1")
     render.differences(found)
