@@ -35,7 +35,8 @@ CASES = {
         ["syncFreqency", "syncFrequency", "maxPods"],
     ),
     "two-problems": (
-        {**GOOD, "maxPods": -1, "healthzPort": 123456},
+        # what this machine does not fit is reported with them
+        {**GOOD, "maxPods": -1, "healthzPort": 123456, "failCgroupV1": False},
         ["2 problems", "maxPods", "healthzPort"],
     ),
     "wrong-type": ({**GOOD, "maxPods": "many"}, ["maxPods", "many"]),
