@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kubeletpy.cgroups.names import SLICE, Driver, PodCgroupNames, to_systemd
+
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
 TRIAL_PARENT = {CGROUPFS: "", SYSTEMD: "system.slice"}
 """The cgroup parent of a trial sandbox: it exists, or the runtime has its own; nothing is left."""
@@ -67,14 +69,13 @@ def cgroup_directory(cgroups_path: str) -> str:
     `a-b.slice:cri-containerd:ID` is `/a.slice/a-b.slice/cri-containerd-ID.scope` for systemd.
     """
     parts = cgroups_path.split(":")
-    if len(parts) != 3 or not parts[0].endswith(".slice"):
+    if len(parts) != 3 or not parts[0].endswith(SLICE):
         return cgroups_path
-    levels = parts[0].removesuffix(".slice").split("-")
-    slices = ["-".join(levels[: depth + 1]) + ".slice" for depth in range(len(levels))]
-    return "/" + "/".join([*slices, f"{parts[1]}-{parts[2]}.scope"])
+    levels = parts[0].removesuffix(SLICE).split("-")
+    return f"{to_systemd(tuple(levels))}/{parts[1]}-{parts[2]}.scope"
 
 
 def pod_slices(uids: set[str], names: list[str]) -> list[str]:
     """Those of the names that are slices of these pods."""
-    ends = tuple(f"-pod{uid.replace('-', '_')}.slice" for uid in uids)
-    return [name for name in names if ends and name.endswith(ends)]
+    slices = PodCgroupNames(Driver.SYSTEMD)
+    return [name for name in names if slices.pod_uid(name) in uids]
