@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.explain.containers import containers
+from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Role, Wait, WaitKind
+from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.words import one_line
 
 _NAME = r"([\w.*/-]{1,253})"
@@ -34,7 +34,7 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
         return one_line(_refused(facts.status.get("message") or ""))
     if wait is None:
         return ""
-    if is_debug(facts, wait.subject):
+    if wait.subject in ephemeral(containers(facts)):
         return (
             "the pod itself is not affected, and a debug container cannot be changed: add another "
             f"one with kubectl debug -n {facts.namespace} {facts.name} --image=IMAGE"
@@ -53,11 +53,6 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             )
         case _:
             return ""
-
-
-def is_debug(facts: PodFacts, name: str) -> bool:
-    """Whether the container of that name is an ephemeral one."""
-    return any(view.name == name and view.kind is Role.EPHEMERAL for view in containers(facts))
 
 
 def _claim(facts: PodFacts, why: str) -> str:

@@ -83,7 +83,7 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
             return image_code(wait.why)
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
-        case WaitKind.VOLUME | WaitKind.RELEASE if _ends(facts):
+        case WaitKind.VOLUME | WaitKind.RELEASE if facts.ending:
             return Code.VOLUME_IN_USE if says_busy(wait.why) else wait.kind.value
         case WaitKind.START_ERROR | WaitKind.VOLUME:
             return _config_code(facts, wait)
@@ -136,10 +136,6 @@ def terminal_code(facts: PodFacts) -> Code:
     if reason == "DeadlineExceeded":
         return Code.DEADLINE
     return Code.REFUSED if reason and not exits(facts) else Code.FAILED
-
-
-def _ends(facts: PodFacts) -> bool:
-    return facts.record is not None and facts.record.termination_requested
 
 
 def _names_class(facts: PodFacts) -> bool:

@@ -5,6 +5,7 @@ Pure. External text (messages, reasons) is truncated and put on one line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kubeletpy.explain.facts import PodFacts
@@ -35,6 +36,11 @@ def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
         )
         views.append(_view(entry, container["name"], role, container.get("image") or ""))
     return tuple(views)
+
+
+def ephemeral(views: Iterable[ContainerView]) -> frozenset[str]:
+    """The names of those that were added for debugging."""
+    return frozenset(view.name for view in views if view.kind is Role.EPHEMERAL)
 
 
 def exits(facts: PodFacts) -> tuple[Exit, ...]:

@@ -21,6 +21,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
+from kubeletpy.status.conditions import is_ready
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import Struct, field
 from kubeletpy.trace.model import PodTrace
@@ -114,7 +115,9 @@ class PodFacts(Struct, frozen=True):
     @property
     def ready(self) -> bool:
         """Whether the pod's Ready condition holds."""
-        return any(
-            condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in self.status.get("conditions") or ()
-        )
+        return is_ready(self.status)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the pod's worker has been asked to end it."""
+        return self.record is not None and self.record.termination_requested

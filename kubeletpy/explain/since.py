@@ -11,6 +11,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Role, Wait, WaitKind
 from kubeletpy.explain.moments import api_time
 from kubeletpy.podworkers.records import Stage, WorkerRecord
+from kubeletpy.status.conditions import find
 
 _NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
 """Waits in which no try of ours fails: the pod is not Ready yet, or no longer."""
@@ -155,7 +156,5 @@ def _deadline(facts: PodFacts) -> float | None:
 
 
 def _ready_changed(facts: PodFacts) -> float | None:
-    for condition in facts.status.get("conditions") or ():
-        if condition.get("type") == "Ready":
-            return api_time(condition.get("lastTransitionTime"))
-    return None
+    found = find(facts.status.get("conditions"), "Ready")
+    return None if found is None else api_time(found.get("lastTransitionTime"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
-from kubeletpy.explain.containers import containers, exits
+from kubeletpy.explain.containers import containers, ephemeral, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import ContainerView, Role, Wait, WaitKind
+from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
 from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
@@ -66,7 +66,7 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
     if facts.ready:
         since = ready_since(facts)
         how = f", for {duration(facts.now - since)}" if since is not None else ""
-        if blocker is not None and despite_ready(blocker, _debug(views)):
+        if blocker is not None and despite_ready(blocker, ephemeral(views)):
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
         if (view := restless(facts)) is not None:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
@@ -95,10 +95,6 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running, not ready: container {view.name} has ended and {then}: {why}", False
         return f"running, not ready: waiting for {names or 'a container'}", False
     return "starting", False
-
-
-def _debug(views: tuple[ContainerView, ...]) -> set[str]:
-    return {view.name for view in views if view.kind is Role.EPHEMERAL}
 
 
 def _terminating(facts: PodFacts) -> tuple[str, bool]:
@@ -166,7 +162,7 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return Code.UNKNOWN_POD
     if record is not None and record.stage is Stage.SYNC and ended_alone(facts) is not None:
         return Code.CONTAINER_ENDED
-    return Code.ENDING if record is not None and record.termination_requested else Code.STARTING
+    return Code.ENDING if facts.ending else Code.STARTING
 
 
 def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:

@@ -11,7 +11,7 @@ from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEAS
 from kubeletpy.api import types as api
 from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
-from kubeletpy.explain.containers import containers
+from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, WaitKind
 from kubeletpy.explain.moments import api_time
@@ -80,7 +80,7 @@ def waits(facts: PodFacts) -> tuple[Wait, ...]:
     found = tuple(_waits(facts))
     if not facts.ready:
         return found
-    debug = {view.name for view in containers(facts) if view.kind is Role.EPHEMERAL}
+    debug = ephemeral(containers(facts))
     return tuple(sorted(found, key=lambda wait: not despite_ready(wait, debug)))
 
 
@@ -141,14 +141,10 @@ def _calls(facts: PodFacts) -> Iterator[Wait]:
 
 def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
     what, since = action.what, action.since
-    if kind is WaitKind.GRACE_PERIOD and _ends(facts):
+    if kind is WaitKind.GRACE_PERIOD and facts.ending:
         # a stop that fails is requested again, also by a restarted agent
         since = min(since, asked_to_end(facts) or since)
     return Wait(kind, action.subject, what, since, action.until, what)
-
-
-def _ends(facts: PodFacts) -> bool:
-    return facts.record is not None and facts.record.termination_requested
 
 
 def _pull(facts: PodFacts, action: Action) -> Wait:

@@ -41,6 +41,12 @@ def find(conditions: Iterable[api.PodCondition] | None, kind: str) -> api.PodCon
     return None
 
 
+def is_ready(status: api.PodStatus) -> bool:
+    """Whether a pod's condition Ready is True."""
+    found = find(status.get("conditions"), "Ready")
+    return found is not None and found.get("status") == "True"
+
+
 def condition(
     kind: str, status: bool, reason: str = "", message: str = "", *, generation: int = 0
 ) -> api.PodCondition:

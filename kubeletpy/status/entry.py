@@ -39,6 +39,12 @@ class Entry(Struct):
     answered: int = 0
     """Consecutive refusals; a server that does not answer is not counted."""
 
+    def changed(self, now: float) -> None:
+        """There is a newer status than the one that was sent. ``now``: Unix seconds."""
+        if self.stale_since is None:
+            self.stale_since = now
+        self.version += 1
+
     @property
     def unsent(self) -> bool:
         """Whether the API does not have the newest status yet."""

@@ -144,9 +144,7 @@ class ApiStatusManager:
             return
         entry.api_uid, entry.in_api = target.uid, target.status
         if entry.writer is None and entry.patch() is not None:
-            if entry.stale_since is None:
-                entry.stale_since = self._clock.now()
-            entry.version += 1
+            entry.changed(self._clock.now())
         self._wake(entry)
         self._on_change(pod.uid)
 
@@ -203,9 +201,7 @@ class ApiStatusManager:
         shows_more = entry.containers_may_run and not containers_may_run
         entry.containers_may_run = containers_may_run and not entry.finished
         if changed or shows_more or finished:
-            if entry.stale_since is None:
-                entry.stale_since = self._clock.now()
-            entry.version += 1
+            entry.changed(self._clock.now())
             entry.changed_at = asyncio.get_running_loop().time()
         self._wake(entry)
         self._on_change(pod.uid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubeletpy.api import types as api
+from kubeletpy.status.conditions import is_ready
 from kubeletpy.structs import Struct
 
 LATE_S = 10.0
@@ -40,7 +41,7 @@ def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
     phase, shown = new.get("phase") or "Pending", old.get("phase") or "Pending"
     if phase != shown:
         yield f"phase {phase} instead of {shown}"
-    if (ready := _is_ready(new)) is not _is_ready(old):
+    if (ready := is_ready(new)) is not is_ready(old):
         yield "Ready" if ready else "not Ready"
     before = {(field, each.get("name")): each for field, each in _entries(old)}
     for field, each in _entries(new):
@@ -49,13 +50,6 @@ def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
             yield f"container {each.get('name')} {_state(each)}"
         elif known.get("restartCount") != each.get("restartCount"):
             yield f"container {each.get('name')} restarted {each.get('restartCount') or 0} times"
-
-
-def _is_ready(status: api.PodStatus) -> bool:
-    return any(
-        each.get("type") == "Ready" and each.get("status") == "True"
-        for each in status.get("conditions") or ()
-    )
 
 
 def _entries(status: api.PodStatus) -> Iterator[tuple[str, api.ContainerStatus]]:

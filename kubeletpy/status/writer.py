@@ -16,6 +16,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.status.conditions import is_ready
 from kubeletpy.status.entry import TERMINAL, Entry
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.spans import Traces
@@ -107,7 +108,7 @@ class StatusWriter:
                     "the API's answer to a status write is not a pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
-            ended, ready = written.get("phase") in TERMINAL, _is_ready(written)
+            ended, ready = written.get("phase") in TERMINAL, is_ready(written)
             self._traces.written(entry.pod.uid, began, _in_words(written), ready=ready, ended=ended)
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
@@ -172,13 +173,6 @@ def _names_another(error: ApiError) -> bool:
     )
 
 
-def _is_ready(status: api.PodStatus) -> bool:
-    return any(
-        condition["type"] == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
-
-
 def _in_words(status: api.PodStatus) -> str:
     phase = status.get("phase") or "Pending"
-    return f"{phase}, Ready" if _is_ready(status) else phase
+    return f"{phase}, Ready" if is_ready(status) else phase
