@@ -87,9 +87,11 @@ def once(given: argparse.Namespace, path: Path) -> int:
 
 def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound) -> int:
     """The agent knows nothing of that pod: what its API says (`up`), and what is wrong here."""
+    from kubeletpy.cli import own_api
     from kubeletpy.explain import from_api, render_notices
 
-    told = from_own_api(path.parent.parent / "api" / "admin.kubeconfig", *names(given))
+    kubeconfig = own_api.kubeconfig(path)
+    told = None if kubeconfig is None else from_own_api(kubeconfig, *names(given))
     found = None if told is None else from_api.unscheduled(told[0])
     if told is not None and given.output == "text":
         node_says = "" if found is not None else str(error)
@@ -109,7 +111,7 @@ def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list
     The node itself may not ask for pods of others; root may, with the administrator's kubeconfig.
     """
     program = shutil.which("kubectl")
-    if program is None or not kubeconfig.is_file():
+    if program is None:
         return None
     from kubeletpy.cli import why
 

@@ -109,7 +109,7 @@ class LimitWatch:
         if self._measured_at >= at and self._measuring is None:
             return True
         if self._measuring is None:
-            if not any(not self._is_critical(uid) for uid in self._watched()):
+            if all(map(self._is_critical, self._watched())):
                 return True
             self._begin(now)
         return False

@@ -60,13 +60,13 @@ def verdict(pod: View) -> str:
     if phase in ("Failed", "Succeeded"):
         return one_line(_joined(phase, status.get("reason"), status.get("message")))
     if not (pod.get("spec") or {}).get("nodeName"):
-        condition = _condition(status, "PodScheduled")
+        condition = condition_of(status, "PodScheduled")
         why = _joined(condition.get("reason"), condition.get("message"))
         return one_line(f"not scheduled: {why or 'no scheduler has looked at it yet'}")
     waits = next(_waiting(status), "")
     if waits:
         return one_line(waits)
-    ready = _condition(status, "Ready")
+    ready = condition_of(status, "Ready")
     if ready.get("status") == "True":
         return "running and ready"
     why = _joined(ready.get("reason"), ready.get("message"))
@@ -99,7 +99,7 @@ def unscheduled(pod: View) -> Unscheduled | None:
     metadata, spec, status = (pod.get(each) or {} for each in ("metadata", "spec", "status"))
     if spec.get("nodeName") or metadata.get("deletionTimestamp") or status.get("phase") == "Failed":
         return None
-    condition = _condition(status, "PodScheduled")
+    condition = condition_of(status, "PodScheduled")
     begun = condition.get("lastTransitionTime") or metadata.get("creationTimestamp")
     scheduler = one_line(spec.get("schedulerName") or "default-scheduler")
     waits, hint = f"scheduler {scheduler}: it tries again when nodes or pods change", _CHANGE
@@ -168,7 +168,8 @@ def _containers(status: View) -> Iterator[View]:
         yield from status.get(field) or ()
 
 
-def _condition(status: View, kind: str) -> View:
+def condition_of(status: View, kind: str) -> View:
+    """The condition of a status of that type; empty: it has none."""
     conditions = status.get("conditions") or ()
     return next((each for each in conditions if each.get("type") == kind), {})
 

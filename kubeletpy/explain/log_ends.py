@@ -6,7 +6,7 @@ state need not be allowed to see its logs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 
@@ -26,16 +26,8 @@ def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str
     for record in sorted(records, key=lambda one: one.finished_at):
         if record.state is ContainerState.EXITED:
             latest[record.name] = record
-    failed = [one for one in latest.values() if one.exit_code and one.log_path]
-    found: dict[str, str] = {}
-    for record in failed[:MAX_CONTAINERS]:
-        try:
-            text = read(record)
-        except OSError:
-            continue  # it was removed or rotated, or it is no log
-        if lines := _lines(text):
-            found[record.name] = lines[-1]
-    return found
+    failed = [one for one in latest.values() if one.exit_code]
+    return {name: lines[-1] for name, lines in _read(failed, read).items()}
 
 
 def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
@@ -46,16 +38,17 @@ def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, li
     latest: dict[str, ContainerStatus] = {}
     for record in sorted(records, key=lambda one: one.rank):
         latest[record.name] = record
+    return {name: lines[-MAX_LINES:] for name, lines in _read(latest.values(), read).items()}
+
+
+def _read(records: Iterable[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
+    """Container name -> the lines at the end of its log that are not blank, if there are any."""
     found: dict[str, list[str]] = {}
-    for record in [one for one in latest.values() if one.log_path][:MAX_CONTAINERS]:
+    for record in [one for one in records if one.log_path][:MAX_CONTAINERS]:
         try:
             text = read(record)
         except OSError:
             continue  # it was removed or rotated, or it is no log
-        if lines := _lines(text):
-            found[record.name] = lines[-MAX_LINES:]
+        if lines := [line for line in text.splitlines() if line.strip()]:
+            found[record.name] = lines
     return found
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]

@@ -26,38 +26,38 @@ def lines(pods: Sequence[View], events: Iterable[View]) -> list[JSON]:
     ``events``: of any pods; the newest FailedScheduling is used where a pod's status has no reason.
     """
     newest = _failures(events)
-    found = []
-    for pod in pods:
-        waiting = from_api.unscheduled(pod)
-        if waiting is None:
-            continue
-        metadata = pod.get("metadata") or {}
-        uid = str(metadata.get("uid") or "")
-        found.append(
-            {
-                "namespace": str(metadata.get("namespace") or ""),
-                "name": str(metadata.get("name") or ""),
-                "uid": uid,
-                "node": None,
-                "state": STATE,
-                "healthy": False,
-                "verdict": _verdict(pod, waiting.verdict, newest.get(uid)),
-                "cause": waiting.cause,
-                "first_seen": waiting.first_seen,
-            }
-        )
-    return found
+    return [
+        _line(pod, waiting, newest)
+        for pod in pods
+        if (waiting := from_api.unscheduled(pod)) is not None
+    ]
+
+
+def _line(pod: View, waiting: from_api.Unscheduled, newest: Mapping[str, View]) -> JSON:
+    metadata = pod.get("metadata") or {}
+    uid = str(metadata.get("uid") or "")
+    return {
+        "namespace": str(metadata.get("namespace") or ""),
+        "name": str(metadata.get("name") or ""),
+        "uid": uid,
+        "node": None,
+        "state": STATE,
+        "healthy": False,
+        "verdict": _verdict(pod, waiting.verdict, newest.get(uid)),
+        "cause": waiting.cause,
+        "first_seen": waiting.first_seen,
+    }
 
 
 def told(pod: View, events: Iterable[View]) -> JSON | None:
     """All about one such pod, as about a pod of the node; None: it waits for no scheduler."""
-    found, waiting = lines([pod], events), from_api.unscheduled(pod)
-    if not found or waiting is None:
+    waiting = from_api.unscheduled(pod)
+    if waiting is None:
         return None
     status = pod.get("status") or {}
     wait = {"kind": "scheduler", "subject": "", "why": waiting.waits, "until": None}
     return {
-        **found[0],
+        **_line(pod, waiting, _failures(events)),
         "hint": waiting.hint,
         "final": False,
         "worker": {"state": STATE, "stage": "", "last_error": ""},
@@ -77,8 +77,7 @@ def of_others(events: Iterable[View]) -> list[JSON]:
 
 
 def _verdict(pod: View, verdict: str, failure: View | None) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    said = any(each.get("type") == "PodScheduled" and each.get("message") for each in conditions)
+    said = from_api.condition_of(pod.get("status") or {}, "PodScheduled").get("message")
     if failure is not None and not said:
         verdict = f"not scheduled: {failure.get('reason')}: {failure.get('message')}"
     return one_line(f"node: none; {verdict}")
