@@ -60,7 +60,7 @@ class History:
             self.pods += 1
         status = obj.get("status") or {}
         notes = meta.get("annotations") or {}
-        self._terminating(seen, meta, healthy)
+        self._terminating(seen, meta, healthy, last=kind == "DELETED")
         for key in _LISTS:
             for entry in status.get(key) or ():
                 self._count(seen, entry, notes, bool(meta.get("deletionTimestamp")))
@@ -75,13 +75,15 @@ class History:
         for seen in self._seen.values():
             self._slow(seen, healthy)
 
-    def _terminating(self, seen: _Seen, meta: JSON, healthy: float) -> None:
+    def _terminating(self, seen: _Seen, meta: JSON, healthy: float, *, last: bool) -> None:
         if not meta.get("deletionTimestamp"):
             return
         if seen.terminating_since is None:
             seen.terminating_since = healthy
-        seen.due = meta["deletionTimestamp"]
-        seen.grace = float(meta.get("deletionGracePeriodSeconds") or 0)
+        # the agent's own final deletion has a grace period of 0 and moves the timestamp back
+        if not (last and seen.due):
+            seen.due = meta["deletionTimestamp"]
+            seen.grace = float(meta.get("deletionGracePeriodSeconds") or 0)
         self._slow(seen, healthy)
 
     def _slow(self, seen: _Seen, healthy: float) -> None:

@@ -354,7 +354,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         plan_log=flight.plan,
         sandbox_watch=cgroups.driver_check,
     )
-    monitor = RuntimeMonitor(runtime, signals.node_changed)
+    monitor = RuntimeMonitor(runtime, signals.runtime_health_changed)
     rooms += [
         Room(runtime, close=lambda: runtime.drain(DRAIN_S)),
         Room(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
@@ -722,6 +722,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.look_again.connect(housekeeping.tell_again)
     if node.manager is not None:
         signals.node_changed.connect(node.manager.poke)
+    signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)
     signals.shutdown_changed.connect(
         lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
     )

@@ -74,6 +74,8 @@ class Signals(Struct, frozen=True):
     """The status manager has another status of a pod, by uid, or another object, or none."""
     node_changed: Signal[[]] = field(default_factory=Signal)
     """The node's status must be written at once."""
+    runtime_health_changed: Signal[[]] = field(default_factory=Signal)
+    """The runtime, or its network, has become usable or unusable."""
     pods_counted: Signal[[NodePods]] = field(default_factory=Signal)
     """A housekeeping pass has found different pods than the previous one."""
     shutdown_changed: Signal[[]] = field(default_factory=Signal)

@@ -17,6 +17,9 @@ from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 log = logging.getLogger(__name__)
 
 PERIOD_S = 5.0
+FIRST_WAIT_S = 0.25
+"""Until the next check while something is wrong, doubled up to the period: a runtime that has just
+been started accepts connections some time before it can work."""
 ANSWER_WITHIN_S = 10.0
 """A hanging status call is abandoned after this long and repeated: the runtime may have recovered
 long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
@@ -37,15 +40,19 @@ class RuntimeMonitor:
 
     async def run(self) -> None:
         """Poll until cancelled."""
+        wait = FIRST_WAIT_S
         while True:
             self._look.clear()
             if not await self.check():
                 continue
+            if not (self.runtime_error() or self.network_error()):
+                wait = PERIOD_S
             try:
-                async with asyncio.timeout(PERIOD_S):
+                async with asyncio.timeout(wait):
                     await self._look.wait()
+                wait = FIRST_WAIT_S
             except TimeoutError:
-                continue
+                wait = min(2 * wait, PERIOD_S)
 
     async def check(self) -> bool:
         """Ask once; returns whether there was an answer. Never raises for what the runtime does.

@@ -134,6 +134,10 @@ class SyncLoop:
         if not self._pause.hold_change(uid):
             self._workers.runtime_changed(uid)
 
+    def runtime_health_changed(self) -> None:
+        """The reason why the runtime can't be used may have come or gone."""
+        self._pause.look()
+
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
         """A probe has a new result: ready and started are shown at once, whatever the worker is
         busy with; a container that is not alive is left to its next sync."""

@@ -7,6 +7,7 @@ lasts. Workers go on by themselves: what is ending ends, as far as the runtime l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.1
 LAST_WAIT = 5.0
+"""Seconds between two looks at the error, doubled; :meth:`Pause.look` cuts a wait short."""
 QUIET = 1.0
 """Seconds of waiting that are not reported: each start waits for the first look at the runtime."""
 
@@ -34,6 +36,7 @@ class Pause:
         self._sets: dict[str, dict[str, api.Pod]] = {}
         self._changed: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
+        self._look = asyncio.Event()
 
     def hold_set(self, source: str, objects: Sequence[api.Pod]) -> bool:
         """Keep a full set if inputs are held; returns whether they are."""
@@ -62,6 +65,10 @@ class Pause:
         self._changed[uid] = None
         return True
 
+    def look(self) -> None:
+        """Ask for the error now: it may have changed."""
+        self._look.set()
+
     def close(self) -> None:
         """Stop waiting for the runtime."""
         if self._task is not None:
@@ -76,13 +83,16 @@ class Pause:
         return True
 
     async def _wait(self) -> None:
-        delay, waited, reported = FIRST_WAIT, 0.0, False
+        now = asyncio.get_running_loop().time
+        delay, begun, reported = FIRST_WAIT, now(), False
         while error := self._error():
-            if waited >= QUIET and not reported:
+            if now() - begun >= QUIET and not reported:
                 log.warning("syncing pods is paused", extra={"error": error})
                 reported = True
-            await asyncio.sleep(delay)
-            waited += delay
+            self._look.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._look.wait()
             delay = min(delay * 2, LAST_WAIT)
         if reported:
             log.info("syncing pods resumed")

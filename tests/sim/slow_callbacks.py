@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 
 from tests.sim import api
 from tests.sim.loop import LIFE, WORLD, SimLoop
+from tests.slowness import slowness
 
 
 class SlowCallbacks:
@@ -41,7 +41,7 @@ class SlowCallbacks:
             run(handle)
             took = time.thread_time() - begun - self._others
             # a neighbour comes and goes: what the machine was like earlier says nothing
-            if took > self._least and took > self._least * (slower := _slowness()):
+            if took > self._least and took > self._least * (slower := slowness()):
                 self.found.append((took, slower, _who(handle)))
 
         return _run
@@ -66,21 +66,6 @@ def _who(handle: Any) -> str:
     callback = handle._callback
     task = getattr(callback, "__self__", None)
     return task.get_name() if isinstance(task, asyncio.Task) else repr(callback)[:200]
-
-
-_YARDSTICK = json.dumps([{"name": f"v{number}", "of": {"key": number}} for number in range(20_000)])
-_YARDSTICK_S = 0.012
-"""CPU time of decoding it on the quiet machine that limits are meant for."""
-
-
-def _slowness() -> float:
-    """How many times slower than meant this machine is just now, 1 at least.
-
-    Who shares a core's caches and clock makes the same work take more CPU time.
-    """
-    begun = time.thread_time()
-    json.loads(_YARDSTICK)
-    return max(1.0, (time.thread_time() - begun) / _YARDSTICK_S)
 
 
 @contextmanager

@@ -89,6 +89,18 @@ def test_a_pod_that_stays_terminating_is_found_without_an_event() -> None:
     assert len(history.violations) == 1
 
 
+@pytest.mark.parametrize(("gone_at", "violations"), [(18.0, 0), (20.0, 1)])
+def test_the_final_deletion_does_not_shorten_the_grace_period(
+    gone_at: float, violations: int
+) -> None:
+    """The agent deletes with a grace period of 0 what has ended."""
+    history = seen(("Running", entry()), deleting=4)
+    meta: Any = {"name": "web", "uid": "u", "deletionTimestamp": "2029-12-31T23:59:56Z"}
+    meta["deletionGracePeriodSeconds"] = 0
+    history.take("DELETED", {"metadata": meta}, gone_at)
+    assert len(history.violations) == violations
+
+
 def test_exits_shown() -> None:
     shown = entry(ended(3), last=ended(4, "containerd://c0")["terminated"])
     obj = {"status": {"containerStatuses": [shown]}}

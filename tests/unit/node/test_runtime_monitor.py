@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S
-from kubeletpy.node.runtime_monitor import ANSWER_WITHIN_S, PERIOD_S, RuntimeMonitor
+from kubeletpy.node.runtime_monitor import (
+    ANSWER_WITHIN_S,
+    FIRST_WAIT_S,
+    PERIOD_S,
+    RuntimeMonitor,
+)
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from tests.virtual_time import on_virtual_time
 
@@ -52,6 +57,34 @@ async def test_a_call_that_hangs_does_not_outlive_the_runtimes_return(before: fl
     runtime.hangs, runtime.answer = False, RuntimeHealth(True, True)
     await asyncio.sleep(READY_WITHIN_S)
     assert (monitor.runtime_error(), monitor.network_error()) == ("", "")
+
+
+@pytest.mark.parametrize("starting", [0.1, 0.5, 1.0, 4.0])
+@on_virtual_time
+async def test_a_runtime_that_is_still_starting_is_asked_again_soon(starting: float) -> None:
+    """containerd accepts connections before its server is initialized, and then answers so."""
+    runtime = Runtime()
+    monitor, _ = await watched(runtime)
+    monitor.connection_changed(False)
+    runtime.answer = DOWN
+    await asyncio.sleep(60)
+    monitor.connection_changed(True)
+    await asyncio.sleep(starting)
+    assert monitor.runtime_error()
+    runtime.answer = RuntimeHealth(True, True)
+    await asyncio.sleep(starting + FIRST_WAIT_S)
+    assert monitor.runtime_error() == ""
+
+
+@on_virtual_time
+async def test_a_runtime_that_stays_down_is_asked_once_a_period() -> None:
+    runtime = Runtime()
+    runtime.answer = DOWN
+    await watched(runtime)
+    await asyncio.sleep(60)
+    asked = runtime.asked
+    await asyncio.sleep(100)
+    assert runtime.asked - asked == 100 / PERIOD_S
 
 
 @on_virtual_time

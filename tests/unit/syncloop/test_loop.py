@@ -408,6 +408,22 @@ async def test_runtime_errors_hold_inputs_back(caplog: pytest.LogCaptureFixture)
 
 
 @on_virtual_time
+async def test_a_runtime_that_is_back_ends_the_wait_at_once() -> None:
+    node = Node()
+    node.error = "runtime is down"
+    node.loop.deliver("api", [pod_object("a")])
+    await asyncio.sleep(60)
+    node.loop.runtime_health_changed()
+    await settle()
+    assert node.syncer.verbs == []
+    node.error = ""
+    node.loop.runtime_health_changed()
+    await settle()
+    assert node.syncer.verbs == ["sync"]
+    await node.stop()
+
+
+@on_virtual_time
 async def test_the_first_look_at_the_runtime_is_awaited_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
