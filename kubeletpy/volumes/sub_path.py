@@ -14,13 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubeletpy.volumes.safe_path import open_beneath
-from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
+from kubeletpy.volumes.syscalls import MS_BIND, detach, mount
 
 _DIRECTORY_MODE = 0o750
 
 
 def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: bool) -> None:
     """Mount a path of a volume at ``target``; an existing mount of the same path stays.
+
+    A mount at ``target`` that shows another file, or that does not answer any more (a stale NFS
+    handle, a FUSE server that has died), is replaced.
 
     Args:
         volume: host path of the volume.
@@ -46,9 +49,11 @@ def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: 
 
 
 def _same_file(target: str, wanted: os.stat_result) -> bool:
+    """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
+    the caller replaces whatever cannot be examined."""
     try:
         there = os.lstat(target)
-    except FileNotFoundError:
+    except OSError:
         return False
     return (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
 
@@ -65,10 +70,13 @@ def _make_target(target: str, *, is_directory: bool) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove the leftovers of an earlier start."""
+    """Remove the leftovers of an earlier start.
+
+    Mounts are detached, not flushed: a FUSE server that hangs must not block a container's start.
+    """
     while True:
         try:
-            unmount(str(path))
+            detach(str(path))
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOENT):
                 raise

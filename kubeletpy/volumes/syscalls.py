@@ -17,6 +17,7 @@ from kubeletpy.host import mount_table
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SHARED = 1 << 20
+_MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
 
 
@@ -41,6 +42,13 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 def unmount(target: str) -> None:
     """umount2(2) of the topmost mount at a path, never through a link. Raises OSError."""
     if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW):
+        _raise(target)
+
+
+def detach(target: str) -> None:
+    """Remove the topmost mount at a path from the tree without waiting for its file system, never
+    through a link. Raises OSError."""
+    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | _MNT_DETACH):
         _raise(target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,30 @@ def test_a_node_that_is_ready_is_not_shown_otherwise_by_restarts(tmp_path: Path)
         await until(world, lambda: shown[-1:] == ["True"], 35)
 
     play(scenario, tmp_path, storage=True)
+
+
+@both
+def test_image_volumes_cause_events_at_starts_only(tmp_path: Path, events: bool) -> None:
+    """behaviour.md, u: ka63."""
+
+    async def scenario(world: World) -> None:
+        volume: JSON = {"name": "v", "image": {"reference": container("v", "run")["image"]}}
+        mounted = container("c", "run", volumeMounts=[{"name": "v", "mountPath": "/v"}])
+        world.user.create(pod("a", [mounted], volumes=[volume]))
+        await until(world, lambda: condition(world, "a", "Ready") == "True")
+        await asyncio.sleep(10)
+        before = counts(world, "a")
+        assert before["Started"] == 1
+        await asyncio.sleep(600)
+        assert counts(world, "a") == before
+
+    play(scenario, tmp_path, events=events)
+
+
+def counts(world: World, name: str) -> dict[str, int]:
+    """How often each event of a pod was sent, by reason."""
+    found: Counter[str] = Counter()
+    for _, entry in world.registry.store.entries("events"):
+        if entry.object["involvedObject"].get("name") == name:
+            found[entry.object["reason"]] += entry.object.get("count") or 1
+    return dict(found)

@@ -94,6 +94,60 @@ async def test_a_shared_claim_is_prepared_once_and_given_back_by_the_last(tmp_pa
 
 
 @on_virtual_time
+async def test_a_prepare_that_half_failed_gives_each_device_once(tmp_path: Path) -> None:
+    """behaviour.md, u: ka65. The driver that succeeded is called again, and answers the same."""
+    node = await a_node(tmp_path, A, B)
+    node.api.allocate("c", ["uid-p"], A, B)
+    pod, refusals = user("p", "c"), node.by_name[B].services.refuses
+    refusals["c-uid"] = "no such device"
+    assert "no such device" in await node.problem(pod)
+    refusals.clear()
+    assert await node.problem(pod) == ""
+    assert await given(node, pod) == (f"{A}/claim=c-uid-d0", f"{B}/claim=c-uid-d0")
+    (claim,) = read(node.path.read_text())
+    assert {driver: len(devices) for driver, devices in claim.drivers.items()} == {A: 1, B: 1}
+
+
+@on_virtual_time
+async def test_a_pod_that_was_never_prepared_unprepares_nothing(tmp_path: Path) -> None:
+    """behaviour.md, u: ka66. Its claims may be in use by others."""
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    assert await node.problem(user("p", "c")) == ""
+    assert "is not reserved for this pod" in await node.problem(user("q", "c"))
+    await node.manager.unprepare("uid-q")
+    assert node.calls() == [("prepare", ("c",))]
+    assert on_disk(node) == {"c": {"uid-p"}}
+
+
+@on_virtual_time
+async def test_a_prepare_waits_for_an_unprepare_of_the_same_claim(tmp_path: Path) -> None:
+    """behaviour.md, u: ka66. The devices that the second pod gets are prepared for it."""
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p", "uid-q"], A)
+    p, q = user("p", "c"), user("q", "c")
+    assert await node.problem(p) == ""
+    slow = asyncio.Event()
+
+    async def wait(method: str) -> None:
+        if method == "NodeUnprepareResources":
+            await slow.wait()
+
+    node.by_name[A].wait = wait
+    ending = asyncio.create_task(node.manager.unprepare("uid-p"))
+    starting = asyncio.create_task(node.problem(q))
+    await asyncio.sleep(5)
+    assert not starting.done()
+    assert node.calls() == [("prepare", ("c",))]
+    slow.set()
+    await ending
+    assert await starting == ""
+    assert [call for call, _ in node.calls()] == ["prepare", "unprepare", "prepare"]
+    assert on_disk(node) == {"c": {"uid-q"}}
+    assert await given(node, q)
+
+
+@on_virtual_time
 async def test_without_its_driver_nothing_is_noted_and_the_driver_wakes_the_pod(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,7 @@ from kubeletpy.images.errors import ImageError
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.records.store import RecordStore
@@ -77,7 +78,7 @@ class Node:
     counts: Counts = field(default_factory=Counts)
     records: Any = None
 
-    def agent(self) -> ImageManager:
+    def agent(self, settings: PullSettings | None = None) -> ImageManager:
         store = RecordStore(RecordFiles(self.root), LoopClock(), RecordCounts())
         verification = Verification(VerificationPolicy(self.policy))
         self.records = PullRecords(store, verification, self.images.list_images, RecordCounts())
@@ -88,6 +89,7 @@ class Node:
             self.counts,
             providers=self.providers,
             records=self.records,
+            settings=settings or PullSettings(),
         )
 
     def pulled(self) -> list[str]:
@@ -110,11 +112,12 @@ async def ensure(
     policy: str = "IfNotPresent",
     uid: str = "u1",
     account: str = "",
+    image: str = IMAGE,
 ) -> LocalImage:
     metadata = {"name": "p", "namespace": "ns", "uid": uid}
     spec = {"containers": [{"name": "c"}], "serviceAccountName": account}
     pod = Pod(cast(Any, {"metadata": metadata, "spec": spec}))
-    container: Any = {"name": "c", "image": IMAGE, "imagePullPolicy": policy}
+    container: Any = {"name": "c", "image": image, "imagePullPolicy": policy}
     return await manager.ensure_image_exists(pod, container, ContainerKind.REGULAR, secrets)
 
 
@@ -225,6 +228,32 @@ def test_pulled_with_a_provider(node: Node, account: str) -> None:
         else:
             assert node.providers.asked == 1, "what the node may pull, every pod may use"
             await ensure(agent, uid="u3", account="other")
+
+    scenario()
+
+
+@pytest.mark.parametrize("parallel", [1, 31, 32, 200])
+def test_credentials_are_verified_whatever_the_number_of_parallel_pulls(
+    node: Node, parallel: int
+) -> None:
+    """behaviour.md, u: ka67. Each image is pulled once, and nobody uses another's pull."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        names = [f"reg.io/team/{number}:1" for number in range(parallel)]
+        node.images.registry |= dict.fromkeys(names, "right")
+        node.images.pull_seconds = 1
+        agent = node.agent(PullSettings(serialize=False, max_parallel=parallel, qps=0))
+        await asyncio.gather(*(ensure(agent, RIGHT, image=name) for name in names))
+        assert node.images.most_pulling == parallel
+        assert node.pulled() == ["me"] * parallel
+        problems = await asyncio.gather(
+            *(failure(agent, WRONG, image=name, uid="u2") for name in names)
+        )
+        assert {each.code for each in problems} == {"ErrImagePull"}
+        node.pulled()
+        await asyncio.gather(*(ensure(agent, COPY, image=name, uid="u3") for name in names))
+        assert node.pulled() == []
 
     scenario()
 

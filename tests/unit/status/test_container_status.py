@@ -212,10 +212,12 @@ def test_started_is_kept_for_the_same_container(
     assert status.get("started") == started
 
 
-def test_the_user_it_runs_as() -> None:
-    user = RuntimeUser(uid=1, gid=2, supplemental_groups=(3,))
+@pytest.mark.parametrize("uid", [0, 1, 2**31 - 1, 2**31, 2**32 - 1])
+def test_the_user_it_runs_as(uid: int) -> None:
+    """Linux' ids have 32 bits without a sign; behaviour.md, u: ka70."""
+    user = RuntimeUser(uid=uid, gid=uid, supplemental_groups=(uid,))
     status = one(pod(), runtime(record("a", user=user)))
-    assert status["user"] == {"linux": {"uid": 1, "gid": 2, "supplementalGroups": [3]}}
+    assert status["user"] == {"linux": {"uid": uid, "gid": uid, "supplementalGroups": [uid]}}
     assert "user" not in one(pod(), runtime(record("a")))
 
 

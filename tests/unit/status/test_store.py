@@ -91,13 +91,21 @@ def test_a_terminal_phase_is_held_back_while_containers_may_run() -> None:
 
 
 def test_fields_of_others_survive_the_merge() -> None:
-    in_api: Any = {
+    """behaviour.md, u: ka69."""
+    others: Any = {
         "resourceClaimStatuses": [{"name": "c"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "x"},
+        "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "y"}],
+    }
+    in_api: Any = {
+        **others,
         "conditions": [{"type": "x/y", "status": "True"}, ready("False")],
     }
     kept: Any = {"phase": "Running", "conditions": [ready("True")]}
     merged = store.merge_for_api(in_api, kept, containers_may_run=True)
-    assert merged["resourceClaimStatuses"] == [{"name": "c"}]
+    assert {name: merged.get(name) for name in others} == others
+    patch: Any = status_patch("u", in_api, merged)
+    assert patch["status"].keys() == {"phase", "conditions"}
     assert [c["type"] for c in merged["conditions"]] == ["x/y", "Ready"]
     assert merged["conditions"][1]["status"] == "True"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kubeletpy.volumes import syscalls
 from kubeletpy.volumes.paths import UnsafePath
 from kubeletpy.volumes.safe_path import open_beneath
 from kubeletpy.volumes.sub_path import bind_sub_path
@@ -158,6 +161,44 @@ def test_a_bind_is_kept_or_renewed(volume: Path, tmp_path: Path) -> None:
         bind_sub_path(str(volume), ["a", "b", "file"], str(target), read_only=False)
         assert len(mounts_below(str(target))) == 1
         assert (target / "x").read_text() == "new"
+    finally:
+        for point in mounts_below(str(tmp_path)):
+            unmount(point)
+
+
+@pytest.mark.parametrize("broken", [errno.ESTALE, errno.ENOTCONN, errno.EIO, errno.EHOSTDOWN])
+def test_a_mount_that_does_not_answer_is_replaced(
+    volume: Path, tmp_path: Path, broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stale NFS handle or a dead FUSE server below a subPath; behaviour.md, u: ka62."""
+    target = tmp_path / "subpaths/0"
+    lstat = os.lstat
+    flags: list[int] = []
+    umount2 = syscalls._libc().umount2
+
+    def refused(path: object, **options: Any) -> os.stat_result:
+        if os.fspath(path) == str(target) and not flags:  # type: ignore[call-overload]
+            raise OSError(broken, os.strerror(broken), str(target))
+        return lstat(path, **options)  # type: ignore[arg-type]
+
+    class Libc:
+        mount = syscalls._libc().mount
+
+        @staticmethod
+        def umount2(path: bytes, how: int) -> int:
+            flags.append(how)
+            return int(umount2(path, how))
+
+    try:
+        bind_sub_path(str(volume), ["a", "b"], str(target), read_only=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "lstat", refused)
+            patched.setattr(syscalls, "_libc", Libc)
+            bind_sub_path(str(volume), ["a", "b"], str(target), read_only=False)
+        assert len(mounts_below(str(target))) == 1
+        assert (target / "file").read_text() == "inside"
+        # detached, and not through a link: a flush to a server that hangs would not end
+        assert set(flags) == {2 | 8}
     finally:
         for point in mounts_below(str(tmp_path)):
             unmount(point)

@@ -1,17 +1,29 @@
-"""What CSI says of volumes from memory."""
+"""What CSI says of volumes from memory, and what a failed publish leaves on disk."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSource, VolumeTraits, Waits
+from kubeletpy.volumes.claims.model import (
+    Cause,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+    Waits,
+)
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed, PodUse
+from tests.unit.podworkers.builders import make_pod
 
 
 @pytest.fixture
@@ -50,3 +62,77 @@ def test_names_of_volumes(plugin: CsiPlugin) -> None:
     assert plugin.traits(source("[ds] a/b")) == VolumeTraits("kubernetes.io/csi/d^h", True, True)
     inline = plugin.traits(source(inline=True))
     assert inline == VolumeTraits("kubernetes.io/csi/u1-pv1", False, False)
+
+
+def make(target: str) -> None:
+    Path(target).mkdir(exist_ok=True)
+
+
+def on_disk(target: Path) -> tuple[bool, bool]:
+    """Whether there is a target, and the file beside it."""
+    return target.is_dir(), target.with_name("vol_data.json").exists()
+
+
+class Client:
+    """A driver that mounts nothing; ``refuses`` is how its next publishes end."""
+
+    def __init__(self) -> None:
+        self.refuses: Outcome | None = None
+
+    def until(self) -> float:
+        return 0.0
+
+    async def stages(self, until: float) -> bool:
+        return False
+
+    async def applies_group(self, until: float) -> bool:
+        return False
+
+    async def publish(self, volume: Any, staging: str, target: str, **options: Any) -> None:
+        if self.refuses is not None:
+            raise OperationFailed(self.refuses, "the secret has expired")
+        make(target)
+
+
+class Credentials:
+    async def secret(self, reference: Any, namespace: str) -> dict[str, str]:
+        return {}
+
+    async def tokens(self, pod: Any, wanted: Any) -> dict[str, str]:
+        return {}
+
+
+@pytest.mark.parametrize(("remount", "stays"), [(True, True), (False, False)])
+async def test_a_failed_republish_leaves_the_mount_in_place(
+    tmp_path: Path, remount: bool, stays: bool
+) -> None:
+    """behaviour.md, u: ka61. A first publish that fails takes back what it has made."""
+    client = Client()
+    host = CsiHost(
+        "n",
+        CsiPaths(str(tmp_path)),
+        cast(Any, {"d": SimpleNamespace(client=client)}),
+        cast(Any, {"d": DriverObject()}),
+        cast(Any, Credentials()),
+    )
+    made = {"driver": "d", "volumeHandle": "h"}
+    spec = VolumeSpec(
+        "kubernetes.io/csi",
+        "csi",
+        "v",
+        "pv1",
+        "kubernetes.io/csi/d^h",
+        made,
+        Mode.FILESYSTEM,
+        False,
+    )
+    use = PodUse("u1", "p", "ns", "default", None, None, None, make_pod())
+    plugin = CsiPlugin(host, PatientThreads())
+    target = Path(host.paths.filesystem("u1", "pv1").target)
+    if remount:
+        await plugin.publish(spec, None, use, remount=False)
+        assert on_disk(target) == (True, True)
+    client.refuses = Outcome.FINAL
+    with pytest.raises(OperationFailed, match="the secret has expired"):
+        await plugin.publish(spec, None, use, remount=remount)
+    assert on_disk(target) == (stays, stays)
