@@ -672,7 +672,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         release=placement.release,
     )
     pods_api, unserved = local_pods(
-        outside, gates, signals, root=root, pods=pods, statuses=statuses
+        outside, gates, signals, root=root, pods=pods, statuses=statuses, ready=sources.all
     )
     rooms += [*resources, *pods_api]
     rooms += served(

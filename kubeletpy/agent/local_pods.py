@@ -24,14 +24,20 @@ def local_pods(
     root: Path,
     pods: PodManager,
     statuses: ApiStatusManager,
+    ready: Callable[[], bool],
 ) -> tuple[list[Room], Sequence[Callable[[], str]]]:
-    """The room, and what says why the API is not served; none while its gate is off."""
+    """The room, and what says why the API is not served; none while its gate is off.
+
+    ``ready``: whether all pod sources have delivered.
+    """
     if not (outside.sockets and gates.enabled("PodsAPI")):
         return [], ()
-    from kubeletpy.pods_api.server import PodsServer  # few nodes want it
+    from kubeletpy.pods_api.server import PodsServer  # gRPC is not needed without it
 
     server = PodsServer(
         root / "pods-api",
+        outside.metrics.pods_api,
+        ready=ready,
         pods=pods.pods,
         pod=pods.get,
         status=statuses.get_status,

@@ -20,6 +20,7 @@ from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.plugins import PluginMetrics
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
+from kubeletpy.metrics.pods_api import PodsApiMetrics
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics, show_start
 from kubeletpy.metrics.resizes import ResizeMetrics
@@ -49,6 +50,7 @@ class Metrics:
         self.plugins = PluginMetrics(families)
         self.devices = DeviceMetrics(families)
         self.pod_resources = PodResourcesMetrics(families)
+        self.pods_api = PodsApiMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)

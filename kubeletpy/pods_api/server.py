@@ -1,32 +1,40 @@
 """Serves the pods API on ``pods-api/pods-api.sock``: ListPods, GetPod and WatchPods of v1alpha1.
 
-The messages are loaded with the first call. The number of watchers is bounded, and so is what each
-of them waits for (:mod:`.watch`). Source: docs/reference/pods-v1alpha1.json;
-docs/reference/server.csv.
+The messages are loaded with the first call. No call is answered before all pod sources have
+delivered. The number of watchers is bounded, and so are what each of them waits for (:mod:`.watch`)
+and how long it may leave an event unread. Source: docs/reference/pods-v1alpha1.json;
+docs/reference/server.csv; docs/reference/behaviour.md, t5.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.metrics.pods_api import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods_api.watch import View, last_words, news
+from kubeletpy.pods_api.watch import View, last_words, news, unconfirmed
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
+from kubeletpy.remote.local_server import CallRefused, LocalServer, Stall, parsed
 from kubeletpy.remote.rate import Rate
 from kubeletpy.wire.api_messages import Unfit
 
 log = logging.getLogger(__name__)
 
-PER_SECOND, BURST = 100.0, 10
+PER_SECOND = 100.0
+BURST = 10
 MAX_AT_ONCE = 64
 MAX_WATCHERS = 32
 """Half of the calls at once, so that watchers leave room for the others."""
+UNREAD_S = 30.0
+"""Seconds that a watcher may leave an event unread before it is cut off."""
+CUT_OFF = "watch client channel closed"
+INITIALIZING = "Kubelet is initializing"
+SERVICE = "v1alpha1.Pods"
 
 
 class _Watcher:
@@ -45,7 +53,9 @@ class PodsServer:
     def __init__(
         self,
         directory: Path,
+        metrics: PodsApiMetrics,
         *,
+        ready: Callable[[], bool],
         pods: Callable[[], Sequence[Pod]],
         pod: Callable[[str], Pod | None],
         status: Callable[[str], api.PodStatus | None],
@@ -54,6 +64,7 @@ class PodsServer:
     ) -> None:
         """Args:
         directory: ``{root}/pods-api``.
+        ready: whether all pod sources have delivered.
         pods: all desired pods.
         pod: one of them, by uid.
         status: the newest status of a pod, by uid.
@@ -61,6 +72,8 @@ class PodsServer:
         shown: a pod and the status that belongs to it; None once its worker is done with it.
         """
         self._directory = directory
+        self._metrics = metrics
+        self._ready = ready
         self._pods = pods
         self._pod = pod
         self._status = status
@@ -89,9 +102,11 @@ class PodsServer:
             self._server = LocalServer(
                 socket,
                 MAX_AT_ONCE,
-                {"v1alpha1.Pods": {"ListPods": self._list, "GetPod": self._get}},
-                streams={"v1alpha1.Pods": {"WatchPods": self._watch}},
+                {SERVICE: {"ListPods": self._list, "GetPod": self._get}},
+                streams={SERVICE: {"WatchPods": self._watch}},
                 rate=Rate(PER_SECOND, BURST),
+                ended=self._ended,
+                stall=Stall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
             )
             await self._server.start()
         except OSError as error:
@@ -105,7 +120,16 @@ class PodsServer:
         if self._server is not None:
             await self._server.close()
 
+    def _ended(self, service: str, method: str, code: Code) -> None:
+        self._metrics.ended(service.partition(".")[0], method, code.shown)
+
+    def _require_ready(self) -> None:
+        """Raise CallRefused while pods may be missing: a list would be taken for all of them."""
+        if not self._ready():
+            raise CallRefused(Code.FAILED_PRECONDITION, INITIALIZING)
+
     async def _list(self, data: bytes) -> bytes:
+        self._require_ready()
         from kubeletpy.remote.generated import pods_pb2 as pb
 
         parsed(pb.ListPodsRequest, data)
@@ -120,6 +144,7 @@ class PodsServer:
         return answer.SerializeToString()
 
     async def _get(self, data: bytes) -> bytes:
+        self._require_ready()
         from kubeletpy.remote.generated import pods_pb2 as pb
 
         uid = parsed(pb.GetPodRequest, data).podUID
@@ -131,7 +156,8 @@ class PodsServer:
             raise CallRefused(Code.INTERNAL, f"pod {pod.key} can't be written in protobuf")
         return pb.GetPodResponse(pod=found).SerializeToString()
 
-    async def _watch(self, data: bytes) -> AsyncIterator[bytes]:
+    async def _watch(self, data: bytes) -> AsyncGenerator[bytes]:
+        self._require_ready()
         from kubeletpy.remote.generated import pods_pb2 as pb
 
         parsed(pb.WatchPodsRequest, data)
@@ -177,7 +203,7 @@ class PodsServer:
 
     def _object(self, pod: Pod) -> Mapping[str, Any]:
         status = self._status(pod.uid)
-        return pod.object if status is None else View(pod, status).object
+        return View(pod, unconfirmed(pod.status) if status is None else status).object
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
         """None, and said once: a field of the pod has a value of another type than the API's."""

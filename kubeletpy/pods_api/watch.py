@@ -1,5 +1,7 @@
 """What a watcher of pods is told next, from what it was told last. Pure.
 
+Source: docs/reference/behaviour.md, t5.
+
 A watcher is told of the newest state of a pod, not of each: however slowly it reads, it waits for
 at most one event a pod, and none is lost. An object that differs in nothing but ``resourceVersion``
 and ``managedFields`` is no news.
@@ -24,6 +26,14 @@ class Event(Enum):
     DELETED = "DELETED"
 
 
+_NOT_READY: api.PodCondition = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "ContainersNotReady",
+    "message": "Kubelet is initializing pod containers",
+}
+
+
 class View(Struct, frozen=True):
     """A pod and the status that belongs to it."""
 
@@ -43,6 +53,20 @@ def news(before: View | None, now: View | None) -> Event | None:
     if before is None:
         return Event.ADDED
     return None if _same(before, now) else Event.MODIFIED
+
+
+def unconfirmed(status: api.PodStatus) -> api.PodStatus:
+    """The status of a pod that this agent has not composed one for yet, from the API's object.
+
+    It is Pending unless the object has a phase, and not Ready whatever an earlier agent reported.
+    """
+    known: api.PodStatus = {**status, "phase": status.get("phase") or "Pending"}
+    if "conditions" in known:
+        known["conditions"] = [
+            {**each, **_NOT_READY} if (each["type"], each["status"]) == ("Ready", "True") else each
+            for each in known["conditions"]
+        ]
+    return known
 
 
 def last_words(pod: Pod) -> Mapping[str, Any]:

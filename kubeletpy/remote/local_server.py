@@ -1,6 +1,7 @@
 """A gRPC service of the agent's own on a unix socket: for programs on this node, run by root.
 
-Message sizes and the number of concurrent calls are bounded, and on request calls a second.
+Message sizes and the number of concurrent calls are bounded, and on request calls a second and how
+long a stream may be left unread.
 Messages come and go as bytes, so that a server loads their types only when it is called. Must never
 listen on a network.
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +24,7 @@ from google.protobuf.message import DecodeError, Message
 from kubeletpy.remote.endpoint import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.rate import Rate
+from kubeletpy.structs import Struct
 
 Request = TypeVar("Request", bound=Message)
 
@@ -38,8 +42,26 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """From a request to its answer; raises CallRefused."""
-Stream = Callable[[bytes], AsyncIterator[bytes]]
+Stream = Callable[[bytes], AsyncGenerator[bytes]]
 """From a request to its answers, until the caller hangs up; raises CallRefused."""
+
+
+Ended = Callable[[str, str, Code], None]
+"""Called with the service's full name, the method and the status of a call that has ended."""
+
+
+class Stall(Struct, frozen=True):
+    """How long a caller of a stream may leave a message unread, and what happens then.
+
+    Attributes:
+        seconds: until the call ends with RESOURCE_EXHAUSTED.
+        text: the message of that error.
+        happened: called for each call that is ended so.
+    """
+
+    seconds: float
+    text: str
+    happened: Callable[[], None]
 
 
 class CallRefused(Exception):
@@ -61,19 +83,26 @@ class LocalServer:
         *,
         streams: Mapping[str, Mapping[str, Stream]] | None = None,
         rate: Rate | None = None,
+        ended: Ended = lambda service, method, code: None,
+        stall: Stall | None = None,
     ) -> None:
         """Args:
         at_once: calls in flight at once; more are refused.
         services: by full name, the handlers of each method.
         streams: by the same names, the methods with any number of answers.
         rate: of the calls with one answer; more are refused.
+        ended: called for each call that is not refused for its rate.
+        stall: ends streams that are not read; None: they wait.
         """
         self._path = path
         self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=at_once)
         for service, answers in services.items():
-            methods = {name: _handler(answer, rate) for name, answer in answers.items()}
+            methods = {
+                name: _handler(answer, rate, partial(ended, service, name))
+                for name, answer in answers.items()
+            }
             for name, stream in (streams or {}).get(service, {}).items():
-                methods[name] = _stream_handler(stream)
+                methods[name] = _stream_handler(stream, stall, partial(ended, service, name))
             handler = grpc.method_handlers_generic_handler(service, methods)
             self._server.add_generic_rpc_handlers((handler,))
 
@@ -112,12 +141,15 @@ def parsed(message: type[Request], data: bytes) -> Request:
         raise CallRefused(Code.INVALID_ARGUMENT, "the request can't be read") from None
 
 
-def _handler(answer: Answer, rate: Rate | None) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(
+    answer: Answer, rate: Rate | None, ended: Callable[[Code], None]
+) -> grpc.RpcMethodHandler[Any, Any]:
     async def serve(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         try:
             if rate is not None and not rate.takes(asyncio.get_running_loop().time()):
                 raise CallRefused(Code.RESOURCE_EXHAUSTED, TOO_FAST)
-            return await answer(request)
+            with _counted(ended):
+                return await answer(request)
         except CallRefused as error:
             await context.abort(grpc.StatusCode[error.code.name], str(error))
             raise  # abort has raised already
@@ -125,14 +157,48 @@ def _handler(answer: Answer, rate: Rate | None) -> grpc.RpcMethodHandler[Any, An
     return grpc.unary_unary_rpc_method_handler(serve)
 
 
-def _stream_handler(stream: Stream) -> grpc.RpcMethodHandler[Any, Any]:
-    async def serve(
-        request: bytes, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[bytes]:
+def _stream_handler(
+    stream: Stream, stall: Stall | None, ended: Callable[[Code], None]
+) -> grpc.RpcMethodHandler[Any, Any]:
+    async def serve(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         try:
-            async for each in stream(request):
-                yield each
+            with _counted(ended):
+                async with aclosing(stream(request)) as answers:
+                    async for each in answers:
+                        await _write(context, each, stall)
         except CallRefused as error:
             await context.abort(grpc.StatusCode[error.code.name], str(error))
 
     return grpc.unary_stream_rpc_method_handler(serve)
+
+
+async def _write(
+    context: grpc.aio.ServicerContext[Any, Any], answer: bytes, stall: Stall | None
+) -> None:
+    """Send an answer once the caller has read enough of those before. Raises CallRefused."""
+    if stall is None:
+        await context.write(answer)
+        return
+    try:
+        async with asyncio.timeout(stall.seconds):
+            await context.write(answer)
+    except TimeoutError:
+        stall.happened()
+        raise CallRefused(Code.RESOURCE_EXHAUSTED, stall.text) from None
+
+
+@contextmanager
+def _counted(ended: Callable[[Code], None]) -> Iterator[None]:
+    """Report how a call ends, however it does."""
+    code = Code.UNKNOWN
+    try:
+        yield
+        code = Code.OK
+    except CallRefused as error:
+        code = error.code
+        raise
+    except asyncio.CancelledError:
+        code = Code.CANCELLED
+        raise
+    finally:
+        ended(code)

@@ -84,6 +84,7 @@ volumes: CSI call timeout = volumes/csi/client OPERATION_S
 volumes: fsGroup progress events = volumes/operations/acts FIRST_NOTICE_S | NOTICE_S
 volumes: path limits = volumes/paths MAX_FILE_NAME | volumes/paths MAX_PATH
 token: jitter = -
+server: podresources/pods gRPC = pods_api/server PER_SECOND | pods_api/server BURST
 server: stream creation timeout = server/streaming/link CONNECT_S
 static: manifest max = syncloop/sources/manifest MAX_MANIFEST
 static: http timeout = syncloop/sources/http TIMEOUT

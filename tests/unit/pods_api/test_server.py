@@ -13,11 +13,26 @@ import grpc.aio
 import pytest
 
 from kubeletpy.api import types as api
+from kubeletpy.metrics.pods_api import PodsApiMetrics
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods_api import server as pods_api
 from kubeletpy.pods_api.server import PodsServer
 from kubeletpy.remote.generated import pods_pb2 as pb
 from tests.unit.pods_api.test_marshal import read
+
+
+class Counts(PodsApiMetrics):
+    """The metrics of a node, which notify when a watcher has left."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.dropped = node.metrics.pods_api.dropped
+
+    def ended(self, version: str, method: str, code: str) -> None:
+        self.node.metrics.pods_api.ended(version, method, code)
+        if method == "WatchPods":
+            self.node.watch_ended.set()
 
 
 class Node:
@@ -27,8 +42,13 @@ class Node:
         self.pods: dict[str, Pod] = {}
         self.statuses: dict[str, api.PodStatus] = {}
         self.finished: set[str] = set()
+        self.ready = True
+        self.metrics = Metrics()
+        self.watch_ended = asyncio.Event()
         self.server = PodsServer(
             directory,
+            Counts(self),
+            ready=lambda: self.ready,
             pods=lambda: list(self.pods.values()),
             pod=self.pods.get,
             status=self.statuses.get,
@@ -52,6 +72,19 @@ class Node:
         self.pods[uid] = Pod(obj)
         self.statuses[uid] = {"phase": phase}
         self.server.changed(uid)
+
+    def counted(self) -> dict[str, dict[str, float]]:
+        """Calls by method and status."""
+        found: dict[str, dict[str, float]] = {}
+        for family in self.metrics.registry.collect():
+            for sample in family.samples:
+                if sample.name.startswith("kubelet_pod_requests") and sample.name.endswith("total"):
+                    assert sample.labels["server_api_version"] == "v1alpha1"
+                    by_code = found.setdefault(
+                        sample.name.removeprefix("kubelet_pod_requests_"), {}
+                    )
+                    by_code[sample.labels["status_code"]] = sample.value
+        return found
 
     def finish(self, uid: str) -> None:
         """Its worker is done."""
@@ -180,11 +213,74 @@ async def test_watchers_are_bounded_and_leave(
     assert await told(third) == await told(second) == ("ADDED", "a", "Pending")
 
 
+async def test_nothing_is_answered_before_all_sources_have_delivered(
+    node: Node, channel: Any
+) -> None:
+    """A list without the pods of a source would be taken for all pods of the node."""
+    node.put("a")
+    node.ready = False
+    calls = (
+        ("ListPods", pb.ListPodsRequest(), pb.ListPodsResponse),
+        ("GetPod", pb.GetPodRequest(podUID="a"), pb.GetPodResponse),
+    )
+    for method, request, answer in calls:
+        with pytest.raises(grpc.aio.AioRpcError, match="Kubelet is initializing") as refused:
+            await call(channel, method, request, answer)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(grpc.aio.AioRpcError, match="Kubelet is initializing") as refused:
+        await watch(channel).read()
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    node.ready = True
+    assert await told(watch(channel)) == ("ADDED", "a", "Pending")
+
+
+async def test_calls_are_counted_by_method_and_status(node: Node, channel: Any) -> None:
+    await call(channel, "ListPods", pb.ListPodsRequest(), pb.ListPodsResponse)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(channel, "GetPod", pb.GetPodRequest(podUID="x"), pb.GetPodResponse)
+    watcher = watch(channel)
+    await told(watcher)
+    assert "watch_total" not in node.counted(), "it has not ended"
+    watcher.cancel()
+    await node.watch_ended.wait()
+    assert node.counted() == {
+        "total": {"OK": 1, "NotFound": 1, "Canceled": 1},
+        "list_total": {"OK": 1},
+        "get_total": {"NotFound": 1},
+        "watch_total": {"Canceled": 1},
+    }
+
+
+async def test_a_watcher_that_does_not_read_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods_api, "UNREAD_S", 0.2)
+    node = Node(tmp_path / "pods-api")
+    await node.server.start()
+    large = {"nodeSelector": {"x": "y" * 200_000}}
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/pods-api/pods-api.sock") as channel:
+        watcher = watch(channel)
+        assert (await told(watcher))[0] == "INITIAL_SYNC_COMPLETE"
+        for number in range(100):  # more than any buffer on the way holds
+            node.put(f"p{number}", spec=large)
+        await node.watch_ended.wait()
+        assert node.counted()["watch_total"] == {"ResourceExhausted": 1}
+        dropped = "kubelet_pod_watch_events_dropped_total"
+        assert node.metrics.registry.get_sample_value(dropped) == 1
+        with pytest.raises(grpc.aio.AioRpcError, match="watch client channel closed") as cut:
+            while True:
+                await watcher.read()
+        assert cut.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await told(watch(channel)))[0] == "ADDED", "its slot is free"
+    await node.server.close()
+
+
 async def test_rate_limit_spares_watchers(node: Node, channel: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="rejected by rate limit") as refused:
         for _ in range(300):
             await call(channel, "ListPods", pb.ListPodsRequest(), pb.ListPodsResponse)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert node.counted()["list_total"].keys() == {"OK"}
     assert (await told(watch(channel)))[0] == "INITIAL_SYNC_COMPLETE"
 
 

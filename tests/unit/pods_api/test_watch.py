@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods_api.watch import Event, View, last_words, news
+from kubeletpy.pods_api.watch import Event, View, last_words, news, unconfirmed
 
 
 def view(phase: str = "Running", spec: Any = (), **metadata: Any) -> View:
@@ -46,3 +47,43 @@ def test_what_is_left_of_a_deleted_pod() -> None:
 
 def test_the_object_has_the_newest_status() -> None:
     assert view("Failed").object["status"] == {"phase": "Failed"}
+
+
+READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": "t"}
+OTHER: Any = {"type": "Initialized", "status": "True"}
+ENDED: Any = {"type": "Ready", "status": "False", "reason": "PodFailed"}
+NOT_READY = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "ContainersNotReady",
+    "message": "Kubelet is initializing pod containers",
+    "lastTransitionTime": "t",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"),
+    [
+        ({}, {"phase": "Pending"}),
+        ({"phase": ""}, {"phase": "Pending"}),
+        ({"phase": "Running", "podIP": "1.2.3.4"}, {"phase": "Running", "podIP": "1.2.3.4"}),
+        (
+            {"phase": "Running", "conditions": [OTHER, READY]},
+            {"phase": "Running", "conditions": [OTHER, NOT_READY]},
+        ),
+        (
+            {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "False", "reason": "R"}],
+            },
+            {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "False", "reason": "R"}],
+            },
+        ),
+    ],
+)
+def test_a_status_that_this_agent_has_not_composed(status: Any, shown: Any) -> None:
+    before = copy.deepcopy(status)
+    assert unconfirmed(status) == shown
+    assert status == before, "it is the API's object"
