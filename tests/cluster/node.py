@@ -5,26 +5,39 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
+from tests.cluster.link import Link
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT
+from tools.control_plane.audit import Request
 from tools.control_plane.plane import ControlPlane
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX
 from tools.env.kubectl import kubectl
-from tools.env.process import Daemon, run
+from tools.env.process import CommandError, Daemon, run
 from tools.env.registry import free_port
 from tools.env.sweep import remove_cgroup
+from tools.env.waiting import NotReadyError, wait_until
 
+T = TypeVar("T")
 WAIT_S = 90.0
 """For a pod or a node to become what a test waits for."""
+WITHIN = f"--timeout={WAIT_S:.0f}s"
+SHORT_WATCHES = (*agent.COMMAND[:2], "tests.cluster.short_watches")
 
 
 class ClusterNode:
-    """One node; ``directory`` must be short (sockets)."""
+    """One node; ``directory`` must be short (sockets).
+
+    Attributes:
+        link: its way to the API server.
+    """
 
     def __init__(
         self, directory: Path, plane: ControlPlane, runtime: Containerd, name: str = "cluster-node"
@@ -35,19 +48,21 @@ class ClusterNode:
         self.logs = directory / "logs"
         self.cgroup_root = f"/kpc-{os.getpid()}-{os.urandom(3).hex()}"
         self.agent = Daemon("agent", directory)
+        self.link = Link(plane.port)
         self._kubectl = kubectl("new")
-        self._kubeconfig = plane.node_kubeconfig(name)
+        self._kubeconfig = self.new_credentials()
 
-    def start(self) -> None:
+    def start(self, command: Sequence[str] = agent.COMMAND) -> None:
         """Start the agent, and wait until the node is Ready."""
-        # no controller manager makes it
-        metadata = {"name": "default"}
-        self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        if not self.root_dir.exists():
+            self.link.open()
+            # pods need it, and a controller makes it
+            self.kubectl("wait", "--for=create", "serviceaccount/default", WITHIN)
         config = self.directory / "config.json"
         config.write_text(json.dumps(self._config()))
         self.agent.start(
             [
-                *agent.COMMAND,
+                *command,
                 "run",
                 f"--kubeconfig={self._kubeconfig}",
                 f"--config={config}",
@@ -58,22 +73,43 @@ class ClusterNode:
             ],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-        self.kubectl("wait", "--for=create", f"node/{self.name}", f"--timeout={WAIT_S:.0f}s")
-        self.kubectl(
-            "wait", "--for=condition=Ready", f"node/{self.name}", f"--timeout={WAIT_S:.0f}s"
-        )
+        self.kubectl("wait", "--for=create", f"node/{self.name}", WITHIN)
+        self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", WITHIN)
 
     def stop(self) -> None:
         """End the agent; its pods go on."""
         self.agent.kill(signal.SIGTERM)
 
     def remove(self) -> None:
-        """Remove the cgroup of its pods."""
+        """Remove the cgroup of its pods, and its way to the API server."""
+        self.link.cut()
         assert remove_cgroup(self.cgroup_root, kill=True) == []
+
+    def new_credentials(self) -> Path:
+        """Issue a new client certificate for the node, in place of an earlier one."""
+        return self.plane.node_kubeconfig(self.name, f"https://127.0.0.1:{self.link.port}")
 
     def kubectl(self, *arguments: str | Path) -> str:
         """Run kubectl as the administrator. Raises CommandError with what it said."""
-        return self._kubectl.run(self.plane.admin, *arguments, timeout=WAIT_S + 30)
+        try:
+            return self._kubectl.run(self.plane.admin, *arguments, timeout=WAIT_S + 30)
+        except CommandError as error:
+            raise CommandError(f"{error}\n{self._story()}") from error
+
+    @contextmanager
+    def kubectl_process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """kubectl as a process with pipes, which ends with the ``with``."""
+        with subprocess.Popen(
+            [self._kubectl.program, *arguments],
+            env=self._kubectl.environment(self.plane.admin),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def apply(self, *objects: JSON) -> None:
         """`kubectl apply` of objects, in namespace default."""
@@ -84,28 +120,49 @@ class ClusterNode:
 
     def pod(self, name: str, script: str, container: JSON | None = None, **spec: Any) -> JSON:
         """A pod of this node with one container, bound without a scheduler."""
-        main = {"name": "main", "image": BUSYBOX, "command": ["sh", "-c", script]}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
-            "spec": {
-                "nodeName": self.name,
-                "automountServiceAccountToken": False,
-                "terminationGracePeriodSeconds": 1,
-                **spec,
-                "containers": [main | (container or {})],
-            },
+            "spec": {"nodeName": self.name, **self.pod_spec(script, container), **spec},
         }
 
-    def wait_ready(self, name: str) -> None:
-        """Wait until a pod is Ready."""
-        self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={WAIT_S:.0f}s")
+    def pod_spec(self, script: str, container: JSON | None = None) -> JSON:
+        """The spec of a pod with one container."""
+        main = {"name": "main", "image": BUSYBOX, "command": ["sh", "-c", script]}
+        return {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [main | (container or {})],
+        }
+
+    def wait_ready(self, *names: str) -> None:
+        """Wait until pods are Ready."""
+        self.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), WITHIN)
+
+    def read(self, kind: str, name: str, path: str) -> str:
+        """A value of an object, by a jsonpath such as ".status.phase"."""
+        return self.kubectl("get", kind, name, "-o", f"jsonpath={{{path}}}")
+
+    def containers(self) -> dict[str, str]:
+        """The containers of all pods that run: id and number of restarts, by the pod's name."""
+        pods: list[JSON] = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        return {
+            pod["metadata"]["name"]: f"{each['containerID']} restarts {each['restartCount']}"
+            for pod in pods
+            if pod["status"]["phase"] == "Running"
+            for each in pod["status"]["containerStatuses"]
+        }
 
     def log(self, name: str) -> str:
-        """The output of a pod's container."""
+        """The output of a pod's container, from the file that the runtime writes."""
         (file,) = self.logs.glob(f"default_{name}_*/main/0.log")
         return file.read_text()
+
+    def requests(self, since: int = 0) -> list[Request]:
+        """The agent's requests that the API server has recorded after a position."""
+        user = f"system:node:{self.name}"
+        return [each for each in self.plane.audit.requests(since) if each.user == user]
 
     def explain(self) -> str:
         """`kubeletpy explain --node`."""
@@ -113,6 +170,25 @@ class ClusterNode:
         command = (*agent.COMMAND[:2], "kubeletpy.cli.main", "explain", "--node")
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return run(*command, "--socket", socket, env=environment)
+
+    def until(self, check: Callable[[], T], what: str, timeout: float = WAIT_S) -> T:
+        """`wait_until` whose failure shows the node's pods and the agent's log."""
+        try:
+            return wait_until(check, what, timeout=timeout, interval=0.2)
+        except NotReadyError as error:
+            raise NotReadyError(f"{error}\n{self._story()}") from error
+
+    def _story(self) -> str:
+        commands = (("get", "pods"), ("events",))
+        try:
+            pods, events = (
+                self._kubectl.run(self.plane.admin, *command, "--request-timeout=5s")
+                for command in commands
+            )
+            found = "\n".join([pods, *events.splitlines()[-15:]])
+        except CommandError as error:
+            found = str(error)
+        return f"{found}\nthe end of the agent's log:\n{self.agent.log_tail(40)}"
 
     def _config(self) -> JSON:
         return {
@@ -123,6 +199,7 @@ class ClusterNode:
             "healthzPort": free_port(),
             "port": free_port(),
             "authentication": {"x509": {"clientCAFile": str(self.plane.authority.ca)}},
+            "nodeLeaseDurationSeconds": 12,
             "failSwapOn": False,
             "failCgroupV1": False,
             "evictionHard": {},

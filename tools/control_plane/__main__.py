@@ -7,10 +7,13 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.control_plane.building import programs
-from tools.control_plane.plane import ControlPlane
+from tools.control_plane.building import NoGoError, programs
+from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
+
+NO_GO = 3
+"""The exit status of `build` on a machine without a Go that builds the release."""
 
 
 def main() -> int:
@@ -20,9 +23,12 @@ def main() -> int:
     build = commands.add_parser("build", help="build the programs and print their directory")
     serve = commands.add_parser("serve", help="run a control plane until Ctrl-C")
     for each in (build, serve):
-        each.add_argument("--version", default="1.37.2", help="the release of Kubernetes")
+        each.add_argument(
+            "--kubernetes", type=release, default=NEWEST, help="the release, such as v%(default)s"
+        )
+    build.add_argument("--jobs", type=int, default=0, help="packages that are compiled at once")
     serve.add_argument("--dir", type=Path, required=True, help="its files; must not exist")
-    serve.add_argument("--programs", type=Path, help="built programs; default: build --version")
+    serve.add_argument("--programs", type=Path, help="built programs; default: build --kubernetes")
     serve.add_argument("--node", action="append", default=[], help="write a node's kubeconfig")
     serve.add_argument(
         "--no-controllers", action="store_true", help="etcd and the API server alone"
@@ -30,9 +36,12 @@ def main() -> int:
     given = parser.parse_args()
     try:
         if given.command == "build":
-            print(programs(given.version))
+            print(programs(given.kubernetes, jobs=given.jobs))
         else:
             _serve(given)
+    except NoGoError as error:
+        print(error, file=sys.stderr)
+        return NO_GO
     except (CommandError, NotReadyError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -40,7 +49,10 @@ def main() -> int:
 
 
 def _serve(given: argparse.Namespace) -> None:
-    plane = ControlPlane(given.dir.absolute(), given.programs or programs(given.version))
+    # it needs the virtual environment, and `build` does not
+    from tools.control_plane.plane import ControlPlane
+
+    plane = ControlPlane(given.dir.absolute(), given.programs or programs(given.kubernetes))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         plane.start(controllers=not given.no_controllers)

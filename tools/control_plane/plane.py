@@ -6,12 +6,15 @@ the plane's directory is written.
 
 from __future__ import annotations
 
+import json
 import shutil
 import ssl
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+from kubeletpy.api.types import JSON
+from tools.control_plane.audit import AuditLog
 from tools.control_plane.certificates import SERVER_NAMES, Authority
 from tools.env.debian import unpacked
 from tools.env.process import Daemon
@@ -29,6 +32,7 @@ class ControlPlane:
     Attributes:
         url: of the API server; its port is kept over restarts.
         admin: a kubeconfig of group system:masters.
+        audit: the requests of nodes.
     """
 
     def __init__(self, directory: Path, programs: Path) -> None:
@@ -36,10 +40,11 @@ class ControlPlane:
         self.directory, self._programs = directory, programs
         directory.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(directory / "pki")
-        self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self._port}"
+        self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.audit = AuditLog(directory)
         self.admin = self.authority.kubeconfig("admin", self.url, "admin", "system:masters")
-        self.authority.issue("server", "kube-apiserver", names=SERVER_NAMES)
+        self.renew_server_certificate()
         self.authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         self.etcd = Daemon("etcd", directory)
         self.api_server = Daemon("kube-apiserver", directory)
@@ -63,11 +68,37 @@ class ControlPlane:
         self.stop()
         shutil.rmtree(self.directory)
 
-    def node_kubeconfig(self, name: str) -> Path:
-        """The kubeconfig of a node, as the Node authorizer knows it."""
+    def node_kubeconfig(self, name: str, url: str = "") -> Path:
+        """The kubeconfig of a node with a new certificate, as the Node authorizer knows it.
+
+        ``url``: another way to the API server than its own.
+        """
         return self.authority.kubeconfig(
-            f"node-{name}", self.url, f"system:node:{name}", "system:nodes"
+            f"node-{name}", url or self.url, f"system:node:{name}", "system:nodes"
         )
+
+    def renew_server_certificate(self) -> None:
+        """Issue the API server's certificate, for new connections."""
+        self.authority.issue("server", "kube-apiserver", names=SERVER_NAMES)
+
+    def server_certificate(self) -> bytes:
+        """The certificate that the API server shows now (DER)."""
+        address = "127.0.0.1", self.port
+        return ssl.PEM_cert_to_DER_cert(
+            ssl.get_server_certificate(address, ca_certs=str(self.authority.ca))
+        )
+
+    def compact(self) -> None:
+        """Remove all history from etcd: every watch that resumes from before now is too old."""
+        # a range of one key that is not there: the answer's header has the revision
+        header = self._etcd("range", {"key": "eA=="})["header"]
+        self._etcd("compaction", {"revision": header["revision"], "physical": True})
+
+    def _etcd(self, call: str, request: JSON) -> JSON:
+        url = f"http://127.0.0.1:{self._etcd_port}/v3/kv/{call}"
+        with urllib.request.urlopen(url, json.dumps(request).encode(), timeout=30) as answer:
+            found: JSON = json.load(answer)
+            return found
 
     def start_etcd(self) -> None:
         """Start etcd.
@@ -98,7 +129,7 @@ class ControlPlane:
                 self._programs / "kube-apiserver",
                 f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
                 "--bind-address=127.0.0.1",
-                f"--secure-port={self._port}",
+                f"--secure-port={self.port}",
                 "--endpoint-reconciler-type=none",
                 f"--service-cluster-ip-range={SERVICES}",
                 "--authorization-mode=Node,RBAC",
@@ -113,6 +144,7 @@ class ControlPlane:
                 f"--service-account-key-file={pki / 'sa.pub'}",
                 f"--service-account-signing-key-file={pki / 'sa.key'}",
                 "--allow-privileged=true",
+                *self.audit.flags(),
                 *flags,
             ]
         )

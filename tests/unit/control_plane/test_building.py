@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tools.control_plane.building import go_module, linker_flags
+import argparse
+
+import pytest
+
+from tools.control_plane.building import fits, go_module, linker_flags
+from tools.control_plane.releases import NEWEST, RELEASES, release
 
 OF_KUBERNETES = """\
 module k8s.io/kubernetes
@@ -36,3 +41,46 @@ def test_programs_report_the_release() -> None:
     assert linker_flags("1.36.3") == (
         f"-s -w -X {package}.gitVersion=v1.36.3 -X {package}.gitMajor=1 -X {package}.gitMinor=36"
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "needed", "expected"),
+    [
+        ("go1.26.8", "1.26.0", True),
+        ("go1.26.0", "1.26.0", True),
+        ("go1.25.9", "1.26.0", False),
+        ("go1.30.0", "1.26.0", True),
+        ("go2.0", "1.26.0", True),
+        ("go1.19.8", "1.25", False),
+        ("go1.26.8-X:nodwarf5", "1.26.0", True),
+    ],
+)
+def test_go_fits_from_the_language_version_on(found: str, needed: str, expected: bool) -> None:
+    assert fits(found, needed) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("v1.37.2", "1.37.2"),
+        ("1.34.0", "1.34.0"),
+        ("v1.38.0-beta.0", "1.38.0-beta.0"),
+        ("1.35", "1.35.4"),
+        ("v1.36", "1.36.3"),
+    ],
+)
+def test_a_release_is_named_with_and_without_v(name: str, expected: str) -> None:
+    assert release(name) == expected
+
+
+def test_an_unknown_name_of_a_release_is_refused_with_what_is_possible() -> None:
+    wanted = r"called '1\.20'.*1\.35\.4, 1\.36\.3, 1\.37\.2"
+    with pytest.raises(argparse.ArgumentTypeError, match=wanted):
+        release("1.20")
+
+
+def test_the_newest_release_is_the_last_of_one_for_each_minor() -> None:
+    numbers = [[int(part) for part in each.split(".")] for each in RELEASES]
+    assert numbers == sorted(numbers)
+    assert len({each[1] for each in numbers}) == len(numbers)
+    assert RELEASES[-1] == NEWEST
