@@ -53,6 +53,7 @@ SOURCES = (
     Source("device-plugin-v1beta1.json", "deviceplugin", "device plugin v1beta1"),
     Source("dra-v1.json", "dra_v1", "dynamic resource allocation v1"),
     Source("dra-v1beta1.json", "dra_v1beta1", "dynamic resource allocation v1beta1"),
+    Source("dra-health-v1.json", "dra_health_v1", "health of allocated devices v1"),
     Source("dra-health-v1alpha1.json", "dra_health", "health of allocated devices v1alpha1"),
     Source("pod-resources-v1.json", "podresources", "pod resources v1"),
     Source("pod-resources-v1alpha1.json", "podresources_v1alpha1", "pod resources v1alpha1"),

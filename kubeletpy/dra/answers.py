@@ -1,19 +1,25 @@
 """Requests to a driver and its answers, as messages of either version. Pure.
 
 Source: docs/reference/dra-v1.json; docs/reference/dra-v1beta1.json;
+docs/reference/dra-health-v1.json;
 docs/reference/behaviour-resources.md, ru, rv.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.dra.model import ClaimInfo, Device
-from kubeletpy.remote.generated import dra_v1_pb2, dra_v1beta1_pb2
+from kubeletpy.remote.generated import (
+    dra_health_pb2,
+    dra_health_v1_pb2,
+    dra_v1_pb2,
+    dra_v1beta1_pb2,
+)
 from kubeletpy.structs import Struct
 
 SERVICES: dict[str, ModuleType] = {
@@ -21,6 +27,13 @@ SERVICES: dict[str, ModuleType] = {
     "v1beta1.DRAPlugin": dra_v1beta1_pb2,
 }
 """By the names that a driver gives when it registers."""
+HEALTH_SERVICES: dict[str, ModuleType] = {
+    "v1.DRAResourceHealth": dra_health_v1_pb2,
+    "v1alpha1.DRAResourceHealth": dra_health_pb2,
+}
+"""The same of what reports the health of devices, in the order of preference."""
+UNADVERTISED_HEALTH = "v1alpha1.DRAResourceHealth"
+"""Tried of a driver that names none: before Kubernetes 1.37 drivers did not have to."""
 MAX_DEVICES = 4096
 """Per claim: more than an allocation can have (32 results), times what a driver may add."""
 _CDI = re.compile(
@@ -49,6 +62,11 @@ class ClaimAnswers(Struct, frozen=True):
 def service(versions: Sequence[str]) -> str | None:
     """The first of the plugin's services that is known here; None: there is none."""
     return next((version for version in versions if version in SERVICES), None)
+
+
+def health_service(versions: Collection[str]) -> str:
+    """The health service of a driver that names these services."""
+    return next((each for each in HEALTH_SERVICES if each in versions), UNADVERTISED_HEALTH)
 
 
 def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:

@@ -19,7 +19,6 @@ from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.health import MAX_DEVICES
 from kubeletpy.dra.model import ClaimInfo
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.generated import dra_health_pb2
 from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
 from kubeletpy.structs import Struct
 
@@ -76,14 +75,14 @@ class DriverCalls(Calls, Protocol):
 class OpenDriver(Protocol):
     """Makes the calls to an endpoint. Raises ValueError: it cannot be one."""
 
-    def __call__(self, driver: str, endpoint: str, version: str) -> DriverCalls: ...
+    def __call__(self, driver: str, endpoint: str, version: str, health: str) -> DriverCalls: ...
 
 
-def over_sockets(driver: str, endpoint: str, version: str) -> DriverCalls:
-    """How drivers are called, except in a simulation."""
+def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverCalls:
+    """How drivers are called, except in a simulation. ``health``: the service that reports it."""
     service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"]
-    health = dra_health_pb2.DESCRIPTOR.services_by_name["DRAResourceHealth"]
-    return PluginCalls(endpoint, service, f"DRA driver {driver}", more=(health,))
+    reports = answers.HEALTH_SERVICES[health].DESCRIPTOR.services_by_name["DRAResourceHealth"]
+    return PluginCalls(endpoint, service, f"DRA driver {driver}", more=(reports,))
 
 
 class DriverClient:
@@ -97,10 +96,13 @@ class DriverClient:
         times: CallTimes,
         changed: Callable[[str], None],
         *,
+        health: str = answers.UNADVERTISED_HEALTH,
         calls: OpenDriver = over_sockets,
         heard: Callable[[str, Any], None] | None = None,
     ) -> None:
         """Args:
+        version: the service that prepares claims.
+        health: the service that reports the health of devices.
         changed: called with the driver's name when the connection is made or lost.
         heard: called with the name and the driver's report on its devices; None: it is not asked.
 
@@ -111,7 +113,8 @@ class DriverClient:
         self.connected = False
         self._times = times
         self._changed = changed
-        self._calls = calls(driver, endpoint, version)
+        self.health = health
+        self._calls = calls(driver, endpoint, version, health)
         self._service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"].full_name
         self._heard = heard
         self._may_watch = asyncio.Event()
@@ -155,11 +158,12 @@ class DriverClient:
     async def _watch(self) -> None:
         """Watch the devices' health; a driver that cannot report it is asked again on reconnect."""
         assert self._heard is not None
+        messages = answers.HEALTH_SERVICES[self.health]
         while True:
             await self._may_watch.wait()
             try:
-                request = dra_health_pb2.NodeWatchResourcesRequest()
-                kind = dra_health_pb2.NodeWatchResourcesResponse
+                request = messages.NodeWatchResourcesRequest()
+                kind = messages.NodeWatchResourcesResponse
                 async for answer in self._calls.stream(WATCH, request, kind):
                     for part in parts(answer):
                         self._heard(self.driver, part)

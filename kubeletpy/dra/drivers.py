@@ -70,6 +70,7 @@ class Drivers:
 
     async def register(self, info: PluginInfo) -> None:
         """Use an endpoint from now on; raises PluginRefused."""
+        from kubeletpy.dra import answers
         from kubeletpy.dra.client import DriverClient, over_sockets
 
         version = self._version(info)
@@ -87,6 +88,7 @@ class Drivers:
                 version,
                 self._times,
                 self._changed,
+                health=answers.health_service(info.versions),
                 calls=self._calls or over_sockets,
                 heard=self._heard,
             )

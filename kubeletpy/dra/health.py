@@ -1,7 +1,7 @@
 """The health of DRA devices: what drivers report, how long it counts, what statuses say.
 
 Pure. Source: docs/reference/behaviour-resources.md, rv, rx;
-docs/reference/dra-health-v1alpha1.json.
+docs/reference/dra-health-v1.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 """How long a report counts, if the driver does not say."""
 MAX_TEXT = 1024
 """Bytes of a driver's message about a device."""
-MAX_DEVICES = 8192
+MAX_DEVICES = 16384
 """Per driver; reports on more are not kept."""
 MAX_TIMEOUT_S = 10 * 365 * 86400.0
 _STATES = {1: HEALTHY, 2: UNHEALTHY}

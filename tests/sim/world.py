@@ -287,7 +287,9 @@ class World:
             if self.drivers or self.claim_drivers
             else None,
             claim_drivers=(
-                lambda name, endpoint, version: ClaimDriverCalls(self.claim_drivers[name], step)
+                lambda name, endpoint, version, health: ClaimDriverCalls(
+                    self.claim_drivers[name], step
+                )
             )
             if self.claim_drivers
             else None,

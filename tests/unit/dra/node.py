@@ -137,7 +137,7 @@ class Node:
             counts = {name: len(each) for name, each in by_driver(claims.values()).items()}
             dra.show(counts, len(claims))
 
-        self.drivers = Drivers(dra, lambda name, endpoint, version: _Calls(self.by_name[name]))
+        self.drivers = Drivers(dra, lambda name, *_: _Calls(self.by_name[name]))
         self.manager = ClaimManager(
             cast(Any, self.api),
             self.drivers,

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 
+from kubeletpy.dra.answers import HEALTH_SERVICES
+from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.slices import SliceCleaner
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
 from tests.unit.dra.node import DriverInProcess, Node, user
@@ -119,3 +125,48 @@ async def test_slices_of_drivers_that_are_gone(tmp_path: Path) -> None:
     await asyncio.sleep(100)
     assert api.deleted[3:] == [(210, f"spec.nodeName=n1,spec.driver={A}")]
     running.cancel()
+
+
+HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
+
+
+@pytest.mark.parametrize(
+    ("versions", "asked"),
+    [
+        ((V1, HEALTH), HEALTH),
+        ((V1, HEALTH_ALPHA), HEALTH_ALPHA),
+        ((HEALTH_ALPHA, HEALTH, V1), HEALTH),
+        ((BETA, "v9.DRAResourceHealth", HEALTH), HEALTH),
+        # before Kubernetes 1.37 drivers did not have to name it
+        ((V1,), HEALTH_ALPHA),
+    ],
+)
+async def test_the_newest_health_service_that_a_driver_names(
+    tmp_path: Path, versions: tuple[str, ...], asked: str
+) -> None:
+    """Over a socket: the driver serves this version and no other."""
+
+    async def watch(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        report = HEALTH_SERVICES[asked].NodeWatchResourcesResponse()
+        each = report.devices.add(health=1)
+        each.device.pool_name, each.device.device_name = "pool", "d0"
+        yield report.SerializeToString()
+        await asyncio.Event().wait()
+
+    server = grpc.aio.server()
+    method = grpc.unary_stream_rpc_method_handler(watch)
+    handler = grpc.method_handlers_generic_handler(asked, {"NodeWatchResources": method})
+    server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(f"unix:{tmp_path}/dra.sock")
+    await server.start()
+    reports: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    drivers = Drivers(
+        Metrics().dra,
+        heard=lambda name, part: reports.put_nowait((name, part.devices[0].device.device_name)),
+    )
+    try:
+        await drivers.register(info(A, f"{tmp_path}/dra.sock", *versions))
+        assert await reports.get() == (A, "d0")
+    finally:
+        await drivers.close()
+        await server.stop(None)

@@ -66,7 +66,7 @@ def test_how_long_it_counts(timeout: int, at: float, expected: str) -> None:
 def test_hostile_reports_are_bounded() -> None:
     flood: dict[str, Any] = {f"d{index}": HEALTHY for index in range(health.MAX_DEVICES + 5)}
     known, _ = health.heard({}, said(**flood), 0)
-    assert len(known) == 8192
+    assert len(known) == 16384
     known, _ = health.heard(known, said(other=HEALTHY, d0=UNHEALTHY), 0)
     assert key("other") not in known
     assert known[key("d0")].health == UNHEALTHY
@@ -215,5 +215,5 @@ def test_an_entry_of_the_file(more: dict[str, Any], expected: DeviceHealth) -> N
 def test_the_file_is_bounded_too() -> None:
     report = DeviceHealth(HEALTHY, "", 0)
     assert "ü" in health.written({A: {key("d0"): DeviceHealth(UNHEALTHY, "ü", 0)}})
-    many: Known = {A: {key(str(index)): report for index in range(8200)}}
-    assert len(health.read(health.written(many))[A]) == 8192
+    many: Known = {A: {key(str(index)): report for index in range(16400)}}
+    assert len(health.read(health.written(many))[A]) == 16384

@@ -26,7 +26,9 @@ class Watched:
             lambda devices: self.news.append({name for _, (_, name) in devices}),
         )
         self.drivers = Drivers(
-            Metrics().dra, lambda name, endpoint, version: _Calls(self.driver), self.state.heard
+            Metrics().dra,
+            lambda name, *_: _Calls(self.driver),
+            self.state.heard,
         )
 
     async def start(self) -> None:

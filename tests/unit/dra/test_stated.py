@@ -14,7 +14,7 @@ STATED: dict[str, object] = {
     "dra/client PART_DEVICES": 500,
     "dra/health TIMEOUT_S": 30.0,
     "dra/health MAX_TEXT": 1024,
-    "dra/health MAX_DEVICES": 8192,
+    "dra/health MAX_DEVICES": 16384,
     "dra/health MAX_TIMEOUT_S": 10 * 365 * 86400.0,
     "dra/claims ClaimUse.owned": False,
     "dra/model ClaimInfo.prepared": False,
