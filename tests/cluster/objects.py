@@ -36,5 +36,27 @@ def csi_driver(name: str) -> JSON:
     return _object("storage.k8s.io/v1", "CSIDriver", name, spec={"attachRequired": False})
 
 
+def volume(name: str, driver: str, handle: str) -> JSON:
+    """A PersistentVolume of a CSI driver."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "16Mi"},
+        "csi": {"driver": driver, "volumeHandle": handle},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": name,
+    }
+    return _object("v1", "PersistentVolume", name, spec=spec)
+
+
+def claim(name: str) -> JSON:
+    """A claim of the volume with the same name."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "16Mi"}},
+        "storageClassName": name,
+    }
+    return _object("v1", "PersistentVolumeClaim", name, spec=spec)
+
+
 def _object(api_version: str, kind: str, name: str, **content: Any) -> JSON:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
