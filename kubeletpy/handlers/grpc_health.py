@@ -1,4 +1,4 @@
-"""The grpc handler: grpc.health.v1.Health/Check on a connection of its own, in the clear.
+"""The grpc handler: grpc.health.v1.Health/Check on a connection of its own.
 
 gRPC's own library queues an answer to each frame of a server, without a bound; a container could
 exhaust the node's memory with it. The call is one small HTTP/2 exchange instead, with bounds on
@@ -18,6 +18,8 @@ from google.protobuf.message import DecodeError
 from kubeletpy.handlers.network import must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
+from kubeletpy.handlers.unchecked_tls import unchecked_context
+from kubeletpy.host.tls_limits import CURVES
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.http2_client import Turns
@@ -40,11 +42,23 @@ _FIELDS = {
 
 
 async def check(
-    host: str, port: int, service: str, timeout: float, turns: Turns | None = None
+    host: str,
+    port: int,
+    service: str,
+    timeout: float,
+    turns: Turns | None = None,
+    *,
+    tls: bool = False,
 ) -> Reply:
     """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds.
 
-    ``turns``: shared by all checks of the event loop; None: this is the only one.
+    Args:
+        host: an address.
+        port: of the server.
+        service: whose health is asked for; empty: that of the whole server.
+        timeout: in seconds.
+        turns: shared by all checks of the event loop; None: this is the only one.
+        tls: over TLS, without verifying the server; it must agree on HTTP/2 (ALPN).
 
     Raises:
         HandlerError: the machine has run out of something, such as descriptors.
@@ -56,7 +70,8 @@ async def check(
         return await _connected(host, port)
 
     asked = request(service=service).SerializeToString()
-    call = UnaryCall(connect, where, METHOD, _AGENT, turns or Turns())
+    contexts = [unchecked_context(curve, "h2") for curve in CURVES] if tls else [None]
+    call = UnaryCall(connect, where, METHOD, _AGENT, turns or Turns(), tls=contexts)
     try:
         async with asyncio.timeout(timeout):
             status = _status(response, await call.answer(asked, timeout))

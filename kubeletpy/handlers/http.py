@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import ssl
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from kubeletpy.handlers.http_request import BadRequest, HttpRequest, redirected
 from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
 from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
 from kubeletpy.handlers.ports import host_port, is_address
-from kubeletpy.host.tls_limits import CURVES, NO_FINITE_FIELD, limit_key_exchange
+from kubeletpy.handlers.unchecked_tls import unchecked_context
+from kubeletpy.host.tls_limits import CURVES
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
@@ -52,15 +53,43 @@ class _HandshakeRefused(ExchangeFailed):
     """The server may have another elliptic curve than the one that was offered."""
 
 
-async def probe(resolver: Resolver, request: HttpRequest, timeout: float) -> Reply:
+class Response(Protocol):
+    """What a probe or a hook needs of a response."""
+
+    @property
+    def status(self) -> int:
+        """Its status code."""
+        ...
+
+    @property
+    def body(self) -> bytes | bytearray:
+        """Its first bytes, KEPT_OUTPUT at most."""
+        ...
+
+
+Answered = tuple[Response, HttpRequest | None]
+"""A response, and the request after it where it redirects to the same host."""
+Exchange = Callable[[Resolver, HttpRequest], Awaitable[Answered]]
+"""Sends a request and reads its response. Raises ExchangeFailed, BadRequest."""
+
+
+async def probe(
+    resolver: Resolver, request: HttpRequest, timeout: float, exchange: Exchange | None = None
+) -> Reply:
     """Ask, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect Warning.
+
+    Args:
+        resolver: of names of hosts.
+        request: the first one.
+        timeout: in seconds, for all redirects together.
+        exchange: how to send a request and read its response; None: over HTTP/1.1.
 
     Raises:
         HandlerError: the machine has run out of something, such as descriptors.
     """
     try:
         async with asyncio.timeout(timeout):
-            reader = await get(resolver, request)
+            reader = await get(resolver, request, exchange)
     except TimeoutError:
         return _failed(request, "context deadline exceeded (Client.Timeout exceeded)")
     except (ExchangeFailed, BadRequest) as error:
@@ -79,7 +108,9 @@ def _failed(request: HttpRequest, why: str) -> Reply:
     return Reply(Answer.FAILURE, f'Get "{request.url}": {why}')
 
 
-async def get(resolver: Resolver, request: HttpRequest) -> ResponseReader:
+async def get(
+    resolver: Resolver, request: HttpRequest, exchange: Exchange | None = None
+) -> Response:
     """The response, after redirects on the same host. The caller limits the time.
 
     Raises:
@@ -87,14 +118,14 @@ async def get(resolver: Resolver, request: HttpRequest) -> ResponseReader:
         BadRequest: the request, or a redirect, is invalid.
     """
     for _ in range(MAX_REDIRECTS):
-        answered = await _exchange(resolver, request)
-        if answered.following is None:
-            return answered.reader
-        request = answered.following
+        response, following = await (exchange or _exchange)(resolver, request)
+        if following is None:
+            return response
+        request = following
     raise ExchangeFailed(f"stopped after {MAX_REDIRECTS} redirects")
 
 
-async def _exchange(resolver: Resolver, request: HttpRequest) -> _Exchange:
+async def _exchange(resolver: Resolver, request: HttpRequest) -> Answered:
     """One request and its response. Raises ExchangeFailed, BadRequest."""
     *others, last = CURVES if request.tls else ("",)
     for curve in others:
@@ -103,7 +134,7 @@ async def _exchange(resolver: Resolver, request: HttpRequest) -> _Exchange:
     return await _exchange_over(resolver, request, last)
 
 
-async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -> _Exchange:
+async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -> Answered:
     protocol = _Exchange(request, asyncio.get_running_loop())
     try:
         await _connect(resolver, request, protocol, curve)
@@ -114,7 +145,7 @@ async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -
         raise ExchangeFailed(f"read: {in_words(error)}") from error
     finally:
         protocol.close()
-    return protocol
+    return protocol.reader, protocol.following
 
 
 async def _connect(
@@ -150,21 +181,19 @@ def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
     if not request.tls:
         return {}
     return {
-        "ssl": _unchecked_context(curve),
+        "ssl": unchecked_context(curve),
         "server_hostname": "" if is_address(request.host) else request.host,
         "ssl_shutdown_timeout": TLS_CLOSE_S,
     }
 
 
-@functools.cache
-def _unchecked_context(curve: str) -> ssl.SSLContext:
-    """TLS without verifying the server: pods have certificates of their own."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers(f"DEFAULT:{NO_FINITE_FIELD}:@SECLEVEL=0")  # unverified keys may be weak
-    limit_key_exchange(context, curve)
-    return context
+def following(request: HttpRequest, status: int, location: str | None) -> HttpRequest | None:
+    """The request that follows a response; None: it is the last one. Raises BadRequest."""
+    if status not in _REDIRECTS or not location:
+        return None
+    if len(location) > MAX_LOCATION:
+        raise BadRequest(f"the Location header is longer than {MAX_LOCATION} characters")
+    return redirected(request, location)
 
 
 class _Exchange(asyncio.Protocol):
@@ -211,10 +240,7 @@ class _Exchange(asyncio.Protocol):
             BadRequest: the redirect is invalid.
         """
         location = reader.header("location")
-        if reader.status in _REDIRECTS and location:
-            if len(location) > MAX_LOCATION:
-                raise BadRequest(f"the Location header is longer than {MAX_LOCATION} characters")
-            self.following = redirected(self._request, location)
+        self.following = following(self._request, reader.status, location)
         return self.following is None
 
     def eof_received(self) -> bool:

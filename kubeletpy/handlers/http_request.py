@@ -16,6 +16,7 @@ from kubeletpy.structs import Struct
 from kubeletpy.version import KUBERNETES_MINOR
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
+_OF_CONNECTIONS = frozenset({"keep-alive", "proxy-connection", "te", "upgrade"})
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BAD_HOST = re.compile(r"[\x00-\x20\x7f/?#@\\]")
@@ -49,18 +50,33 @@ class HttpRequest(Struct, frozen=True):
 
     def encoded(self) -> bytes:
         """The request as sent. Raises BadRequest."""
+        host, headers = self._checked()
+        lines = [f"GET {self.target} HTTP/1.1", f"Host: {host}"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        lines += ["Connection: close", "", ""]
+        return "\r\n".join(lines).encode("utf-8", "replace")
+
+    def http2_head(self) -> list[tuple[bytes, bytes]]:
+        """The request's headers as HTTP/2 sends them. Those of a connection, which HTTP/2 does not
+        have (RFC 9113, 8.2.2), are left out. Raises BadRequest."""
+        host, headers = self._checked()
+        head = [(":method", "GET"), (":scheme", "https" if self.tls else "http")]
+        head += [(":authority", host), (":path", self.target)]
+        lower = [(name.lower(), value) for name, value in headers]
+        head += [(name, value) for name, value in lower if name not in _OF_CONNECTIONS]
+        return [(name.encode("ascii"), value.encode("utf-8", "replace")) for name, value in head]
+
+    def _checked(self) -> tuple[str, list[tuple[str, str]]]:
+        """The Host header and the others. Raises BadRequest."""
         host = self.host_header or host_port(self.host, self.port)
         if _BAD_HOST.search(host):
             raise BadRequest("invalid Host header")
-        lines = [f"GET {self.target} HTTP/1.1", f"Host: {host}"]
         for name, value in self.headers:
             if not _NAME.fullmatch(name):
                 raise BadRequest(f"invalid header field name {name[:63]!r}")
             if _BAD_VALUE.search(value):
                 raise BadRequest(f'invalid header field value for "{name}"')
-            lines.append(f"{name}: {value.strip()}")
-        lines += ["Connection: close", "", ""]
-        return "\r\n".join(lines).encode("utf-8", "replace")
+        return host, [(name, value.strip()) for name, value in self.headers]
 
 
 def request_for(

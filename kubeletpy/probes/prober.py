@@ -63,12 +63,26 @@ class ProbeMetrics(Protocol):
 class Prober:
     """Runs probes."""
 
-    def __init__(self, runtime: RuntimeService, recorder: EventRecorder) -> None:
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        recorder: EventRecorder,
+        *,
+        http2: bool = False,
+        grpc_tls: bool = False,
+    ) -> None:
+        """Args:
+        runtime: runs commands in containers.
+        recorder: of failures.
+        http2: whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe).
+        grpc_tls: whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS).
+        """
+        self._http2, self._grpc_tls = http2, grpc_tls
         self._commands = ProbeCommands(runtime)
         self._recorder = recorder
         self._resolver = Resolver()
         self._turns: Turns | None = None
-        """Of gRPC probes; None before the first."""
+        """Of probes over HTTP/2; None before the first."""
 
     def abandon(self, container_id: str, kind: ProbeKind) -> None:
         """The probe of a container has ended: cancel a command of it that hangs."""
@@ -113,7 +127,13 @@ class Prober:
         if (get := probe.get("httpGet")) is not None:
             request = request_for(get, ports, target.pod_ip, "probe")
             _must_have_address(request.host)
-            return await http.probe(self._resolver, request, timeout)
+            exchange = None
+            if self._http2 and get.get("protocol") == "HTTP2":
+                from kubeletpy.handlers import http2  # only nodes with such probes pay for it
+
+                self._turns = self._turns or http2.Turns()
+                exchange = http2.exchange(self._turns)
+            return await http.probe(self._resolver, request, timeout, exchange)
         if (socket := probe.get("tcpSocket")) is not None:
             host = str(socket.get("host") or "") or target.pod_ip
             _must_have_address(host)
@@ -126,7 +146,10 @@ class Prober:
             port = resolve_port(call.get("port"), ())
             service = str(call.get("service") or "")
             self._turns = self._turns or grpc_health.Turns()
-            return await grpc_health.check(target.pod_ip, port, service, timeout, self._turns)
+            tls = self._grpc_tls and call.get("mode") == "TLS"
+            return await grpc_health.check(
+                target.pod_ip, port, service, timeout, self._turns, tls=tls
+            )
         raise HandlerError(
             f"missing probe handler for {target.pod.description}:{target.container['name']}"
         )

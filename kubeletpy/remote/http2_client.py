@@ -84,6 +84,10 @@ class _Protocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() != "h2":
+            self._end(ConnectionError("the server does not agree on HTTP/2 in its TLS handshake"))
+            return
         transport.write(self._exchange.start())
 
     def data_received(self, data: bytes) -> None:

@@ -8,8 +8,10 @@ repeat a call that may have reached its server: only connecting is repeated.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import (
@@ -47,10 +49,13 @@ class UnaryCall:
         turns: Turns,
         *,
         bounds: Bounds = BOUNDS,
+        tls: Sequence[ssl.SSLContext | None] = (None,),
         greeted: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
         method: ``/package.Service/Method``.
+        tls: contexts for attempts to connect, one after another, which offer ``h2`` by ALPN; None
+            is in the clear.
         greeted: called when the server has sent its settings.
         """
         self.connected = False
@@ -61,6 +66,7 @@ class UnaryCall:
         self._user_agent = user_agent
         self._turns = turns
         self._bounds = bounds
+        self._tls = tls
         self._greeted = greeted
 
     async def answer(self, message: bytes, within: float) -> bytes:
@@ -74,11 +80,11 @@ class UnaryCall:
         """
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within, FIRST_RETRY_S
-        while True:
+        for tls in itertools.cycle(self._tls):
             asked = head(self._authority, self._method, self._user_agent, deadline - loop.time())
             exchange = Exchange(asked, framed(message), self._bounds, greeting=self._now_connected)
             try:
-                await carry_out(exchange, await self._connect(), self._turns)
+                await carry_out(exchange, await self._connect(), self._turns, tls=tls)
                 return read_message(_response(exchange))
             except OSError as error:
                 if exchange.greeted:
@@ -88,8 +94,10 @@ class UnaryCall:
                 if exchange.greeted or error.cause is not Cause.CLOSED:
                     raise _failure(error) from None
                 self.problem = str(error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LAST_RETRY_S)
+            if tls is self._tls[-1]:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LAST_RETRY_S)
+        raise AssertionError("there is a context, or None, to connect with")
 
     def _now_connected(self) -> None:
         self.connected = True

@@ -96,11 +96,13 @@ class Exchange:
         body: bytes,
         bounds: Bounds = BOUNDS,
         *,
+        enough: int | None = None,
         greeting: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
         head: with the pseudo-headers, names in lower case.
         body: may be empty.
+        enough: bytes of the response's body after which it is done; None: only its end is.
         greeting: called when the server's settings have arrived.
         """
         self.greeted = False
@@ -113,6 +115,7 @@ class Exchange:
         self._head = head
         self._unsent = body
         self._bounds = bounds
+        self._enough = enough
         self._splitter = FrameSplitter()
         self._bytes = self._frames = self._pieces = self._interim = 0
         self._stream = 0
@@ -238,6 +241,8 @@ class Exchange:
 
     def _on_data(self, event: h2.events.DataReceived) -> None:
         self.body += event.data or b""
+        if self._enough is not None and len(self.body) >= self._enough:
+            self.done = True
 
     def _on_trailers(self, event: h2.events.TrailersReceived) -> None:
         self.trailers = _headers(event.headers)

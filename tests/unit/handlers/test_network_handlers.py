@@ -23,6 +23,9 @@ from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.http_response import ResponseReader
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
+from kubeletpy.host import signing
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from tests.unit.handlers.servers import (
     Talk,
     answering,
@@ -278,12 +281,19 @@ async def test_tcp_times_out(resolver: Resolver) -> None:
 
 
 @contextlib.asynccontextmanager
-async def grpc_server(with_health: bool = True) -> AsyncIterator[tuple[int, Any]]:
+async def grpc_server(
+    with_health: bool = True, tls: tuple[bytes, bytes] | None = None
+) -> AsyncIterator[tuple[int, Any]]:
+    """``tls``: key and certificate."""
     server = grpc.aio.server()
     servicer = health.HealthServicer()
     if with_health:
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    port = server.add_insecure_port(f"{LOOPBACK}:0")
+    if tls is None:
+        port = server.add_insecure_port(f"{LOOPBACK}:0")
+    else:
+        credentials = grpc.ssl_server_credentials([tls])
+        port = server.add_secure_port(f"{LOOPBACK}:0", credentials)
     await server.start()
     try:
         yield port, servicer
@@ -304,6 +314,40 @@ async def test_grpc_health() -> None:
         assert "code = NotFound" in unknown.output
         await servicer.set("db", answers.SERVING)
         assert (await grpc_health.check(LOOPBACK, port, "db", 2)).answer is Answer.SUCCESS
+
+
+def key_and_certificate(directory: Path) -> tuple[bytes, bytes]:
+    """Which nobody would trust."""
+    pair = KeyPair.named(directory, "nobody")
+    signing.make_self_signed(pair, Names("nobody"))
+    return pair.key.read_bytes(), pair.certificate.read_bytes()
+
+
+async def test_grpc_over_tls(tmp_path: Path) -> None:
+    answers = health_pb2.HealthCheckResponse
+    async with grpc_server(tls=key_and_certificate(tmp_path)) as (port, servicer):
+        await servicer.set("", answers.SERVING)
+        await servicer.set("db", answers.NOT_SERVING)
+        healthy = await grpc_health.check(LOOPBACK, port, "", AMPLE, tls=True)
+        assert healthy == Reply(Answer.SUCCESS, "service healthy")
+        down = await grpc_health.check(LOOPBACK, port, "db", AMPLE, tls=True)
+        assert down == Reply(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')
+        in_the_clear = await grpc_health.check(LOOPBACK, port, "", TIMEOUT)
+        assert in_the_clear.answer is Answer.FAILURE
+    async with grpc_server() as (port, servicer):
+        await servicer.set("", answers.SERVING)
+        over_tls = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
+        assert over_tls.answer is Answer.FAILURE
+        assert over_tls.output.startswith("timeout: failed to connect service")
+
+
+async def test_grpc_over_tls_needs_an_agreement_on_http2(tmp_path: Path) -> None:
+    """As gRPC's own clients do: a server of something else is not asked."""
+    heard: list[bytes] = []
+    async with serving(answering(OK, heard), certificate(tmp_path)) as port:
+        reply = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
+    assert reply.answer is Answer.FAILURE
+    assert heard == []
 
 
 async def test_grpc_without_health_service() -> None:

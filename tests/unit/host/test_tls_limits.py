@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.handlers.http import _unchecked_context
+from kubeletpy.handlers.unchecked_tls import unchecked_context
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
@@ -43,7 +43,7 @@ def test_a_server_refuses_finite_field_groups_of_a_client(make: object, tmp_path
 @pytest.mark.parametrize("curve", CURVES)
 def test_a_probe_offers_no_finite_field_key_exchange(curve: str) -> None:
     """A server in a pod that chose DHE with 8192 bits took 280 ms of the event loop."""
-    context = _unchecked_context(curve)
+    context = unchecked_context(curve)
     offer = offer_of(context)
     assert len(offer.groups) == 1
     assert offer.groups[0] not in _FINITE_FIELD

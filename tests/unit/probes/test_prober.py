@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
@@ -16,6 +18,8 @@ from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.handlers.servers import answering, redirecting, serving
+from tests.unit.handlers.test_http2 import always, speaking
+from tests.unit.handlers.test_network_handlers import grpc_server, key_and_certificate
 from tests.unit.images.fake_images import Events
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import on_virtual_time
@@ -306,3 +310,27 @@ def test_metrics_are_the_kubelets_and_go_with_the_probe() -> None:
     assert "prober_probe_duration_seconds_count" in text
     metrics.probes.gone(new)
     assert b"prober_" not in metrics.render_probes()
+
+
+@pytest.mark.parametrize(("gate", "outcome"), [(True, OK), (False, BAD)])
+async def test_the_gates_decide_whether_protocols_of_probes_are_obeyed(
+    gate: bool, outcome: ProbeOutcome, tmp_path: Path
+) -> None:
+    async def find(probe: Any) -> ProbeOutcome | None:
+        prober = Prober(Runtime(), Events(), http2=gate, grpc_tls=gate)  # type: ignore[arg-type]
+        return (await prober.run(target(probe), quietly=False)).outcome
+
+    async with serving(speaking(always(200))) as port:
+        get = {"port": port, "protocol": "HTTP2"}
+        assert await find({"httpGet": get, "timeoutSeconds": 5}) is outcome
+    async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as port:
+        for protocol in ({}, {"protocol": "HTTP1"}):
+            assert await find({"httpGet": {"port": port, **protocol}, "timeoutSeconds": 5}) is OK
+    async with grpc_server(tls=key_and_certificate(tmp_path)) as (port, servicer):
+        await servicer.set("", HealthCheckResponse.SERVING)
+        call = {"port": port, "mode": "TLS"}
+        assert await find({"grpc": call, "timeoutSeconds": 5 if gate else 1}) is outcome
+    async with grpc_server() as (port, servicer):
+        await servicer.set("", HealthCheckResponse.SERVING)
+        for mode in ({}, {"mode": "Plaintext"}):
+            assert await find({"grpc": {"port": port, **mode}, "timeoutSeconds": 5}) is OK

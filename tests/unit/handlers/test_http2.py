@@ -1,0 +1,160 @@
+"""httpGet probes over HTTP/2 in the clear against servers on loopback, honest and hostile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from kubeletpy.handlers import http, http2
+from kubeletpy.handlers.http_request import request_for
+from kubeletpy.handlers.network import Resolver
+from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
+from tests.unit.handlers.servers import Talk, answering, serving, silence
+from tests.unit.handlers.test_grpc_floods import FLOODS, IN_FLIGHT, LOOPBACK, flooding
+from tests.unit.handlers.test_network_handlers import AMPLE, OK, TIMEOUT, closed_port
+
+Request = dict[str, str]
+Responds = Callable[[Request], tuple[int, dict[str, str], bytes]]
+
+
+def speaking(respond: Responds) -> Talk:
+    """A server of HTTP/2 in the clear that answers requests without a body."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        connection = h2.connection.H2Connection(config)
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        while data := await reader.read(65536):
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    assert event.headers is not None
+                    status, headers, body = respond({str(k): str(v) for k, v in event.headers})
+                    stream = event.stream_id
+                    assert stream is not None
+                    connection.send_headers(stream, [(":status", str(status)), *headers.items()])
+                    while body:
+                        size = min(
+                            connection.local_flow_control_window(stream),
+                            connection.max_outbound_frame_size,
+                        )
+                        if not size:
+                            break
+                        connection.send_data(stream, body[:size])
+                        body = body[size:]
+                    else:
+                        connection.end_stream(stream)
+            writer.write(connection.data_to_send())
+            await writer.drain()
+
+    return talk
+
+
+def always(status: int, body: bytes = b"", **headers: str) -> Responds:
+    return lambda _: (status, headers, body)
+
+
+async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
+    request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
+    exchange = http2.exchange(http2.Turns())
+    async with asyncio.timeout(timeout + 20):
+        return await http.probe(Resolver(), request, timeout, exchange)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "output"),
+    [
+        (200, Answer.SUCCESS, ""),
+        (299, Answer.SUCCESS, ""),
+        (302, Answer.WARNING, "Probe terminated redirects, Response body: "),
+        (399, Answer.WARNING, "Probe terminated redirects, Response body: "),
+        (400, Answer.FAILURE, "HTTP probe failed with statuscode: 400"),
+        (503, Answer.FAILURE, "HTTP probe failed with statuscode: 503"),
+    ],
+)
+async def test_statuses(status: int, answer: Answer, output: str) -> None:
+    async with serving(speaking(always(status))) as port:
+        assert await ask(port) == Reply(answer, output)
+
+
+async def test_the_request() -> None:
+    heard: list[Request] = []
+
+    def respond(request: Request) -> tuple[int, dict[str, str], bytes]:
+        heard.append(request)
+        return 200, {}, b""
+
+    headers = [
+        {"name": "X-Probe", "value": " yes "},
+        {"name": "Host", "value": "web.example"},
+        {"name": "Upgrade", "value": "websocket"},
+        {"name": "Keep-Alive", "value": "5"},
+        {"name": "TE", "value": "gzip"},
+    ]
+    async with serving(speaking(respond)) as port:
+        assert (await ask(port, path="/a b?c=d", httpHeaders=headers)).answer is Answer.SUCCESS
+    (request,) = heard
+    agent = request.pop("user-agent")
+    assert agent.startswith("kube-probe/1.")
+    assert request == {
+        ":method": "GET",
+        ":scheme": "http",
+        ":authority": "web.example",
+        ":path": "/a%20b?c=d",
+        "x-probe": "yes",
+        "accept": "*/*",
+    }
+
+
+@pytest.mark.parametrize("size", [1, KEPT_OUTPUT, 50_000, 1_000_000])
+async def test_a_large_body_is_read_no_further_than_it_is_kept(size: int) -> None:
+    async with serving(speaking(always(200, b"x" * size))) as port:
+        reply = await ask(port)
+    assert reply == Reply(Answer.SUCCESS, "x" * min(size, KEPT_OUTPUT))
+
+
+async def test_redirects() -> None:
+    def respond(request: Request) -> tuple[int, dict[str, str], bytes]:
+        if request[":path"] == "/":
+            return 301, {"location": "/next"}, b"over there"
+        return 200, {}, request[":path"].encode()
+
+    async with serving(speaking(respond)) as port:
+        assert await ask(port) == Reply(Answer.SUCCESS, "/next")
+    async with serving(speaking(always(302, location="http://elsewhere.example/"))) as port:
+        assert (await ask(port)).answer is Answer.WARNING
+    async with serving(speaking(always(302, location="/"))) as port:
+        assert "stopped after 10 redirects" in (await ask(port)).output
+    secure = f"https://{LOOPBACK}/"
+    async with serving(speaking(always(302, location=secure))) as port:
+        assert "does not follow redirects to https" in (await ask(port)).output
+
+
+async def test_a_server_of_http_1_fails() -> None:
+    """Prior knowledge: there is no way back to HTTP/1."""
+    async with serving(answering(OK)) as port:
+        reply = await ask(port)
+    url = f"http://{LOOPBACK}:{port}/"
+    assert reply == Reply(Answer.FAILURE, f'Get "{url}": the server speaks HTTP/1, not HTTP/2')
+
+
+async def test_where_nobody_listens_or_answers() -> None:
+    assert "connection refused" in (await ask(closed_port())).output
+    async with serving(silence) as port:
+        assert "context deadline exceeded" in (await ask(port, TIMEOUT)).output
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_flood_of_frames_ends_the_probe(kind: str) -> None:
+    async with flooding(*FLOODS[kind]) as (port, sent):
+        reply = await ask(port, 60)
+    expected = Answer.SUCCESS if kind == "data" else Answer.FAILURE
+    assert reply.answer is expected
+    assert "deadline" not in reply.output, "it ended long before its time was up"
+    assert sent() < IN_FLIGHT
