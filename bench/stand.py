@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from bench.watching import NODES, Watching
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.client import KubeClient
 from tools.env.containerd import Containerd, programs
+from tools.env.ports import free_port
 from tools.env.process import Daemon
 from tools.env.sweep import remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
@@ -166,8 +166,8 @@ async def make_stand(
                 api=client,
                 pods=Watching(client),
                 nodes=Watching(client, NODES),
-                health_port=_free_port(),
-                port=_free_port(),
+                health_port=free_port(),
+                port=free_port(),
                 program=program,
             )
             stand.configure(config(directory))
@@ -254,9 +254,3 @@ def _pid(process: Daemon) -> int:
     if pid is None:
         raise RuntimeError(f"{process.name} does not run any more:\n{process.log_tail()}")
     return pid
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

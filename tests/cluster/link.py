@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 
-from tools.env.registry import free_port
+from tools.env.ports import free_port
 
 
 class Link:

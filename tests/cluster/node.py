@@ -20,8 +20,8 @@ from tools.control_plane.plane import ControlPlane
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX
 from tools.env.kubectl import kubectl
+from tools.env.ports import free_port
 from tools.env.process import CommandError, Daemon, run
-from tools.env.registry import free_port
 from tools.env.sweep import remove_cgroup
 from tools.env.waiting import NotReadyError, wait_until
 

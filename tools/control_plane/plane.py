@@ -17,8 +17,8 @@ from kubeletpy.api.types import JSON
 from tools.control_plane.audit import AuditLog
 from tools.control_plane.certificates import SERVER_NAMES, Authority
 from tools.env.debian import unpacked
+from tools.env.ports import free_port
 from tools.env.process import Daemon
-from tools.env.registry import free_port
 from tools.env.waiting import wait_until
 
 SERVICES = "10.96.0.0/16"

@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from tools.env.ports import free_port
 from tools.env.process import Daemon, run
-from tools.env.registry import free_port
 from tools.env.waiting import wait_until
 
 PACKAGES = ("prometheus",)

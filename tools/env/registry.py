@@ -9,11 +9,11 @@ import http.client
 import json
 import secrets
 import shutil
-import socket
 from pathlib import Path
 
 from tools.env.debian import cache_dir
 from tools.env.images import Image, write_archive
+from tools.env.ports import free_port
 from tools.env.process import Daemon, run
 from tools.env.waiting import wait_until
 
@@ -90,13 +90,6 @@ class Registry:
             return connection.getresponse().status in {200, 401}
         finally:
             connection.close()
-
-
-def free_port() -> int:
-    """A TCP port of loopback that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def default_directory() -> Path:

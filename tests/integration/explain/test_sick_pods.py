@@ -30,7 +30,8 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
 from tests.integration.node.seen import container_status, status
 from tools.env.containerd import Containerd
-from tools.env.registry import Registry, free_port
+from tools.env.ports import free_port
+from tools.env.registry import Registry
 
 NAMESPACE = "sick"
 CRASHERS = ("oom", "hook", "crash", "message", "noprogram", "init")

@@ -14,7 +14,7 @@ from kubeletpy_up.controllers.csr_controller import LIFETIME_S
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
-from tools.env.registry import free_port
+from tools.env.ports import free_port
 
 T = TypeVar("T")
 

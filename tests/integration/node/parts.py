@@ -9,8 +9,8 @@ from kubeletpy.api.types import JSON
 from tests.integration.node.api import ApiServer
 from tools.env.containerd import Containerd
 from tools.env.kubectl import Kubectl
+from tools.env.ports import free_port
 from tools.env.process import Daemon
-from tools.env.registry import free_port
 
 
 class Parts:

@@ -13,7 +13,7 @@ from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import status
-from tools.env.registry import free_port
+from tools.env.ports import free_port
 
 HOST = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "pid", "ipc")}
 

@@ -323,6 +323,8 @@ def test_bad_configuration_keeps_the_agent_from_starting(
     node2: Node, registry: Registry, work_dir: Path
 ) -> None:
     flags = provider_flags(work_dir, "wrong", {}, matchImages=[], args="x")
+    # what an agent leaves behind, the next one removes a minute later
+    wait_until(lambda: not node2.leftovers(), "nothing left of earlier pods")
     node2.kill()
     before = len(node2.log_lines())
     node2.start_agent(*flags)

@@ -24,8 +24,8 @@ from tests.integration.node.machine_side import links_into
 from tests.integration.node.seen import container_status, is_ready, status
 from tools.env import sweep
 from tools.env.kubectl import Kubectl
+from tools.env.ports import free_port
 from tools.env.process import run, start_time
-from tools.env.registry import free_port
 from tools.env.runtime_choice import private_containerd
 from tools.env.waiting import wait_until
 

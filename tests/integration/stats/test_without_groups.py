@@ -13,7 +13,7 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.stats.test_numbers import HELD, HOLD
 from tools.env.containerd import Containerd
-from tools.env.registry import free_port
+from tools.env.ports import free_port
 
 
 def test_pods_without_cgroups_of_their_own(

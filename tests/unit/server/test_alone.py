@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from kubeletpy.config import NodeFlags, default_settings, load, parse_flags
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.settings import ServerSettings
+from tools.env.ports import free_port
 
 WEBHOOK_OFF = {"webhook": {"enabled": False}}
 
@@ -29,7 +28,7 @@ def test_a_file_that_wants_reviews_is_refused(fields: dict[str, object], words: 
 
 def test_what_needs_no_api_is_served() -> None:
     alone = {"authentication": WEBHOOK_OFF, "authorization": {"mode": "AlwaysAllow"}}
-    settings = default_settings(address="127.0.0.1", port=_free_port(), **alone)
+    settings = default_settings(address="127.0.0.1", port=free_port(), **alone)
     ports = Ports(ServerSettings.from_settings(settings, NodeFlags()))
     assert ports.port == settings.port
     ports.close()
@@ -45,9 +44,3 @@ def test_without_a_file_only_certificates_count() -> None:
     assert joined.authentication.webhook.enabled
     flags = parse_flags(["--authorization-mode=Webhook"])
     assert load(None, (), flags).settings.authorization.mode == "Webhook"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

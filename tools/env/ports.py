@@ -1,0 +1,26 @@
+"""TCP ports for the programs that tests start."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses at this moment.
+
+    The kernel does not choose it for an outgoing connection before a program listens on it: it is
+    below the ephemeral ports.
+    """
+    first = int(_EPHEMERAL.read_text().split()[0])
+    while True:
+        port = random.randrange(first // 2, first)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
