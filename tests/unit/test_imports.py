@@ -18,6 +18,7 @@ LAZY = {
         "kubeletpy.remote.http2_client",
         "kubeletpy.remote.unary_call",
         "kubeletpy.handlers.grpc_health",
+        "kubeletpy.handlers.http2",
     },
     "dbus_fast": {"kubeletpy.host.dbus"},
     "opentelemetry": {"kubeletpy.trace.otlp"},
