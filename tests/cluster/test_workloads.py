@@ -86,6 +86,10 @@ def test_the_lease_is_renewed(node: ClusterNode) -> None:
     )
 
 
+def phases(node: ClusterNode) -> str:
+    return node.read("pods", "--selector=app=shop", ".items[*].status.phase")
+
+
 def test_drain_evicts_pods_with_their_grace(node: ClusterNode) -> None:
     """A pod that ends by itself on SIGTERM does; the Deployment's new pods wait for the node."""
     script = "trap 'echo leaving; exit 0' TERM; echo here; while true; do sleep 0.1; done"
@@ -99,8 +103,7 @@ def test_drain_evicts_pods_with_their_grace(node: ClusterNode) -> None:
         assert follow.wait() == 0
     try:
         assert node.containers() == {}
-        pending = node.read("pods", "--selector=app=shop", ".items[*].status.phase")
-        assert pending == "Pending Pending"
+        node.until(lambda: phases(node) == "Pending Pending", "the pods that replace the evicted")
     finally:
         node.kubectl("uncordon", node.name)
     node.kubectl("rollout", "status", "deployment/shop", WITHIN)
