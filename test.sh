@@ -17,7 +17,8 @@
 #   ./test.sh cluster --kubernetes v1.36.3     a node of that control plane, which is built once; also
 #                                    v1.36 (the release that we name), --programs DIR (built ones)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
-# A skipped test is a failure. JOBS=N sets how many tests run at once (2).
+# A skipped test is a failure. JOBS=N sets how many tests run at once (2; 3 of the section
+# integration, whose tests wait more than they compute).
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
@@ -195,7 +196,7 @@ run_section() {
     cluster) cluster_section ;;
     integration)
         need_root || return 1
-        local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)
+        local workers=(-n "${JOBS:-3}" --dist loadfile --no-loadscope-reorder)
         # one runtime serves one agent at a time
         [[ " ${chosen[*]} " != *" --runtime"* ]] || workers=()
         tests tests/integration "${workers[@]}"
