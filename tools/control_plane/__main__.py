@@ -13,7 +13,8 @@ from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 
 NO_GO = 3
-"""The exit status of `build` on a machine without a Go that builds the release."""
+"""The exit status of `build` on a machine without a Go that builds the release, or without a way to
+the release's source."""
 
 
 def main() -> int:

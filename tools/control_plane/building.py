@@ -32,7 +32,7 @@ _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/",
 
 
 class NoGoError(CommandError):
-    """This machine has no Go that builds the release."""
+    """This machine has no Go that builds the release, or no way to its source."""
 
 
 def programs(version: str, wanted: Sequence[str] = PROGRAMS, *, jobs: int = 0) -> Path:
@@ -81,7 +81,11 @@ def _require_go(version: str, home: Path, env: Mapping[str, str]) -> None:
     if shutil.which("go") is None:
         raise NoGoError("Go is not installed")
     found = run("go", "env", "GOVERSION", cwd=home, env=env).strip()
-    answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=home, env=env)
+    try:
+        answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=home, env=env)
+    except CommandError as error:
+        last = (str(error).strip().splitlines() or ["no message"])[-1]
+        raise NoGoError(f"Go can't find the source of Kubernetes {version}: {last}") from error
     needed = json.loads(answer)["GoVersion"]
     if not fits(found, needed):
         raise NoGoError(f"Kubernetes {version} needs Go {needed}, and this machine has {found}")
