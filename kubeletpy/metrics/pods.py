@@ -206,6 +206,8 @@ class PodCountMetrics:
             "Pods made anew because the same UID came back.",
             "static",
         )
+        for static in ("", "true"):
+            self.restarted_pods.labels(static)  # shown from the start, as the kubelet shows it
         self.running_pods = families.gauge(
             "kubelet_running_pods", "Pods that have a ready sandbox."
         )

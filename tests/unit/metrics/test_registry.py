@@ -249,3 +249,9 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
     complaints = ran.stderr.decode().splitlines()
     assert [line for line in complaints if line.split()[0] not in odd] == []
     assert ran.returncode in {0, 3}
+
+
+def test_restarts_of_pods_are_shown_before_there_are_any() -> None:
+    text = Metrics().render().decode()
+    for static in ("", "true"):
+        assert f'kubelet_restarted_pods_total{{static="{static}"}} 0' in text
