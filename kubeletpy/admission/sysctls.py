@@ -25,6 +25,8 @@ _SAFE = {
     "net.ipv4.tcp_fin_timeout": "4.6",
     "net.ipv4.tcp_rmem": "4.15",
     "net.ipv4.tcp_wmem": "4.15",
+    "net.ipv4.tcp_slow_start_after_idle": "4.15",
+    "net.ipv4.tcp_notsent_lowat": "4.6",
 }
 """Safe sysctl -> the first kernel on which it is namespaced; empty: every kernel."""
 _IPC_NAMES = frozenset(

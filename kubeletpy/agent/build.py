@@ -50,6 +50,7 @@ from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.devices.registry import DevicePluginHandler
 from kubeletpy.events.kept import KeptEvents
 from kubeletpy.events.log_recorder import LogRecorder
+from kubeletpy.events.node_uid import NodeUidRecorder
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import (
     NORMAL,
@@ -153,6 +154,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     if api is not None:
         recorder = writer = EventWriter(api.events, clock, node_name, rng=rng)
         rooms.append(Room(writer, (Task("events", writer.run),)))
+    recorder = node_events = NodeUidRecorder(recorder, node_name)
     recorder = kept_events = KeptEvents(recorder, clock)
 
     def decided(uid: str, decisions: Sequence[Decision]) -> None:
@@ -411,6 +413,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         devices=devices.counts,
     )
     mirrors, own_node = node.mirrors, node.own
+    node_events.lookup = own_node.uid
     if mirrors is not None:
         rooms.append(Room(mirrors, close=mirrors.close))
     pull_secrets = PullSecrets(kube_api, recorder)

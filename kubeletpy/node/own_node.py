@@ -68,6 +68,11 @@ class OwnNode:
         """The newest object that the API has shown, unchanged; None before it has shown any."""
         return _newer(self._watched, self._written())
 
+    def uid(self) -> str:
+        """The uid of the Node object; empty until the API has shown it."""
+        known = self.as_shown()
+        return "" if known is None else str(known["metadata"].get("uid") or "")
+
     def current(self) -> api.Node:
         """The node as far as known, with our own amounts: for decisions, not for comparisons.
 

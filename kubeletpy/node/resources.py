@@ -28,7 +28,11 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
     return {
         "cpu": str(facts.cpu_count),
         "memory": _binary(facts.memory_bytes),
-        **({STORAGE: _binary(facts.root_storage_bytes)} if options.local_storage else {}),
+        **(
+            {STORAGE: spelled(facts.root_storage_bytes, binary=False)}
+            if options.local_storage
+            else {}
+        ),
         "pods": str(pods),
         **{f"{HUGE_PAGES}{_binary(size)}": "0" for size in _COMMON_PAGES},
         **{
@@ -86,7 +90,8 @@ def allocatable(
         taken += hard_threshold(options.eviction_hard, signal, size)
         if resource == "memory":  # what is reserved as huge pages is not available as other memory
             taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
-        left[resource] = written(max(size - taken, Decimal(0)), Format.BINARY)
+        form = Format.DECIMAL if resource == STORAGE else Format.BINARY
+        left[resource] = written(max(size - taken, Decimal(0)), form)
     return left
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.resources import COMPUTE, pod_level_set
 
 NODE_CRITICAL_CLASS = "system-node-critical"
 CRITICAL_PRIORITY = 2_000_000_000
@@ -44,7 +44,7 @@ def compute_qos_class(pod: Pod) -> QoSClass:
     """
     pod_level = pod.spec.get("resources")
     holders: list[Mapping[str, Any]]
-    if pod_level is not None:
+    if pod_level is not None and pod_level_set(pod):
         holders = [pod_level]
     else:
         holders = [c.get("resources") or {} for c in (*pod.containers, *pod.init_containers)]

@@ -29,6 +29,8 @@ class PodSync(Struct):
     mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     """Container name -> what is mounted into it."""
     pull_secrets: Sequence[PullSecret] = ()
+    pull_failed: Callable[[], None] | None = None
+    """Reports the pull secrets that are missing; called once a pull has failed."""
 
 
 class SyncStep(ABC):

@@ -1,7 +1,7 @@
 """Fetches the pull secrets that a pod names, one by one (all that the Node authorizer allows).
 
-A secret that is missing or unreadable costs an event, never the pod. Must never log or keep what a
-secret holds.
+A secret that is missing or unreadable costs an event once a pull has failed, never the pod. Must
+never log or keep what a secret holds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -46,16 +47,27 @@ class PullSecrets(SyncStep):
         """Pod uid -> secrets, for people; the longest known go first."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Fetch them; a missing one costs an event."""
+        """Fetch them; a missing one costs an event when a pull fails."""
         if not _all_run(sync.pod, sync.status):
-            found = await fetch_pull_secrets(self._api, sync.pod, self._recorder)
+            found = await fetch_pull_secrets(self._api, sync.pod)
             sync.pull_secrets = found
             self._note(sync.pod.uid, _names(sync.pod), {each.name for each in found})
+            if missing := self.missing(sync.pod.uid):
+                sync.pull_failed = partial(self._report, sync.pod, missing)
         return None
 
     def missing(self, uid: str) -> tuple[str, ...]:
         """Those that a pod names and that could not be had when they were last needed."""
         return self._missing.get(uid, ())
+
+    def _report(self, pod: Pod, missing: Sequence[str]) -> None:
+        self._recorder.event(
+            pod_reference(pod),
+            WARNING,
+            Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
+            f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
+            "attempting to pull the image may not succeed.",
+        )
 
     def _note(self, uid: str, names: Sequence[str], found: AbstractSet[str]) -> None:
         self._missing.pop(uid, None)
@@ -65,32 +77,12 @@ class PullSecrets(SyncStep):
             del self._missing[next(iter(self._missing))]
 
 
-async def fetch_pull_secrets(
-    api: KubeApi | None, pod: Pod, recorder: EventRecorder
-) -> Sequence[PullSecret]:
-    """The pull secrets of a pod that could be fetched; the others are named in one event."""
-    names = _names(pod)
-    if not names:
+async def fetch_pull_secrets(api: KubeApi | None, pod: Pod) -> Sequence[PullSecret]:
+    """The pull secrets of a pod that could be fetched."""
+    if api is None:
         return ()
-    found: list[PullSecret] = []
-    missing: list[str] = []
-    for index, name in enumerate(names):
-        secret = None
-        if api is not None and index < MAX_SECRETS:
-            secret = await _fetch(api, pod, name)
-        if secret is None:
-            missing.append(name)
-        else:
-            found.append(secret)
-    if missing:
-        recorder.event(
-            pod_reference(pod),
-            WARNING,
-            Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
-            f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
-            "attempting to pull the image may not succeed.",
-        )
-    return tuple(found)
+    fetched = [await _fetch(api, pod, name) for name in _names(pod)[:MAX_SECRETS]]
+    return tuple(secret for secret in fetched if secret is not None)
 
 
 def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -80,6 +81,8 @@ class RuntimeSync(SyncStep):
         for _ in range(MAX_ROUNDS):
             result = await self._round(sync, reported)
             decisions += [one for one in result.decisions if one not in reported]
+            if sync.pull_failed is not None and _pull_failed(result):
+                sync.pull_failed()
             terminal = self._take_over(sync, result) or (result.ended and not result.failed)
             stop = terminal or not result.acted or not _only_waits(result)
             if stop or sync.is_terminating():
@@ -139,6 +142,13 @@ class RuntimeSync(SyncStep):
             return False
         sync.status = self._cache.usable(uid) or result.status or sync.status
         return self._composer.store(sync.pod, sync.mirror, sync.status)
+
+
+def _pull_failed(result: PodSyncResult) -> bool:
+    """Whether an image was pulled without success (docs/reference/behaviour.md, u: ka53)."""
+    return any(
+        step.error is not None and step.error.code == ImageErrorCode.PULL for step in result.results
+    )
 
 
 def _is_held_back(result: PodSyncResult) -> bool:

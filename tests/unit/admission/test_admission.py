@@ -375,7 +375,7 @@ def test_unsafe_sysctls(unsafe: list[str], name: str, allowed: bool) -> None:
 
 
 def test_safe_sysctls_by_kernel() -> None:
-    assert len(list(safe_sysctls("6.1.0"))) == 12
+    assert len(list(safe_sysctls("6.1.0"))) == 14
     assert "net.ipv4.tcp_rmem" not in list(safe_sysctls("4.14.9"))
     assert "net.ipv4.tcp_fin_timeout" in list(safe_sysctls("4.14.9"))
     assert len(list(safe_sysctls(""))) == 5

@@ -51,7 +51,7 @@ def options(**fields: Any) -> NodeOptions:
         ),
         (
             {"eviction_hard": {"nodefs.available": "10%"}},
-            {"ephemeral-storage": "90Gi"},
+            {"ephemeral-storage": "96636764160"},
         ),
         ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0"}),
         ({"eviction_hard": {"memory.available": "0.00001%"}}, {"memory": "8589933734"}),
@@ -129,6 +129,15 @@ def test_without_isolation_of_local_storage_the_node_has_none_to_give() -> None:
     assert {"cpu", "memory", "pods"} <= set(allocatable(total, given))
 
 
+def test_ephemeral_storage_is_written_in_decimal_form() -> None:
+    given = options(kube_reserved={"ephemeral-storage": "1G"})
+    total = capacity(replace(FACTS, root_storage_bytes=100_000_000_000), given)
+    assert total["ephemeral-storage"] == "100G"
+    assert allocatable(total, given)["ephemeral-storage"] == "99G"
+    total = capacity(replace(FACTS, root_storage_bytes=8 << 30), given)
+    assert total["ephemeral-storage"] == "8589934592"
+
+
 def test_what_others_say_that_the_node_has_stays() -> None:
     shown = {"cpu": "99", "vendor.example/gpu": "2", "hugepages-4Mi": "8Mi"}
     total = with_foreign(capacity(FACTS, options()), shown)
@@ -147,7 +156,8 @@ def test_amounts_are_spelled_as_the_api_spells_them(memory: int) -> None:
     left = allocatable(total, given)
     for amounts in (total, left):
         for name in ("memory", "ephemeral-storage"):
-            assert spelled(value(amounts[name]), binary=True) == amounts[name]
+            binary = name == "memory"
+            assert spelled(value(amounts[name]), binary=binary) == amounts[name]
     assert value(total["memory"]) == memory
 
 

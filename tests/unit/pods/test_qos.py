@@ -55,7 +55,13 @@ def test_init_containers_count() -> None:
         ({"requests": BOTH, "limits": BOTH}, "Guaranteed"),
         ({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"memory": "1Gi"}}, "Burstable"),
-        ({}, "BestEffort"),
+        # what contains no amount does not decide: the container requests cpu
+        ({}, "Burstable"),
+        ({"requests": {}}, "Burstable"),
+        ({"limits": {}, "requests": None}, "Burstable"),
+        ({"requests": {"example.com/gpu": "1"}}, "Burstable"),
+        # huge pages alone do, and make no class better than the least
+        ({"limits": {"hugepages-2Mi": "2Mi"}}, "BestEffort"),
     ],
 )
 def test_pod_level_resources_stand_alone(pod_level: dict[str, Any], expected: str) -> None:

@@ -588,17 +588,33 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> N
     assert api.asked == ["secrets/default/one"] * 2 + ["secrets/default/two"]
     assert s.rooms.request is not None
     assert [secret.name for secret in s.rooms.request.pull_secrets] == ["one"]
-    assert s.recorder.events == [
-        (
-            "FailedToRetrieveImagePullSecret",
-            "Unable to retrieve some image pull secrets (two); attempting to pull the image may "
-            "not succeed.",
-        )
-    ]
+    assert s.recorder.events == []
     assert s.pull_secrets.missing(pod.uid) == ("two",)
     assert s.pull_secrets.missing("other") == ()
     assert asyncio.get_running_loop().time() < 0.1
     assert "hunter2" not in repr(s.rooms.request)
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("code", "reported"), [("ErrImagePull", True), ("ImagePullBackOff", False), ("", False)]
+)
+async def test_missing_pull_secrets_are_reported_when_a_pull_has_failed(
+    tmp_path: Path, code: str, *, reported: bool
+) -> None:
+    s = Setup(tmp_path, kube_api=Api(NotFound("none", code=404)))
+    error = StartError(code, "refused") if code else None
+    s.rooms.result = PodSyncResult(
+        results=(SyncResult(SyncAction.START_CONTAINER, "main", error),),
+        start_errors={"main": error} if error else {},
+    )
+    await s.sync(make_pod(imagePullSecrets=[{"name": "two"}]))
+    event = (
+        "FailedToRetrieveImagePullSecret",
+        "Unable to retrieve some image pull secrets (two); attempting to pull the image may not "
+        "succeed.",
+    )
+    assert s.recorder.events.count(event) == (1 if reported else 0)
 
 
 @on_virtual_time
