@@ -37,7 +37,7 @@ class ControlPlane:
 
     def __init__(self, directory: Path, programs: Path) -> None:
         """``programs``: the directory of the built programs."""
-        self.directory, self._programs = directory, programs
+        self.directory, self._programs = directory, programs.absolute()
         directory.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(directory / "pki")
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
