@@ -19,7 +19,6 @@ from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, node_reference
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
-from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -237,15 +236,26 @@ class PodCgroups:
         self._refresh_burstable()
         guaranteed = sum(each for each, _ in self._memory.values())
         burstable = sum(each for _, each in self._memory.values())
-        if self._tree.options.pods.memory_qos is not None:
-            self._keep_memory(self._tree.options.pods.memory_qos, guaranteed, burstable)
+        qos = self._tree.options.pods.memory_qos
+        if qos is not None and qos.tiered:
+            self._keep_memory(guaranteed, burstable)
+        else:
+            self._keep_none()
         if self._tree.options.memory is not None:
             self._reserve_memory(self._tree.options.memory, guaranteed, burstable)
 
-    def _keep_memory(self, qos: MemoryQoS, guaranteed: int, burstable: int) -> None:
-        if not qos.tiered:
-            guaranteed = burstable = 0
-        if not self._counted_all and qos.tiered:  # as for cpu: nothing is taken away yet
+    def _keep_none(self) -> None:
+        if self._kept == (0, 0):
+            return
+        try:
+            self._tree.unprotect()
+        except CgroupError as error:
+            log.warning("memory is still kept for pods", extra={"why": str(error)})
+            return
+        self._kept = 0, 0
+
+    def _keep_memory(self, guaranteed: int, burstable: int) -> None:
+        if not self._counted_all:  # as for cpu: nothing is taken away yet
             before = self._tree.protected() if self._kept is None else self._kept
             guaranteed, burstable = max(guaranteed, before[0]), max(burstable, before[1])
         if (guaranteed, burstable) == self._kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from kubeletpy.cgroups.values import (
     unreserved_memory,
 )
 from kubeletpy.config import KubeletSettings
-from kubeletpy.pods.memory_qos import MemoryQoS
+from kubeletpy.pods.memory_qos import MemoryQoS, livelock_risk
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
@@ -86,6 +87,12 @@ def make_tree(
         memory=_reserved_memory(settings, capacity),
         driver_reported=driver_reported,
     )
+    if livelock_risk(options.pods.memory_qos, kernel_version := platform.release()):
+        log.warning(
+            "memoryThrottlingFactor: processes may hang at memory.high with kernels before 5.9; "
+            "unset it or update the kernel",
+            extra={"kernel": kernel_version},
+        )
     files = detect(mount_point)
     if systemd_runs.is_dir():
         from kubeletpy.cgroups.slices import Slices, SystemdFilesystem

@@ -116,6 +116,17 @@ class CgroupTree:
         low = number(self.files.read(burstable, "memory", "memory.low")) or 0
         return max(both - low, 0), low
 
+    def unprotect(self) -> None:
+        """Clear what a configuration with MemoryQoS has left. Raises CgroupError.
+
+        What pods and containers still have is without effect below groups that have none.
+        """
+        if self.files.version != 2:
+            return
+        low = number(self.files.read(self.names.kubepods, "memory", "memory.low")) or 0
+        if low or any(self.protected()):
+            self.protect(0, 0)
+
     def limit_group(self, quality: QoSClass, limit: int, *, only_less: bool) -> None:
         """Limit the memory of a group of pods, but not below its usage, which would kill pods.
 

@@ -61,6 +61,8 @@ def limit_properties(version: int, resources: CgroupResources) -> Properties:
             found["MemoryMin"] = ("t", resources.memory_min)
         if resources.memory_low is not None:
             found["MemoryLow"] = ("t", resources.memory_low)
+        if resources.memory_high:
+            found["MemoryHigh"] = ("t", _limit(resources.memory_high))
     if resources.pids:
         found["TasksMax"] = ("t", _limit(resources.pids))
     return found

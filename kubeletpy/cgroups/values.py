@@ -15,12 +15,13 @@ from kubeletpy.pods.cgroup_units import (
     cpu_shares,
     hugepage_limits,
 )
-from kubeletpy.pods.memory_qos import MemoryQoS, of_request
+from kubeletpy.pods.memory_qos import MemoryQoS, of_request, throttled_from
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import (
     Amounts,
     limited,
+    pod_level_set,
     pod_limits,
     pod_requests,
 )
@@ -46,6 +47,8 @@ class CgroupResources(Struct, frozen=True):
     """Bytes that are protected; cgroup v2 only, like the next field."""
     memory_low: int | None = None
     """Bytes that are reclaimed last."""
+    memory_high: int | None = None
+    """Bytes above which processes are throttled."""
     pids: int | None = None
     hugepages: Mapping[str, int] = field(default_factory=dict)
     """Bytes by page size as cgroups name it: ``2MB``."""
@@ -115,6 +118,8 @@ def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
         yield "memory", "memory.min", str(resources.memory_min)
     if resources.memory_low is not None:
         yield "memory", "memory.low", str(resources.memory_low)
+    if resources.memory_high:
+        yield "memory", "memory.high", _or_max(resources.memory_high)
     if resources.pids:
         yield "pids", "pids.max", _or_max(resources.pids)
     for size, limit in resources.hugepages.items():
@@ -153,6 +158,7 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         hugepages=hugepages,
         memory_min=protected.minimum,
         memory_low=protected.low,
+        memory_high=_throttled(pod, settings) or None,
     )
 
 
@@ -238,7 +244,24 @@ def burstable_cpu(pod: Pod) -> int:
 def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     """The memory settings of a pod whose request has changed. Raises ValueError."""
     found = of_request(settings.memory_qos, qos_class(pod), _memory_request(pod))
-    return CgroupResources(memory_min=found.minimum, memory_low=found.low)
+    high = _throttled(pod, settings)
+    return CgroupResources(
+        memory_min=found.minimum,
+        memory_low=found.low,
+        memory_high=NO_LIMIT if high == 0 else high,
+    )
+
+
+def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
+    """memory.high of a pod with pod-level resources; 0: not throttled, None: not set.
+
+    Source: docs/reference/behaviour-resources.md, rj: ka12. Raises ValueError.
+    """
+    qos = settings.memory_qos
+    if qos is None or qos.throttling_factor is None or not pod_level_set(pod):
+        return None
+    limit = whole(pod_limits(pod)["memory"]) if limited(pod, "memory") else 0
+    return throttled_from(qos, _memory_request(pod), limit)
 
 
 def memory_kept(pod: Pod) -> tuple[int, int]:
@@ -254,8 +277,11 @@ def memory_kept(pod: Pod) -> tuple[int, int]:
 
 
 def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
-    """All pods together: a group must protect what its children are to protect."""
-    return CgroupResources(memory_min=guaranteed + burstable)
+    """All pods together: a group must protect what its children are to protect.
+
+    The kernel ignores memory.low below a group without it, memory.min of the group included.
+    """
+    return CgroupResources(memory_min=guaranteed + burstable, memory_low=burstable)
 
 
 def taken_last_group(burstable: int) -> CgroupResources:

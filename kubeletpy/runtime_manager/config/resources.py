@@ -69,9 +69,16 @@ def container_resources(
     )
     _limit_swap(resources, pod, container, settings)
     request, limit = (whole(each.get("memory", _ZERO)) for each in (requests, limits))
-    files = memory_qos.container_files(settings.memory_qos, qos_class(pod), request, limit)
-    for name, text in files.items():
-        resources.unified[name] = text
+    if settings.cgroup_v2:
+        files = memory_qos.container_files(
+            settings.memory_qos,
+            qos_class(pod),
+            request,
+            limit,
+            pod_limit=whole(of_pod.get("memory", _ZERO)),
+        )
+        for name, text in files.items():
+            resources.unified[name] = text
     return resources
 
 

@@ -24,6 +24,7 @@ V2 = (
     "memory.current",
     "memory.min",
     "memory.low",
+    "memory.high",
     "pids.max",
     "hugetlb.2MB.max",
     "cgroup.subtree_control",

@@ -274,6 +274,7 @@ async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
     await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
     await kept.node.add(pod(uid="e"))
     assert kept.groups() == ("3072", "1024")
+    assert kept.node.file("", "/kubepods", "memory.low") == "1024"
     assert kept.pod(f"{GROUP}/podb") == ("", "1024")
     assert kept.pod("/kubepods/podg") == ("2048", "")
     assert kept.pod("/kubepods/besteffort/pode") == ("", "")
@@ -303,7 +304,7 @@ async def test_a_start_keeps_what_is_kept_until_all_pods_are_counted(tmp_path: P
     assert again.groups() == ("1024", "1024")
 
 
-@pytest.mark.parametrize(("qos", "groups"), [(MemoryQoS(), ("0", "0")), (None, ("3072", "1024"))])
+@pytest.mark.parametrize(("qos", "groups"), [(MemoryQoS(), ("0", "0")), (None, ("0", "0"))])
 async def test_without_the_policy_it_is_taken_back(
     tmp_path: Path, qos: MemoryQoS | None, groups: tuple[str, str]
 ) -> None:
@@ -314,6 +315,34 @@ async def test_without_the_policy_it_is_taken_back(
     again.node.pods = list(kept.node.pods)
     await again.node.cgroups.ensure(again.node.pods[0])
     assert again.groups() == groups
+    assert again.node.file("", "/kubepods", "memory.low") == "0"
+
+
+async def test_nothing_is_cleared_where_nothing_was_kept(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "fs", None)
+    await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    kept.node.cgroups._refresh()
+    assert kept.groups() == ("", "")
+
+
+async def test_a_pod_with_pod_level_resources_is_throttled(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True, throttling_factor=0.5))
+
+    def asking(request: str, limit: str) -> Pod:
+        resources = {"requests": {"memory": request}, "limits": {"memory": limit}}
+        return pod(container(), uid="b", resources=resources)
+
+    def high() -> str:
+        return kept.node.file("", f"{GROUP}/podb", "memory.high")
+
+    await kept.node.add(asking("8Ki", "24Ki"))
+    assert (high(), kept.pod(f"{GROUP}/podb")) == ("16384", ("", "8192"))
+    kept.node.cgroups.resized(asking("16Ki", "48Ki"))
+    assert (high(), kept.pod(f"{GROUP}/podb")) == ("32768", ("", "16384"))
+    kept.node.cgroups.resized(asking("48Ki", "48Ki"))
+    assert high() == "max"
+    await kept.node.add(pod(container("1", "1Ki"), uid="plain"))
+    assert kept.node.file("", f"{GROUP}/podplain", "memory.high") == ""
 
 
 def limits(node: Node) -> tuple[str, str]:

@@ -42,7 +42,9 @@ PROPERTIES: list[tuple[int, CgroupResources, Properties]] = [
         CgroupResources(memory_min=0, memory_low=MI),
         {"MemoryMin": ("t", 0), "MemoryLow": ("t", MI)},
     ),
-    (1, CgroupResources(memory_min=1, memory_low=1), {}),
+    (2, CgroupResources(memory_high=MI), {"MemoryHigh": ("t", MI)}),
+    (2, CgroupResources(memory_high=-1), {"MemoryHigh": ("t", INFINITY)}),
+    (1, CgroupResources(memory_min=1, memory_low=1, memory_high=1), {}),
     (
         2,
         CgroupResources(quota_us=30_500, period_us=100_000),

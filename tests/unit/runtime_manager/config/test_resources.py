@@ -94,8 +94,9 @@ def test_memory() -> None:
 def test_group_kill_on_cgroup_v2() -> None:
     assert not of().unified
     v2 = replace(SETTINGS, cgroup_v2=True)
-    assert dict(of(v2).unified) == {"memory.oom.group": "1"}
-    assert not of(replace(v2, single_process_oom_kill=True)).unified
+    assert dict(of(v2).unified) == {"memory.oom.group": "1", "memory.high": "max"}
+    single = of(replace(v2, single_process_oom_kill=True))
+    assert dict(single.unified) == {"memory.high": "max"}
 
 
 def test_hugepages_are_zero_unless_limited() -> None:
@@ -267,4 +268,8 @@ def test_memory_qos() -> None:
         "memory.low": str(GIB),
         "memory.high": "2040107008",
     }
-    assert "memory.low" not in of(replace(v2, memory_qos=None), **fields).unified
+    off = of(replace(v2, memory_qos=None), **fields).unified
+    assert dict(off) == {"memory.oom.group": "1", "memory.high": "max"}
+    assert "memory.high" not in of(SETTINGS, **fields).unified
+    pod_limit = of(v2, {"limits": {"memory": "2Gi"}}, **asks({"memory": "1Gi"}, {}))
+    assert "memory.high" not in pod_limit.unified

@@ -314,7 +314,11 @@ CONTAINER: dict[str, Any] = {
             "cpuset_cpus": "0-1",
             "cpuset_mems": "0",
             "hugepage_limits": [{"page_size": "2MB", "limit": "67108864"}, {"page_size": "1GB"}],
-            "unified": {"memory.oom.group": "1", "memory.swap.max": "536870912"},
+            "unified": {
+                "memory.oom.group": "1",
+                "memory.swap.max": "536870912",
+                "memory.high": "max",
+            },
         },
         "security_context": {
             "capabilities": {"add_capabilities": ["NET_ADMIN"], "drop_capabilities": ["ALL"]},
