@@ -21,25 +21,47 @@ class SandboxDecision(Struct, frozen=True):
     sandbox_id: str
     """The sandbox in use, or the one that a new one replaces; empty when there is none."""
     reason: str
+    message: str = ""
+    """Of condition PodReadyToStartContainers while a new sandbox is needed."""
+
+
+NOT_READY = "PodSandboxNotReady"
+"""Reason of condition PodReadyToStartContainers. Source: docs/reference/behaviour.md, c1."""
 
 
 def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
     """Evaluate the newest sandbox. Older ones never count."""
     if not status.sandboxes:
-        return SandboxDecision(True, 0, "", "the pod has no sandbox")
+        return SandboxDecision(True, 0, "", "the pod has no sandbox", "no pod sandbox exists")
     newest = status.sandboxes[0]
     following = newest.attempt + 1
     ready = sum(1 for sandbox in status.sandboxes if sandbox.ready)
     if ready > 1:
         return SandboxDecision(
-            True, following, newest.id, f"{ready} sandboxes are ready where one should be"
+            True,
+            following,
+            newest.id,
+            f"{ready} sandboxes are ready where one should be",
+            "multiple pod sandboxes are ready and need to be reconciled",
         )
     if not newest.ready:
-        return SandboxDecision(True, following, newest.id, "the sandbox is not ready")
+        return SandboxDecision(
+            True, following, newest.id, "the sandbox is not ready", "pod sandbox is not ready"
+        )
     if newest.host_network != pod.host_network:
         return SandboxDecision(
-            True, following, "", "the sandbox's network namespace is not the one the pod asks for"
+            True,
+            following,
+            "",
+            "the sandbox's network namespace is not the one the pod asks for",
+            "network namespace mode changed and sandbox needs to be recreated",
         )
     if not pod.host_network and newest.has_network and not newest.ips:
-        return SandboxDecision(True, following, newest.id, "the sandbox has no IP address")
+        return SandboxDecision(
+            True,
+            following,
+            newest.id,
+            "the sandbox has no IP address",
+            "pod sandbox has no IP address",
+        )
     return SandboxDecision(False, newest.attempt, newest.id, "the sandbox is ready")

@@ -145,13 +145,15 @@ class StatusComposer:
             self._resizes.ended(pod.uid)
         self._looked_at(pod, status)
         old = self.shown(pod, mirror)
+        sandbox = decide_sandbox(pod, status)
         inputs = StatusInputs(
             pod=pod,
             runtime=status,
             runtime_name=self._runtime_name,
             old=old,
             now=self._clock.now(),
-            sandbox_usable=not decide_sandbox(pod, status).create,
+            sandbox_usable=not sandbox.create,
+            sandbox_message=sandbox.message,
             restarting_all=restart_all_active(pod, status),
             recursive_read_only=_handler(status) in self._recursive_read_only(),
             host_ips=tuple(self._host_ips),

@@ -16,6 +16,7 @@ from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import could_restart_all
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sandbox_changed import NOT_READY
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
@@ -41,6 +42,8 @@ class StatusInputs(Struct, frozen=True):
     """Unix seconds."""
     sandbox_usable: bool
     """No new sandbox is needed before containers can start."""
+    sandbox_message: str = ""
+    """Why a new sandbox is needed; empty in recordings of earlier versions."""
     host_ips: Sequence[str] = ()
     """The node's addresses, preferred family first; at most two count."""
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
@@ -276,7 +279,11 @@ def _conditions(
     all_ready = conditions.containers_ready(pod, statuses, phase)
     made.append(
         conditions.condition(
-            "PodReadyToStartContainers", inputs.sandbox_usable, generation=pod.generation
+            "PodReadyToStartContainers",
+            inputs.sandbox_usable,
+            NOT_READY if inputs.sandbox_message else "",
+            inputs.sandbox_message,
+            generation=pod.generation,
         )
     )
     made.append(conditions.initialized(pod, statuses, phase, old))

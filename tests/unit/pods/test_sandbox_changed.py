@@ -46,3 +46,25 @@ def test_which_sandbox_a_pod_has(
     found = decide_sandbox(pod, PodRuntimeStatus("u", "p", "d", tuple(sandboxes)))
     assert (found.create, found.attempt, found.sandbox_id) == decided
     assert found.reason
+    assert bool(found.message) is found.create
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "message"),
+    [
+        ([], "no pod sandbox exists"),
+        ([A, OLD], "multiple pod sandboxes are ready and need to be reconciled"),
+        ([DEAD], "pod sandbox is not ready"),
+        (
+            [sandbox("a", **HOST)],
+            "network namespace mode changed and sandbox needs to be recreated",
+        ),
+        ([sandbox("a", ips=())], "pod sandbox has no IP address"),
+        ([A], ""),
+    ],
+)
+def test_why_a_pod_is_not_ready_to_start_containers(
+    sandboxes: list[SandboxStatus], message: str
+) -> None:
+    pod = Pod({"metadata": META, "spec": SPEC})
+    assert decide_sandbox(pod, PodRuntimeStatus("u", "p", "d", tuple(sandboxes))).message == message

@@ -26,11 +26,12 @@ def only(status: Any) -> Any:
 
 
 def test_a_new_pod_waits_to_be_created() -> None:
-    status = generate_api_pod_status(inputs(pod(), runtime(sandbox=False)))
+    lacking = inputs(pod(), runtime(sandbox=False), sandbox_message="no pod sandbox exists")
+    status = generate_api_pod_status(lacking)
     assert status["phase"] == "Pending"
     assert only(status)["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert conditions(status) == {
-        "PodReadyToStartContainers": ("False", ""),
+        "PodReadyToStartContainers": ("False", "PodSandboxNotReady"),
         "Initialized": ("True", ""),
         "Ready": ("False", "ContainersNotReady"),
         "ContainersReady": ("False", "ContainersNotReady"),
@@ -38,6 +39,7 @@ def test_a_new_pod_waits_to_be_created() -> None:
     }
     messages = {c["type"]: c.get("message") for c in status["conditions"]}
     assert messages["Ready"] == "containers with unready status: [a]"
+    assert messages["PodReadyToStartContainers"] == "no pod sandbox exists"
     assert "podIP" not in status
 
 
