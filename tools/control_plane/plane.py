@@ -22,6 +22,8 @@ from tools.env.process import Daemon
 from tools.env.waiting import wait_until
 
 SERVICES = "10.96.0.0/16"
+ADMIN = "kubernetes-admin"
+"""The name of kubeadm's administrator, which recorded answers contain."""
 READY_S = 240.0
 """For a program to become ready: the API server takes 5 s on a quiet machine."""
 
@@ -43,7 +45,7 @@ class ControlPlane:
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.audit = AuditLog(directory)
-        self.admin = self.authority.kubeconfig("admin", self.url, "admin", "system:masters")
+        self.admin = self.authority.kubeconfig("admin", self.url, ADMIN, "system:masters")
         self.renew_server_certificate()
         self.authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         self.etcd = Daemon("etcd", directory)
