@@ -684,6 +684,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         outside,
         options,
         pods=pods,
+        allocated=lambda: [allocations.allocated(pod) for pod in active()],
         cache=cache,
         statuses=statuses,
         monitor=monitor,

@@ -32,6 +32,7 @@ from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -91,6 +92,7 @@ def served(
     options: NodeOptions,
     *,
     pods: PodManager,
+    allocated: Callable[[], Sequence[Pod]],
     cache: PodStatusCache,
     statuses: ApiStatusManager,
     monitor: RuntimeMonitor,
@@ -112,7 +114,8 @@ def served(
     events: Callable[[str], Sequence[KeptEvent]],
     problems: Sequence[HealthCheck] = (),
 ) -> list[Room]:
-    """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
+    """``allocated``: the pods that use the node, with what is allocated to them.
+    ``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
     ``pressure``: the node's, for explain; ``by_limit``: how a pod (by uid) was evicted for
     exceeding its own limit; ``reported``: set when the API has the node's status, None: there is
     no API; ``evictions``: in which order pods would be evicted;
@@ -198,6 +201,7 @@ def served(
                 provider=metrics.http.metrics_come_from,
             ),
             render_slis=metrics.render_slis,
+            allocated=allocated,
         )
         server = KubeletServer(
             outside.ports,

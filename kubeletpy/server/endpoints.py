@@ -18,6 +18,7 @@ from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import log_level, zpages
 from kubeletpy.server.debug.program import Program
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.objects import allocated_handlers
 from kubeletpy.server.routes import ROUTES
 from kubeletpy.server.settings import EndpointSettings
 
@@ -63,6 +64,8 @@ def handlers(
     }
     if settings.checkpoint_dir is not None:
         found["checkpoint"] = _when_asked(partial(checkpoint, settings.checkpoint_dir))
+    if settings.allocated_pods:
+        found |= allocated_handlers(view)
     if settings.flagz:
         found["flagz"] = zpages.flagz(program)
     if settings.statusz:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -24,6 +24,7 @@ class NodeView(Struct, frozen=True):
         configz: the settings as a KubeletConfiguration document.
         pod_logs_dir: podLogsDir; no log outside it is read.
         stats: resource usage on the node; None: not served.
+        allocated: the pods that use the node, with the resources allocated to them.
     """
 
     node_name: str
@@ -38,6 +39,7 @@ class NodeView(Struct, frozen=True):
     pod_logs_dir: str
     stats: StatsViews | None = None
     render_slis: Callable[[], bytes] = bytes
+    allocated: Callable[[], Sequence[Pod]] = tuple
 
     def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
         """A pod by name; with ``uid`` (or that of its mirror) only if it matches."""

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from kubeletpy.api.types import JSON
 from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.server.app import Handler
 from kubeletpy.server.health import healthz_text
@@ -83,6 +84,28 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         "probe_metrics": probe_metrics,
         "sli_metrics": sli_metrics,
     }
+
+
+def allocated_handlers(view: NodeView) -> dict[str, Handler]:
+    """``/allocatedPods``: the pods of the node as they are run. Source:
+    docs/reference/behaviour.md, t6."""
+
+    async def pods(_request: web.Request) -> web.StreamResponse:
+        return _json(pod_list([_without_status(pod) for pod in view.allocated()]))
+
+    async def pod(request: web.Request) -> web.StreamResponse:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        uid = request.match_info.get("uid", "")
+        for each in view.allocated():
+            if (each.namespace, each.name) == (namespace, name) and uid in ("", each.uid):
+                return _json({"kind": "Pod", "apiVersion": "v1", **_without_status(each)})
+        return web.Response(status=404, text="pod not found")
+
+    return {"allocated_pods": pods, "allocated_pod": pod}
+
+
+def _without_status(pod: Pod) -> JSON:
+    return {**pod.object, "status": {}}
 
 
 def _json(value: JSON) -> web.Response:

@@ -78,6 +78,20 @@ ROUTES: tuple[Route, ...] = (
         debugging=True,
     ),
     Route(
+        "allocated_pods",
+        ("/allocatedPods", "/allocatedPods/"),
+        ("GET",),
+        ("pods", "proxy"),
+        debugging_only=True,
+    ),
+    Route(
+        "allocated_pod",
+        (f"/allocatedPods{_POD}", f"/allocatedPods{_UID}"),
+        ("GET",),
+        ("pods", "proxy"),
+        debugging_only=True,
+    ),
+    Route(
         "configz",
         ("/configz",),
         ("GET",),

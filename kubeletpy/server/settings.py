@@ -29,6 +29,7 @@ class EndpointSettings(Struct, frozen=True):
         checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
         flagz, statusz: gates ComponentFlagz and ComponentStatusz.
         split_log_streams: gate PodLogsQuerySplitStreams.
+        allocated_pods: gate KubeletAllocatedPodsEndpoint.
     """
 
     system_logs: bool = True
@@ -38,6 +39,7 @@ class EndpointSettings(Struct, frozen=True):
     flagz: bool = True
     statusz: bool = True
     split_log_streams: bool = False
+    allocated_pods: bool = False
     log_dir: str = "/var/log"
     checkpoint_dir: Path | None = None
 
@@ -100,6 +102,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
         flagz=gates.enabled("ComponentFlagz"),
         statusz=gates.enabled("ComponentStatusz"),
         split_log_streams=gates.enabled("PodLogsQuerySplitStreams"),
+        allocated_pods=gates.enabled("KubeletAllocatedPodsEndpoint"),
         checkpoint_dir=checkpoints if gates.enabled("ContainerCheckpoint") else None,
     )
 

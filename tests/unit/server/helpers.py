@@ -169,7 +169,9 @@ async def serving(
     settings.setdefault(
         "endpoints",
         EndpointSettings(
-            log_dir=str(directory / "var-log"), checkpoint_dir=directory / "checkpoints"
+            log_dir=str(directory / "var-log"),
+            checkpoint_dir=directory / "checkpoints",
+            allocated_pods=True,
         ),
     )
     ports = Ports(
