@@ -68,6 +68,7 @@ def build_claims(
         drivers,
         state,
         metrics,
+        may_skip=gates.effective.get("DRAOptionalNodeOperations", False),
         wake=signals.pod_changed,
     )
     rooms = [

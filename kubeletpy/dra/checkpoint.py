@@ -60,10 +60,18 @@ def _entry(claim: ClaimInfo) -> dict[str, Any]:
         "Namespace": claim.namespace,
         "PodUIDs": {uid: {} for uid in sorted(claim.pods)},
         "DriverState": {
-            driver: {"Devices": [_device(device) for device in devices] or None}
+            driver: {
+                "Devices": [_device(device) for device in devices] or None,
+                **_skipped(claim, driver),
+            }
             for driver, devices in sorted(claim.drivers.items())
         },
     }
+
+
+def _skipped(claim: ClaimInfo, driver: str) -> dict[str, list[str]]:
+    skips = claim.skips.get(driver)
+    return {"skipNodeOperations": list(skips)} if skips else {}
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -88,6 +96,11 @@ def _read_entry(entry: Mapping[str, Any]) -> ClaimInfo:
         frozenset(map(_text, entry.get("PodUIDs") or {})),
         drivers,
         restored=True,
+        skips={
+            _text(name): tuple(map(_text, skipped))
+            for name, state in (entry.get("DriverState") or {}).items()
+            if (skipped := (state or {}).get("skipNodeOperations"))
+        },
     )
 
 

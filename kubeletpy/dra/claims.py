@@ -10,7 +10,11 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, field
+
+CALLS = ("NodePrepareResources", "NodeUnprepareResources")
+EVERY = "*"
+"""Stands for all calls. Source: docs/reference/behaviour-resources.md, ru: skipNodeOperations."""
 
 
 class ClaimProblem(Exception):
@@ -99,12 +103,14 @@ class Allocated(Struct, frozen=True):
 
     Attributes:
         drivers: those that have devices in the allocation, in its order.
+        skips: by driver the calls that none of its devices needs, if there are any.
     """
 
     uid: str
     name: str
     namespace: str
     drivers: tuple[str, ...]
+    skips: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
@@ -125,7 +131,20 @@ def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
         raise ClaimProblem(f"{who} is not allocated")
     results = (allocation.get("devices") or {}).get("results") or ()
     drivers = dict.fromkeys(each.get("driver") or "" for each in results)
-    return Allocated(metadata.get("uid") or "", use.claim, pod.namespace, tuple(drivers))
+    skips = {driver: found for driver in drivers if (found := _skipped(results, driver))}
+    return Allocated(metadata.get("uid") or "", use.claim, pod.namespace, tuple(drivers), skips)
+
+
+def _skipped(results: Sequence[Mapping[str, Any]], driver: str) -> tuple[str, ...]:
+    """The calls that every device of a driver skips; unknown ones are ignored."""
+    each = [
+        set(result.get("skipNodeOperations") or ())
+        for result in results
+        if (result.get("driver") or "") == driver
+    ]
+    if all(EVERY in skipped for skipped in each):
+        return (EVERY,)
+    return tuple(call for call in CALLS if all({call, EVERY} & skipped for skipped in each))
 
 
 def _controlled_by(metadata: Mapping[str, Any], pod: Pod) -> bool:

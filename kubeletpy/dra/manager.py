@@ -25,6 +25,7 @@ from kubeletpy.api import types as api
 from kubeletpy.dra import model
 from kubeletpy.dra.calls import DriverCalls
 from kubeletpy.dra.claims import (
+    CALLS,
     Allocated,
     ClaimProblem,
     ClaimUse,
@@ -48,6 +49,7 @@ from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 
+PREPARE, UNPREPARE = CALLS
 LOOK_S = 60.0
 """Between two checks for claims of pods that are gone. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
@@ -63,15 +65,18 @@ class ClaimManager:
         state: ClaimState,
         metrics: DraMetrics,
         *,
+        may_skip: bool = False,
         wake: Callable[[str], None] = lambda uid: None,
     ) -> None:
         """Args:
         kube_api: None: standalone, there are no claims.
+        may_skip: gate DRAOptionalNodeOperations: allocations may exempt drivers from calls.
         wake: called with a pod's uid when what it waits for may work now.
         """
         self._api = kube_api
         self._state = state
         self._metrics = metrics
+        self._may_skip = may_skip
         self._calls = DriverCalls(drivers, wake)
         self._locks = ClaimLocks()
         self._gone: set[str] = set()
@@ -192,11 +197,13 @@ class ClaimManager:
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
             claims = [self._referenced(claim, pod) for claim in found.values()]
-            todo = model.by_driver(claim for claim in claims if not claim.prepared)
+            unprepared = [claim for claim in claims if not claim.prepared]
+            todo = model.to_call(unprepared, PREPARE)
             self._calls.require(pod.uid, todo)
             if any(self._state.claims.get(claim.key) != claim for claim in claims):
                 await self._state.put(claims)
-            if not all(claim.prepared for claim in claims):
+            if unprepared:
+                self._metrics.skipped_prepare(model.exempted(unprepared, PREPARE))
                 await self._ask(claims, todo)
 
     async def _read(self, pod: Pod, use: ClaimUse) -> Any:
@@ -211,7 +218,7 @@ class ClaimManager:
 
     def _referenced(self, claim: Allocated, pod: Pod) -> ClaimInfo:
         known = self._state.claims.get((pod.namespace, claim.name))
-        return model.referenced(known, claim, pod.uid)
+        return model.referenced(known, claim, pod.uid, may_skip=self._may_skip)
 
     async def _ask(self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]) -> None:
         """Call the drivers; keep what they gave even when one of them failed."""
@@ -231,7 +238,7 @@ class ClaimManager:
                 replace(
                     claim,
                     drivers={**claim.drivers, **mine},
-                    prepared=set(mine) == set(claim.drivers),
+                    prepared=set(mine) == set(claim.called(PREPARE)),
                 )
             )
         await self._state.put(done)
@@ -250,14 +257,15 @@ class ClaimManager:
                 return
             # whatever the result of the calls, the devices may be gone
             await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
-            answers = await self._calls.ask(model.by_driver(ending), prepare=False)
+            self._metrics.skipped_unprepare(model.exempted(ending, UNPREPARE))
+            answers = await self._calls.ask(model.to_call(ending, UNPREPARE), prepare=False)
             gone = [
                 claim
                 for claim in ending
                 if all(
                     claim.uid in answer.devices
                     for driver, answer in answers.items()
-                    if driver in claim.drivers
+                    if driver in claim.called(UNPREPARE)
                 )
             ]
             if gone:

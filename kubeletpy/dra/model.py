@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kubeletpy.dra.claims import Allocated, ClaimProblem, ClaimUse
+from kubeletpy.dra.claims import EVERY, Allocated, ClaimProblem, ClaimUse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field, replace
 
@@ -36,6 +36,7 @@ class ClaimInfo(Struct, frozen=True):
         prepared: since this agent started. It is kept nowhere else: after a restart a new
             sandbox has its claims prepared again.
         restored: from the checkpoint: ``drivers`` is what an earlier agent was given.
+        skips: by driver the calls that are not made, by name or "*".
     """
 
     uid: str
@@ -45,6 +46,13 @@ class ClaimInfo(Struct, frozen=True):
     drivers: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
     prepared: bool = False
     restored: bool = False
+    skips: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def called(self, call: str) -> tuple[str, ...]:
+        """The drivers that get a call for this claim."""
+        return tuple(
+            driver for driver in self.drivers if not {call, EVERY} & {*self.skips.get(driver, ())}
+        )
 
     @property
     def key(self) -> ClaimKey:
@@ -99,15 +107,28 @@ ClaimKey = tuple[str, str]
 Claims = Mapping[ClaimKey, ClaimInfo]
 
 
-def referenced(known: ClaimInfo | None, claim: Allocated, pod: str) -> ClaimInfo:
+def referenced(
+    known: ClaimInfo | None, claim: Allocated, pod: str, *, may_skip: bool = False
+) -> ClaimInfo:
     """A claim with one more pod that uses it.
 
+    Args:
+        may_skip: whether the allocation may exempt drivers from calls. What is decided for a claim
+            holds until its last pod has ended, also in agents that decide otherwise.
+
     Raises:
-        ClaimProblem: an older claim of that name is still in use.
+        ClaimProblem: an older claim of that name is still in use, or drivers may not be exempted.
     """
     if known is None:
+        if claim.skips and not may_skip:
+            raise ClaimProblem(
+                f"ResourceClaim {claim.namespace}/{claim.name} skips calls to DRA driver "
+                f"{', '.join(claim.skips)}, and the DRAOptionalNodeOperations feature gate is "
+                "disabled on kubelet"
+            )
         drivers: dict[str, tuple[Device, ...]] = dict.fromkeys(claim.drivers, ())
-        return ClaimInfo(claim.uid, claim.name, claim.namespace, frozenset({pod}), drivers)
+        pods = frozenset({pod})
+        return ClaimInfo(claim.uid, claim.name, claim.namespace, pods, drivers, skips=claim.skips)
     if known.uid != claim.uid:
         raise ClaimProblem(
             f"ResourceClaim {known.shown}: an older one of that name (UID {known.uid}) has not "
@@ -116,8 +137,24 @@ def referenced(known: ClaimInfo | None, claim: Allocated, pod: str) -> ClaimInfo
     return replace(known, pods=known.pods | {pod})
 
 
+def to_call(claims: Iterable[ClaimInfo], call: str) -> dict[str, list[ClaimInfo]]:
+    """The claims of each driver that gets a call: what one call asks for."""
+    found: dict[str, list[ClaimInfo]] = {}
+    for claim in claims:
+        for driver in claim.called(call):
+            found.setdefault(driver, []).append(claim)
+    return found
+
+
+def exempted(claims: Iterable[ClaimInfo], call: str) -> list[str]:
+    """The drivers that a call is not made to, once for each claim."""
+    return [
+        driver for claim in claims for driver in claim.drivers if driver not in claim.called(call)
+    ]
+
+
 def by_driver(claims: Iterable[ClaimInfo]) -> dict[str, list[ClaimInfo]]:
-    """The claims of each driver: what one call asks for."""
+    """The claims of each driver."""
     found: dict[str, list[ClaimInfo]] = {}
     for claim in claims:
         for driver in claim.drivers:

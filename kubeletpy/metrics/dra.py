@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kubeletpy.metrics.families import Families
 
@@ -35,6 +35,27 @@ class DraMetrics:
             "Claims that pods of this node use, by driver.",
             "driver_name",
         )
+
+        self.prepare_skips = families.counter(
+            "dra_node_prepare_skips_total",
+            "NodePrepareResources calls that allocations exempt a driver from.",
+            "driver_name",
+        )
+        self.unprepare_skips = families.counter(
+            "dra_node_unprepare_skips_total",
+            "NodeUnprepareResources calls that allocations exempt a driver from.",
+            "driver_name",
+        )
+
+    def skipped_prepare(self, drivers: Iterable[str]) -> None:
+        """These drivers were not called, each for one claim."""
+        for driver in drivers:
+            self.prepare_skips.labels(driver).inc()
+
+    def skipped_unprepare(self, drivers: Iterable[str]) -> None:
+        """These drivers were not called, each for one claim."""
+        for driver in drivers:
+            self.unprepare_skips.labels(driver).inc()
 
     def called(self, driver: str, method: str, code: str, seconds: float) -> None:
         """A call ended; ``method`` is its full name, ``code`` the gRPC name of its status."""

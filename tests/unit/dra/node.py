@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -106,9 +106,20 @@ class Api:
             raise NotFound(f'resourceclaims "{name}" not found')
         return self.claims[name]
 
-    def allocate(self, name: str, pods: Iterable[str], *drivers: str, uid: str = "") -> None:
-        """A claim that is reserved for these pods."""
-        results = [{"driver": driver, "request": "r0"} for driver in drivers]
+    def allocate(
+        self,
+        name: str,
+        pods: Iterable[str],
+        *drivers: str,
+        uid: str = "",
+        skips: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """A claim that is reserved for these pods; ``skips``: calls that drivers do not get."""
+        skipped = skips or {}
+        results = [
+            {"driver": driver, "request": "r0", "skipNodeOperations": list(skipped.get(driver, ()))}
+            for driver in drivers
+        ]
         self.claims[name] = {
             "metadata": {"name": name, "uid": uid or f"{name}-uid"},
             "status": {
@@ -126,6 +137,7 @@ class Node:
         self.api = Api()
         self.by_name = {driver.services.name: driver for driver in drivers}
         self.woken: list[str] = []
+        self.may_skip = True
         self.start()
 
     def start(self) -> None:
@@ -143,6 +155,7 @@ class Node:
             self.drivers,
             ClaimState(self.path, show),
             dra,
+            may_skip=self.may_skip,
             wake=self.woken.append,
         )
 

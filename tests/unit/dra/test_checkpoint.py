@@ -59,6 +59,17 @@ def test_names_and_order_of_the_fields() -> None:
     )
 
 
+def test_skipped_calls_are_kept_as_the_kubelet_writes_them() -> None:
+    """Agents until 1.36 do not know the field, and read the rest."""
+    claim = replace(CLAIMS[0], restored=True, skips={"a.example.com": ("*",)})
+    text = written([claim])
+    assert (
+        '"CDIDeviceIDs":["a.example.com/claim=x"]}],"skipNodeOperations":["*"]}'
+        in json.loads(text)["Data"]
+    )
+    assert read(text) == [claim]
+
+
 def _wrapped(data: str) -> str:
     return json.dumps({"Data": data, "Checksum": checksum(data)})
 

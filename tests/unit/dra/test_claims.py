@@ -129,3 +129,33 @@ def test_claims_that_may_not(use: ClaimUse, given: dict[str, Any], why: str) -> 
 
 def test_a_shared_claim_needs_no_owner() -> None:
     assert allocated(pod(), ClaimUse("g", "c"), claim(owners=[])).name == "c"
+
+
+PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+
+
+@pytest.mark.parametrize(
+    ("results", "skips"),
+    [
+        ([("a", ())], {}),
+        ([("a", ("*",))], {"a": ("*",)}),
+        ([("a", (UNPREPARE,))], {"a": (UNPREPARE,)}),
+        ([("a", (UNPREPARE, PREPARE))], {"a": (PREPARE, UNPREPARE)}),
+        # a driver is called if one of its devices needs it
+        ([("a", ("*",)), ("a", ())], {}),
+        ([("a", ("*",)), ("a", (UNPREPARE,))], {"a": (UNPREPARE,)}),
+        ([("a", (PREPARE, UNPREPARE)), ("a", (UNPREPARE,))], {"a": (UNPREPARE,)}),
+        ([("a", ("*",)), ("b", ())], {"a": ("*",)}),
+        ([("a", ("NodeDance",))], {}),
+    ],
+)
+def test_calls_that_no_device_of_a_driver_needs(results: Any, skips: Any) -> None:
+    found: Any = [{"driver": driver, "skipNodeOperations": list(each)} for driver, each in results]
+    claim = {
+        "metadata": {"uid": "c"},
+        "status": {
+            "reservedFor": [{"uid": pod().uid}],
+            "allocation": {"devices": {"results": found}},
+        },
+    }
+    assert allocated(pod(), ClaimUse("c", "c"), claim).skips == skips

@@ -147,6 +147,71 @@ async def test_a_prepare_waits_for_an_unprepare_of_the_same_claim(tmp_path: Path
     assert await given(node, q)
 
 
+def skipped(node: Node) -> dict[str, float | None]:
+    """How many calls were skipped, by metric and driver."""
+    found = {
+        (call, driver): node.metrics.registry.get_sample_value(
+            f"dra_node_{call}_skips_total", {"driver_name": driver}
+        )
+        for call in ("prepare", "unprepare")
+        for driver in (A, B)
+    }
+    return {f"{call} {driver}": value for (call, driver), value in found.items() if value}
+
+
+@on_virtual_time
+async def test_a_driver_that_the_allocation_exempts_is_not_called(tmp_path: Path) -> None:
+    """It need not be registered. Source: docs/reference/behaviour-resources.md, ru."""
+    node = await a_node(tmp_path, A)
+    node.api.allocate("c", ["uid-p"], A, B, skips={B: ["*"]})
+    pod = user("p", "c")
+    assert await node.problem(pod) == ""
+    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+    assert await node.problem(pod) == "", "it is prepared"
+    await node.manager.unprepare("uid-p")
+    assert node.calls() == [("prepare", ("c",)), ("unprepare", ("c",))]
+    assert on_disk(node) == {}
+    assert skipped(node) == {f"prepare {B}": 1, f"unprepare {B}": 1}
+
+
+@on_virtual_time
+async def test_a_claim_without_calls_needs_no_driver(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    both = ["NodePrepareResources", "NodeUnprepareResources"]
+    node.api.allocate("c", ["uid-p"], A, skips={A: both})
+    pod = user("p", "c")
+    assert await node.problem(pod) == ""
+    assert await given(node, pod) == ()
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+    assert skipped(node) == {f"prepare {A}": 1, f"unprepare {A}": 1}
+
+
+@on_virtual_time
+async def test_only_unprepare_is_skipped(tmp_path: Path) -> None:
+    node = await a_node(tmp_path, A)
+    node.api.allocate("c", ["uid-p"], A, skips={A: ["NodeUnprepareResources"]})
+    assert await node.problem(user("p", "c")) == ""
+    await node.manager.unprepare("uid-p")
+    assert node.calls() == [("prepare", ("c",))]
+    assert on_disk(node) == {}
+
+
+@on_virtual_time
+async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_ends(tmp_path: Path) -> None:
+    """The decision is in the checkpoint: an agent without the gate can end the pod."""
+    node = Node(tmp_path)
+    node.api.allocate("c", ["uid-p", "uid-q"], A, skips={A: ["*"]})
+    assert await node.problem(user("p", "c")) == ""
+    node.may_skip = False
+    node.start()
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+    problem = await node.problem(user("q", "c"))
+    assert "DRAOptionalNodeOperations feature gate is disabled on kubelet" in problem
+    assert not node.manager.holds("uid-q")
+
+
 @on_virtual_time
 async def test_without_its_driver_nothing_is_noted_and_the_driver_wakes_the_pod(
     tmp_path: Path,
