@@ -92,6 +92,17 @@ def test_news_of_devices_concern_those_who_have_them() -> None:
     assert state.listed(NIC, [Device("g4")]) == frozenset(), "another resource's device"
 
 
+def test_two_resources_may_have_devices_of_one_id() -> None:
+    """docs/reference/behaviour.md, u: ka41. News of one concern no pod that has the other."""
+    state = DeviceState()
+    state.restored([GPU, NIC], {A: booked("0"), Holder("pod-2", "a", NIC): booked("0")}, 0.0)
+    assert state.listed(GPU, [Device("0", "Healthy")]) == {"pod-1"}
+    assert state.listed(NIC, [Device("0", "Healthy")]) == {"pod-2"}
+    assert state.listed(NIC, [Device("0", "Unhealthy")]) == {"pod-2"}
+    assert state.resources[GPU].healthy == {"0"}
+    assert state.ids_of(A) == {"0"}
+
+
 def test_a_resource_is_forgotten_when_its_plugin_has_stopped_for_long() -> None:
     state = DeviceState()
     assert state.expires_at() is None
