@@ -155,9 +155,10 @@ def build_storage(
     meter = VolumeMeter(
         claims.mounted,
         claims.measure,
-        UsageReporter(recorder, metrics.volume_stats, pod, health=gates.enabled("CSIVolumeHealth")),
+        UsageReporter(recorder, metrics.volume_stats, pod),
         clock,
         period=settings.volume_stats_agg_period,
+        health=gates.enabled("CSIVolumeHealth"),
         rng=rng,
     )
     claims.on_counted(meter.poke)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from kubeletpy.clock import Clock
+from kubeletpy.structs import replace
 from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
 from kubeletpy.volumes.operation import OperationFailed
 
@@ -56,6 +57,7 @@ class VolumeMeter:
         clock: Clock,
         *,
         period: float,
+        health: bool,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -64,6 +66,7 @@ class VolumeMeter:
         listener: notified of the results.
         clock: the time of day.
         period: seconds between two measurements of a volume; 0 or less: never.
+        health: gate CSIVolumeHealth: report the condition of volumes, where a driver knows it.
         rng: for jitter.
         """
         self._mounted = mounted
@@ -71,6 +74,7 @@ class VolumeMeter:
         self._listener = listener
         self._clock = clock
         self._period = period
+        self._health = health
         self._rng = rng or random.Random()
         self._known: dict[Key, MeasuredVolume] = {}
         self._due: dict[Key, float] = {}
@@ -145,7 +149,9 @@ class VolumeMeter:
             self._listener.took(volume.source, loop.time() - begun)
         if key not in self._due:
             return  # it was removed meanwhile
-        if stats is None:
+        if stats is not None and not self._health:
+            stats = replace(stats, abnormal=None, message="")
+        if stats is None or stats == VolumeStats():
             self._known.pop(key, None)
         else:
             found = MeasuredVolume(volume, stats, self._clock.now())

@@ -31,14 +31,11 @@ class UsageReporter:
         recorder: EventRecorder,
         metrics: VolumeStatsMetrics,
         pod: Callable[[str], Pod | None],
-        *,
-        health: bool,
     ) -> None:
-        """``pod`` finds one by uid; ``health`` is the feature gate CSIVolumeHealth."""
+        """``pod`` finds one by uid."""
         self._recorder = recorder
         self._metrics = metrics
         self._pod = pod
-        self._health = health
 
     def took(self, source: str, seconds: float) -> None:
         """One volume was measured."""
@@ -47,7 +44,7 @@ class UsageReporter:
     def abnormal(self, found: MeasuredVolume) -> None:
         """A driver reports that a volume is unhealthy."""
         pod = self._pod(found.volume.uid)
-        if self._health and pod is not None:
+        if pod is not None:
             text = f"Volume {found.volume.name}: {found.stats.message}"
             self._recorder.event(
                 pod_reference(pod), WARNING, Reason.VOLUME_CONDITION_ABNORMAL, text
@@ -63,6 +60,6 @@ class UsageReporter:
 
     def _numbers(self, stats: VolumeStats) -> dict[str, int]:
         known = {name: getattr(stats, name) for name in _NUMBERS}
-        if self._health and stats.abnormal is not None:
+        if stats.abnormal is not None:
             known["health_status_abnormal"] = int(stats.abnormal)
         return {name: value for name, value in known.items() if value is not None}

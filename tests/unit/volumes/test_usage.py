@@ -28,7 +28,7 @@ def volume(name: str, source: str = "good", uid: str = "u1") -> MountedVolume:
 class Node:
     """Volumes, and drivers of which one hangs and one fails."""
 
-    def __init__(self, period: float = 60.0) -> None:
+    def __init__(self, period: float = 60.0, *, health: bool = True) -> None:
         self.volumes: list[MountedVolume] = []
         self.asked: list[str] = []
         self.sick = False
@@ -41,6 +41,7 @@ class Node:
             self,
             LoopClock(),
             period=period,
+            health=health,
             rng=random.Random(1),
         )
         self.running = asyncio.create_task(self.meter.run())
@@ -113,6 +114,18 @@ async def test_a_volume_that_is_not_well_is_told_each_time() -> None:
     assert node.told == ["a: on fire"]
     await asyncio.sleep(95)
     assert node.told == ["a: on fire"] * 2
+    node.running.cancel()
+
+
+@on_virtual_time
+async def test_without_the_gate_no_condition_is_reported() -> None:
+    """Neither events, nor metrics, nor ``volumeHealthStats`` of the summary."""
+    node = Node(health=False)
+    node.sick = True
+    await node.come(volume("a"))
+    assert node.told == []
+    (found,) = node.known
+    assert found.stats == VolumeStats(capacity_bytes=10)
     node.running.cancel()
 
 
