@@ -44,6 +44,7 @@ core/Service core/ServiceAccount authentication.k8s.io/TokenRequest
 authentication.k8s.io/TokenReview authentication.k8s.io/SelfSubjectReview
 authorization.k8s.io/SubjectAccessReview authorization.k8s.io/SelfSubjectAccessReview
 authorization.k8s.io/LocalSubjectAccessReview certificates.k8s.io/CertificateSigningRequest
+certificates.k8s.io/ClusterTrustBundle certificates.k8s.io/PodCertificateRequest
 certificates.k8s.io/v1beta1/ClusterTrustBundle certificates.k8s.io/v1beta1/PodCertificateRequest
 coordination.k8s.io/Lease events.k8s.io/Event node.k8s.io/RuntimeClass policy/Eviction
 scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver storage.k8s.io/CSINode
@@ -125,13 +126,13 @@ class Sources:
         """One message: number -> [JSON name, type]."""
         package = name.rpartition("/")[0]
         fields: dict[str, list[str]] = {}
-        for _, go, tags in FIELD.findall(self.structs[name]):
+        for field, go, tags in FIELD.findall(self.structs[name]):
             number = re.search(r'protobuf:"\w+,(\d+)', tags)
             json_name = re.search(r'json:"([^",]*)([^"]*)"', tags)
             if number is None or json_name is None:
                 continue
             kind = self.wire_type(go, package)
-            if "inline" in json_name[2]:
+            if "inline" in json_name[2] or not (field or json_name[1]):  # embedded
                 kind = f"^{kind}"
             elif kind in PLAIN and "omit" not in json_name[2]:
                 kind = f"!{kind}"

@@ -68,6 +68,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "optional": "bool",
         "path": "str",
         "signerName": "str",
+        "user": "int",
     },
     "ConfigMapEnvSource": {
         "name": "str",
@@ -85,6 +86,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     },
     "ConfigMapVolumeSource": {
         "defaultMode": "int",
+        "defaultUser": "int",
         "items": "list[KeyToPath]",
         "name": "str",
         "optional": "bool",
@@ -189,13 +191,16 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "mode": "int",
         "path": "str",
         "resourceFieldRef": "ResourceFieldSelector",
+        "user": "int",
     },
     "DownwardAPIVolumeSource": {
         "defaultMode": "int",
+        "defaultUser": "int",
         "items": "list[DownwardAPIVolumeFile]",
     },
     "EmptyDirVolumeSource": {
         "medium": "str",
+        "mode": "int",
         "sizeLimit": "str",
     },
     "EnvFromSource": {
@@ -246,6 +251,10 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "EphemeralVolumeSource": {
         "volumeClaimTemplate": "PersistentVolumeClaimTemplate",
     },
+    "EvictionResponder": {
+        "name": "str",
+        "priority": "int",
+    },
     "ExecAction": {
         "command": "list[str]",
     },
@@ -280,6 +289,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "readOnly": "bool",
     },
     "GRPCAction": {
+        "mode": "str",
         "port": "int",
         "service": "str",
     },
@@ -298,6 +308,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "httpHeaders": "list[HTTPHeader]",
         "path": "str",
         "port": "int | str",
+        "protocol": "str",
         "scheme": "str",
     },
     "HTTPHeader": {
@@ -339,6 +350,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "key": "str",
         "mode": "int",
         "path": "str",
+        "user": "int",
     },
     "LabelSelector": {
         "matchExpressions": "list[LabelSelectorRequirement]",
@@ -386,10 +398,20 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "preferredDuringSchedulingIgnoredDuringExecution": "list[PreferredSchedulingTerm]",
         "requiredDuringSchedulingIgnoredDuringExecution": "NodeSelector",
     },
+    "NodeAllocatableMappedResources": {
+        "name": "str",
+        "quantity": "str",
+    },
+    "NodeAllocatableOverheadResources": {
+        "name": "str",
+        "perContainer": "str",
+        "perPod": "str",
+    },
     "NodeAllocatableResourceClaimStatus": {
         "containers": "list[str]",
+        "mapping": "list[NodeAllocatableMappedResources]",
+        "overhead": "list[NodeAllocatableOverheadResources]",
         "resourceClaimName": "str",
-        "resources": "dict[str, str]",
     },
     "NodeSelector": {
         "nodeSelectorTerms": "list[NodeSelectorTerm]",
@@ -485,6 +507,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "keyType": "str",
         "maxExpirationSeconds": "int",
         "signerName": "str",
+        "user": "int",
         "userAnnotations": "dict[str, str]",
     },
     "PodCondition": {
@@ -557,6 +580,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "dnsPolicy": "str",
         "enableServiceLinks": "bool",
         "ephemeralContainers": "list[EphemeralContainer]",
+        "evictionResponders": "list[EvictionResponder]",
         "hostAliases": "list[HostAlias]",
         "hostIPC": "bool",
         "hostNetwork": "bool",
@@ -614,6 +638,12 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "resourceClaimStatuses": "list[PodResourceClaimStatus]",
         "resources": "ResourceRequirements",
         "startTime": "str",
+        "volumeHealth": "list[PodVolumeHealth]",
+    },
+    "PodVolumeHealth": {
+        "healthConditions": "list[VolumeHealthCondition]",
+        "lastTransitionTime": "str",
+        "name": "str",
     },
     "PortworxVolumeSource": {
         "fsType": "str",
@@ -638,6 +668,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     },
     "ProjectedVolumeSource": {
         "defaultMode": "int",
+        "defaultUser": "int",
         "sources": "list[VolumeProjection]",
     },
     "QuobyteVolumeSource": {
@@ -719,6 +750,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     },
     "SecretVolumeSource": {
         "defaultMode": "int",
+        "defaultUser": "int",
         "items": "list[KeyToPath]",
         "optional": "bool",
         "secretName": "str",
@@ -741,6 +773,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "audience": "str",
         "expirationSeconds": "int",
         "path": "str",
+        "user": "int",
     },
     "SleepAction": {
         "seconds": "int",
@@ -825,7 +858,13 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "devicePath": "str",
         "name": "str",
     },
+    "VolumeHealthCondition": {
+        "message": "str",
+        "reason": "str",
+        "status": "str",
+    },
     "VolumeMount": {
+        "bindMountOptions": "list[str]",
         "mountPath": "str",
         "mountPropagation": "str",
         "name": "str",

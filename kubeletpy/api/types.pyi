@@ -158,6 +158,7 @@ class ClusterTrustBundleProjection(TypedDict, total=False):
     optional: bool
     path: str
     signerName: str
+    user: int
 
 class ComponentCondition(TypedDict, total=False):
     error: str
@@ -222,6 +223,7 @@ class ConfigMapProjection(TypedDict, total=False):
 
 class ConfigMapVolumeSource(TypedDict, total=False):
     defaultMode: int
+    defaultUser: int
     items: list[KeyToPath]
     name: str
     optional: bool
@@ -333,13 +335,16 @@ class DownwardAPIVolumeFile(TypedDict, total=False):
     mode: int
     path: str
     resourceFieldRef: ResourceFieldSelector
+    user: int
 
 class DownwardAPIVolumeSource(TypedDict, total=False):
     defaultMode: int
+    defaultUser: int
     items: list[DownwardAPIVolumeFile]
 
 class EmptyDirVolumeSource(TypedDict, total=False):
     medium: str
+    mode: int
     sizeLimit: str
 
 class EndpointAddress(TypedDict, total=False):
@@ -481,6 +486,10 @@ class EventsV1EventSeries(TypedDict, total=False):
     count: int
     lastObservedTime: str
 
+class EvictionResponder(TypedDict, total=False):
+    name: str
+    priority: int
+
 class ExecAction(TypedDict, total=False):
     command: list[str]
 
@@ -531,6 +540,7 @@ class GCEPersistentDiskVolumeSource(TypedDict, total=False):
     readOnly: bool
 
 class GRPCAction(TypedDict, total=False):
+    mode: str
     port: int
     service: str
 
@@ -555,6 +565,7 @@ class HTTPGetAction(TypedDict, total=False):
     httpHeaders: list[HTTPHeader]
     path: str
     port: int | str
+    protocol: str
     scheme: str
 
 class HTTPHeader(TypedDict, total=False):
@@ -609,6 +620,7 @@ class KeyToPath(TypedDict, total=False):
     key: str
     mode: int
     path: str
+    user: int
 
 class LabelSelector(TypedDict, total=False):
     matchExpressions: list[LabelSelectorRequirement]
@@ -778,10 +790,20 @@ class NodeAffinity(TypedDict, total=False):
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredSchedulingTerm]
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector
 
+class NodeAllocatableMappedResources(TypedDict, total=False):
+    name: str
+    quantity: str
+
+class NodeAllocatableOverheadResources(TypedDict, total=False):
+    name: str
+    perContainer: str
+    perPod: str
+
 class NodeAllocatableResourceClaimStatus(TypedDict, total=False):
     containers: list[str]
+    mapping: list[NodeAllocatableMappedResources]
+    overhead: list[NodeAllocatableOverheadResources]
     resourceClaimName: str
-    resources: dict[str, str]
 
 class NodeCondition(TypedDict, total=False):
     lastHeartbeatTime: str
@@ -812,6 +834,9 @@ class NodeList(TypedDict, total=False):
     kind: str
     metadata: ListMeta
 
+class NodePodPreemptionPolicy(TypedDict, total=False):
+    disableResizePreemption: list[str]
+
 class NodeRuntimeHandler(TypedDict, total=False):
     features: NodeRuntimeHandlerFeatures
     name: str
@@ -837,6 +862,7 @@ class NodeSpec(TypedDict, total=False):
     externalID: str
     podCIDR: str
     podCIDRs: list[str]
+    podPreemptionPolicy: NodePodPreemptionPolicy
     providerID: str
     taints: list[Taint]
     unschedulable: bool
@@ -870,6 +896,7 @@ class NodeSystemInfo(TypedDict, total=False):
     machineID: str
     operatingSystem: str
     osImage: str
+    runningInUserNamespace: bool
     swap: NodeSwapStatus
     systemUUID: str
 
@@ -968,6 +995,7 @@ class PersistentVolumeClaimStatus(TypedDict, total=False):
     capacity: dict[str, str]
     conditions: list[PersistentVolumeClaimCondition]
     currentVolumeAttributesClassName: str
+    healthStatus: VolumeHealthStatus
     modifyVolumeStatus: ModifyVolumeStatus
     phase: str
 
@@ -1058,6 +1086,7 @@ class PodCertificateProjection(TypedDict, total=False):
     keyType: str
     maxExpirationSeconds: int
     signerName: str
+    user: int
     userAnnotations: dict[str, str]
 
 class PodCondition(TypedDict, total=False):
@@ -1136,6 +1165,7 @@ class PodSpec(TypedDict, total=False):
     dnsPolicy: str
     enableServiceLinks: bool
     ephemeralContainers: list[EphemeralContainer]
+    evictionResponders: list[EvictionResponder]
     hostAliases: list[HostAlias]
     hostIPC: bool
     hostNetwork: bool
@@ -1193,6 +1223,7 @@ class PodStatus(TypedDict, total=False):
     resourceClaimStatuses: list[PodResourceClaimStatus]
     resources: ResourceRequirements
     startTime: str
+    volumeHealth: list[PodVolumeHealth]
 
 class PodTemplate(TypedDict, total=False):
     apiVersion: str
@@ -1209,6 +1240,11 @@ class PodTemplateList(TypedDict, total=False):
 class PodTemplateSpec(TypedDict, total=False):
     metadata: ObjectMeta
     spec: PodSpec
+
+class PodVolumeHealth(TypedDict, total=False):
+    healthConditions: list[VolumeHealthCondition]
+    lastTransitionTime: str
+    name: str
 
 class PortStatus(TypedDict, total=False):
     error: str
@@ -1238,6 +1274,7 @@ class Probe(TypedDict, total=False):
 
 class ProjectedVolumeSource(TypedDict, total=False):
     defaultMode: int
+    defaultUser: int
     sources: list[VolumeProjection]
 
 class QuobyteVolumeSource(TypedDict, total=False):
@@ -1459,6 +1496,7 @@ class SecretReference(TypedDict, total=False):
 
 class SecretVolumeSource(TypedDict, total=False):
     defaultMode: int
+    defaultUser: int
     items: list[KeyToPath]
     optional: bool
     secretName: str
@@ -1532,6 +1570,7 @@ class ServiceAccountTokenProjection(TypedDict, total=False):
     audience: str
     expirationSeconds: int
     path: str
+    user: int
 
 class ServiceList(TypedDict, total=False):
     apiVersion: str
@@ -1645,6 +1684,7 @@ class TokenRequest(TypedDict, total=False):
     status: TokenRequestStatus
 
 class TokenRequestSpec(TypedDict, total=False):
+    attestations: dict[str, list[str]]
     audiences: list[str]
     boundObjectRef: BoundObjectReference
     expirationSeconds: int
@@ -1748,7 +1788,17 @@ class VolumeDevice(TypedDict, total=False):
     devicePath: str
     name: str
 
+class VolumeHealthCondition(TypedDict, total=False):
+    message: str
+    reason: str
+    status: str
+
+class VolumeHealthStatus(TypedDict, total=False):
+    healthConditions: list[VolumeHealthCondition]
+    lastTransitionTime: str
+
 class VolumeMount(TypedDict, total=False):
+    bindMountOptions: list[str]
     mountPath: str
     mountPropagation: str
     name: str

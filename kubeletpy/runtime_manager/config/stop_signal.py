@@ -15,7 +15,12 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 
-_SIGNALS = cast(Mapping[str, cri.Signal], dict(cri.Signal.items()))
+_PREFIX = "SIGNAL_"
+"""The CRI puts it before each name; pods have SIGTERM."""
+_SIGNALS = cast(
+    Mapping[str, cri.Signal],
+    {name.removeprefix(_PREFIX): number for name, number in cri.Signal.items()},
+)
 
 
 def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
@@ -26,9 +31,9 @@ def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
     """
     name = (container.get("lifecycle") or {}).get("stopSignal")
     if not enabled or not name:
-        return cri.RUNTIME_DEFAULT
-    signal = _SIGNALS.get(name, cri.RUNTIME_DEFAULT)
-    if signal == cri.RUNTIME_DEFAULT:
+        return cri.SIGNAL_RUNTIME_DEFAULT
+    signal = _SIGNALS.get(name, cri.SIGNAL_RUNTIME_DEFAULT)
+    if signal == cri.SIGNAL_RUNTIME_DEFAULT:
         raise ContainerConfigError(f"lifecycle.stopSignal: no such signal: {name!s:.40}")
     return signal
 
@@ -49,7 +54,7 @@ def why_ignored(
             f"{field} is not sent, but the image's stop signal: "
             "the feature gate ContainerStopSignals is off"
         )
-    if status is not None and status.stop_signal == cri.RUNTIME_DEFAULT:
+    if status is not None and status.stop_signal == cri.SIGNAL_RUNTIME_DEFAULT:
         return (
             f"{field} is not confirmed by the container runtime: "
             "one that does not know stop signals sends the image's"

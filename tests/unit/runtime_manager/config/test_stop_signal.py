@@ -23,17 +23,17 @@ def signalled(name: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "enabled", "signal"),
     [
-        ("SIGUSR1", True, cri.SIGUSR1),
-        ("SIGRTMIN", True, cri.SIGRTMIN),
-        ("SIGUSR1", False, cri.RUNTIME_DEFAULT),
-        ("", True, cri.RUNTIME_DEFAULT),
+        ("SIGUSR1", True, cri.SIGNAL_SIGUSR1),
+        ("SIGRTMIN", True, cri.SIGNAL_SIGRTMIN),
+        ("SIGUSR1", False, cri.SIGNAL_RUNTIME_DEFAULT),
+        ("", True, cri.SIGNAL_RUNTIME_DEFAULT),
     ],
 )
 def test_signal(name: str, enabled: bool, signal: int) -> None:
     assert wanted_signal(signalled(name), enabled=enabled) == signal
 
 
-@pytest.mark.parametrize("name", ["SIGNONE", "RUNTIME_DEFAULT", "9", "sigterm"])
+@pytest.mark.parametrize("name", ["SIGNONE", "RUNTIME_DEFAULT", "SIGNAL_SIGTERM", "9", "sigterm"])
 def test_no_such_signal(name: str) -> None:
     with pytest.raises(ContainerConfigError):
         wanted_signal(signalled(name), enabled=True)
@@ -41,7 +41,7 @@ def test_no_such_signal(name: str) -> None:
 
 def test_what_is_said() -> None:
     spec, deaf = signalled("SIGUSR1"), cri.ContainerStatus()
-    knows = cri.ContainerStatus(stop_signal=cri.SIGUSR1)
+    knows = cri.ContainerStatus(stop_signal=cri.SIGNAL_SIGUSR1)
     assert why_ignored(spec, knows, enabled=True) == ""
     assert why_ignored(spec, None, enabled=True) == ""
     # it may be sent nevertheless: CRI-O does, and its status does not show it
@@ -63,7 +63,7 @@ def test_a_start_says_so(tmp_path: Path, enabled: bool, reason: str) -> None:
         starter._settings = replace(starter._settings, stop_signals=enabled)
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()
-        assert config.stop_signal == (cri.SIGUSR1 if enabled else cri.RUNTIME_DEFAULT)
+        assert config.stop_signal == (cri.SIGNAL_SIGUSR1 if enabled else cri.SIGNAL_RUNTIME_DEFAULT)
         told = [event for event in node.events.seen if "StopSignalIgnored" in event]
         assert len(told) == 1
         assert reason in told[0]

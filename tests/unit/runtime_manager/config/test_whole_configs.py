@@ -355,7 +355,7 @@ CONTAINER: dict[str, Any] = {
         },
     },
     "CDI_devices": [{"name": "v/gpu=0"}, {"name": "v/gpu=1"}],
-    "stop_signal": "SIGUSR1",
+    "stop_signal": "SIGNAL_SIGUSR1",
 }
 
 PLAIN_CONTAINER: dict[str, Any] = {
