@@ -111,6 +111,8 @@ class Sources:
         if go.startswith("map["):
             return "map " + self.wire_type(go.partition("]")[2], package)
         qualifier, _, name = go.rpartition(".")
+        if name == "AttestationValue":
+            return "ExtraValue"  # a list of strings as well
         if name in SPECIAL:
             return name
         if qualifier == "types":

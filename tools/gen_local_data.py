@@ -49,7 +49,7 @@ def of_the_agent() -> str:
 def roots() -> list[str]:
     """The kinds that the agent asks for, and what comes with all of them."""
     asked = [each for each in vars(protocol).values() if isinstance(each, protocol.Resource)]
-    asked += [trust_bundles.RESOURCE, pod_certificates.RESOURCE]
+    asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     named = [message_name(each.api_version, each.kind) for each in asked]
     return [*named, "authentication.k8s.io/TokenRequest", *ABOUT_ALL]
 

@@ -11,14 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.kubeapi.served import first_served
 from kubeletpy.volumes.payload import PayloadError
 from kubeletpy.volumes.trust_anchors import Bundle, anchors_of, bundle_of
 
-RESOURCE = Resource(
-    "certificates.k8s.io", "v1beta1", "clustertrustbundles", False, "ClusterTrustBundle"
+VERSIONS = tuple(
+    Resource("certificates.k8s.io", version, "clustertrustbundles", False, "ClusterTrustBundle")
+    for version in ("v1", "v1beta1")
 )
+"""The first one that the server has is followed: v1 came with 1.37."""
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for the first list; it is woken when that comes later."""
 MAX_BYTES = 64 << 20
@@ -33,6 +37,7 @@ class TrustBundles:
         self._rng = rng
         self._bundles: dict[str, Bundle] = {}
         self._users: set[str] = set()
+        self._starting = asyncio.Lock()
         self._reflector: Reflector | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake: Callable[[str], None] = lambda uid: None
@@ -49,7 +54,7 @@ class TrustBundles:
             ApiError: the bundles are not known; the pod is woken when they are.
         """
         self._users.add(uid)
-        await self._followed().first_answer(FIRST_ANSWER_S)
+        await (await self._followed()).first_answer(FIRST_ANSWER_S)
         if (size := sum(each.size for each in self._bundles.values())) > MAX_BYTES:
             raise PayloadError(
                 f"the ClusterTrustBundles of this cluster have {size} bytes of certificates, more "
@@ -70,11 +75,17 @@ class TrustBundles:
         if task is not None:
             await asyncio.wait([task])
 
-    def _followed(self) -> Reflector:
+    async def _followed(self) -> Reflector:
+        async with self._starting:
+            return self._reflector or self._follow(await first_served(self._api, VERSIONS))
+
+    def _follow(self, resource: Resource) -> Reflector:
+        if not self._users:
+            raise Unavailable("the pods with trust bundles have ended")
         if self._reflector is None:
             self._reflector = Reflector(
                 self._api,
-                RESOURCE,
+                resource,
                 on_replace=self._replaced,
                 on_event=self._changed,
                 rng=self._rng,

@@ -54,6 +54,7 @@ LATER = (
     "kubeletpy.kubeapi.http2",
     "kubeletpy.kubeapi.kubeconfig_loader",
     "kubeletpy.kubeapi.protobuf_format",
+    "kubeletpy.kubeapi.served",
     "kubeletpy.pods_api",
     "kubeletpy.runtime_manager.act.left_out",
     "kubeletpy.server.answers",

@@ -26,6 +26,7 @@ from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.kubeapi.served import first_served
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.payload import CertificateInput, PayloadError
@@ -43,9 +44,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESOURCE = Resource(
-    "certificates.k8s.io", "v1beta1", "podcertificaterequests", True, "PodCertificateRequest"
+VERSIONS = tuple(
+    Resource(
+        "certificates.k8s.io", version, "podcertificaterequests", True, "PodCertificateRequest"
+    )
+    for version in ("v1", "v1beta1")
 )
+"""The first one that the server has is used: v1 came with 1.37."""
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for its first certificate; it is woken when that comes later."""
 NEW_POD_WAITS = (0.03, 0.1, 0.3)
@@ -96,6 +101,8 @@ class PodCertificates:
         self._sources: dict[str, dict[tuple[str, int], _Source]] = {}
         self._answers: dict[tuple[str, str], Answer] = {}
         """By namespace and name of the request."""
+        self._starting = asyncio.Lock()
+        self._resource = VERSIONS[0]
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -222,8 +229,9 @@ class PodCertificates:
                     account_uid=account["metadata"]["uid"],
                     node_name=self._node_name,
                     node_uid=node_uid,
+                    api_version=self._resource.api_version,
                 )
-                return await self._api.create(RESOURCE, request, pod.namespace)
+                return await self._api.create(self._resource, request, pod.namespace)
             except (Forbidden, NotFound):
                 if wait is None:
                     raise
@@ -240,18 +248,27 @@ class PodCertificates:
 
     async def _followed(self) -> None:
         """Watch this node's requests. Raises ApiError while they can't be watched."""
-        if self._reflector is None:
-            self._reflector = Reflector(
-                self._api,
-                RESOURCE,
-                on_replace=self._replaced,
-                on_event=self._changed,
-                field_selector=f"spec.nodeName={self._node_name}",
-                rng=self._rng,
-            )
-            run = self._reflector.run()
-            self._watch = asyncio.create_task(run, name="watch pod certificate requests")
-        await self._reflector.first_answer(FIRST_ANSWER_S)
+        mine = f"spec.nodeName={self._node_name}"
+        async with self._starting:
+            if self._reflector is None:
+                self._resource = await first_served(self._api, VERSIONS, field_selector=mine)
+                self._follow(mine)
+            reflector = self._reflector
+        await reflector.first_answer(FIRST_ANSWER_S)
+
+    def _follow(self, selector: str) -> None:
+        if not self._sources:
+            raise Unavailable("the pods with certificates have ended")
+        self._reflector = Reflector(
+            self._api,
+            self._resource,
+            on_replace=self._replaced,
+            on_event=self._changed,
+            field_selector=selector,
+            rng=self._rng,
+        )
+        run = self._reflector.run()
+        self._watch = asyncio.create_task(run, name="watch pod certificate requests")
 
     def _replaced(self, items: list[JSON]) -> None:
         self._answers = {_key_of(each): answer_of(each) for each in items if self._wanted(each)}

@@ -69,6 +69,7 @@ def request_object(
     account_uid: str,
     node_name: str,
     node_uid: str,
+    api_version: str,
 ) -> JSON:
     """The request to create for one source; ``proof`` is PKCS #10 in DER, signed with the key."""
     spec: JSON = {
@@ -87,7 +88,7 @@ def request_object(
         spec["unverifiedUserAnnotations"] = source["userAnnotations"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
     return {
-        "apiVersion": "certificates.k8s.io/v1beta1",
+        "apiVersion": api_version,
         "kind": "PodCertificateRequest",
         "metadata": {
             "namespace": pod.namespace,

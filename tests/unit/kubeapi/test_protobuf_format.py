@@ -171,7 +171,7 @@ def test_json_is_asked_for_where_the_table_has_no_such_kind() -> None:
 
 def test_the_table_has_all_that_the_agent_asks_for() -> None:
     asked = [each for each in vars(protocol).values() if isinstance(each, Resource)]
-    asked += [trust_bundles.RESOURCE, pod_certificates.RESOURCE]
+    asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     missing = [
         each for each in asked if not OBJECTS.knows(message_name(each.api_version, each.kind))
     ]

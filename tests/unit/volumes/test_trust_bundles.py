@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
@@ -102,18 +102,24 @@ class Api:
     def __init__(self) -> None:
         self.items: list[JSON] = []
         self.news: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self.serves = "v1"
         self.refuses: ApiError | None = None
+        self.answered: asyncio.Event | None = None
         self.watches = 0
         self.streamed_lists = StreamedLists()
         self.failing_watches = FailingWatches()
 
+    async def list(self, resource: Resource, **_: Any) -> JSON:
+        if resource.version != self.serves:
+            raise NotFound("the server could not find the requested resource", code=404)
+        if self.answered is not None:
+            await self.answered.wait()
+        return {"items": []}
+
     async def watch(
         self, resource: Resource, namespace: str, *, send_initial_events: bool, **_: Any
     ) -> AsyncIterator[WatchEvent]:
-        assert (resource.api_version, resource.plural) == (
-            "certificates.k8s.io/v1beta1",
-            "clustertrustbundles",
-        )
+        assert (resource.version, resource.plural) == (self.serves, "clustertrustbundles")
         if self.refuses:
             raise self.refuses
         self.watches += 1
@@ -167,6 +173,27 @@ async def test_a_pod_sees_the_bundle_and_its_changes(node: Node) -> None:
     await volumes.tear_down("u")
     await asyncio.sleep(0)
     assert api.watches == 0, "nobody asks any more"
+
+
+async def test_a_server_without_v1_is_asked_for_v1beta1(node: Node) -> None:
+    api = Api()
+    api.serves, api.items = "v1beta1", [bundle("own", pem(A))]
+    bundles = TrustBundles(cast(Any, api), rng=random.Random(1))
+    assert await bundles.anchors("u", {"name": "own"}) == exact(A)
+    await bundles.close()
+
+
+async def test_an_answer_for_a_pod_that_has_ended_starts_nothing() -> None:
+    api = Api()
+    api.answered = asyncio.Event()
+    bundles = TrustBundles(cast(Any, api), rng=random.Random(1))
+    asked = asyncio.create_task(bundles.anchors("u", {"name": "own"}))
+    await asyncio.sleep(0)
+    bundles.release("u")
+    api.answered.set()
+    with pytest.raises(Unavailable):
+        await asked
+    assert api.watches == 0
 
 
 async def test_a_pod_waits_for_bundles_that_may_not_be_read(

@@ -14,7 +14,7 @@ import pytest
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
@@ -45,6 +45,7 @@ class Api:
     def __init__(self) -> None:
         self.requests: dict[str, JSON] = {}
         self.refusals: list[ApiError] = []
+        self.serves = "v1"
         self.watches: list[asyncio.Queue[WatchEvent]] = []
         self.selectors: set[str] = set()
         self.created = 0
@@ -56,6 +57,12 @@ class Api:
     async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
         assert (resource.plural, name, namespace) == ("serviceaccounts", "sa", "default")
         return {"metadata": {"uid": "sa-uid"}}
+
+    async def list(self, resource: Resource, *, field_selector: str, **_: Any) -> JSON:
+        assert field_selector == "spec.nodeName=n"
+        if resource.version != self.serves:
+            raise NotFound("the server could not find the requested resource", code=404)
+        return {"items": []}
 
     async def watch(
         self, *_: Any, field_selector: str, send_initial_events: bool, **__: Any
@@ -73,6 +80,8 @@ class Api:
             self.watches.remove(queue)
 
     async def create(self, resource: Resource, obj: JSON, namespace: str) -> JSON:
+        assert resource.version == self.serves
+        assert obj["apiVersion"] == f"certificates.k8s.io/{self.serves}"
         if self.refusals:
             raise self.refusals.pop(0)
         self.created += 1
@@ -171,6 +180,14 @@ async def test_one_request_and_its_certificate() -> None:
     assert found.chain == chain("req-1").encode()
     assert found.key.startswith(b"-----BEGIN PRIVATE KEY-----")
     assert (await agent.get(), agent.api.created) == (found, 1)
+    await agent.certificates.close()
+
+
+@on_virtual_time
+async def test_a_server_without_v1_is_asked_in_v1beta1() -> None:
+    agent = Agent()
+    agent.api.serves = "v1beta1"
+    assert (await agent.issued()).chain == chain("req-1").encode()
     await agent.certificates.close()
 
 

@@ -40,11 +40,17 @@ def test_the_request() -> None:
         "userAnnotations": {"example.com/a": "b"},
     }
     made = request_object(
-        pod, source, b"proof", account_uid="sa-uid", node_name="n", node_uid="n-uid"
+        pod,
+        source,
+        b"proof",
+        account_uid="sa-uid",
+        node_name="n",
+        node_uid="n-uid",
+        api_version="certificates.k8s.io/v1",
     )
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
     assert made == {
-        "apiVersion": "certificates.k8s.io/v1beta1",
+        "apiVersion": "certificates.k8s.io/v1",
         "kind": "PodCertificateRequest",
         "metadata": {"namespace": "ns", "generateName": "req-", "ownerReferences": [owner]},
         "spec": {
