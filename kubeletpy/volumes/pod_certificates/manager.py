@@ -252,14 +252,14 @@ class PodCertificates:
         async with self._starting:
             if self._reflector is None:
                 self._resource = await first_served(self._api, VERSIONS, field_selector=mine)
-                self._follow(mine)
+                self._reflector = self._follow(mine)
             reflector = self._reflector
         await reflector.first_answer(FIRST_ANSWER_S)
 
-    def _follow(self, selector: str) -> None:
+    def _follow(self, selector: str) -> Reflector:
         if not self._sources:
             raise Unavailable("the pods with certificates have ended")
-        self._reflector = Reflector(
+        reflector = Reflector(
             self._api,
             self._resource,
             on_replace=self._replaced,
@@ -267,8 +267,9 @@ class PodCertificates:
             field_selector=selector,
             rng=self._rng,
         )
-        run = self._reflector.run()
+        run = reflector.run()
         self._watch = asyncio.create_task(run, name="watch pod certificate requests")
+        return reflector
 
     def _replaced(self, items: list[JSON]) -> None:
         self._answers = {_key_of(each): answer_of(each) for each in items if self._wanted(each)}
