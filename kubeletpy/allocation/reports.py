@@ -18,10 +18,17 @@ from kubeletpy.allocation.messages import (
     pending_words,
     resize_message,
 )
+from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
-from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.metrics.resizes import (
+    ACCEPTED,
+    REVERTED,
+    TERMINATED,
+    ResizeMetrics,
+    priority_bucket,
+)
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome
@@ -42,6 +49,8 @@ class ResizeReports:
         self._metrics = metrics
         self._decided = decided
         self._conditions: dict[str, ResizeConditions] = {}
+        self._priorities: dict[str, str] = {}
+        """Pod uid -> priority bucket, of deferred resizes."""
 
     def of(self, uid: str) -> ResizeConditions:
         """The conditions that hold for a pod."""
@@ -57,15 +66,18 @@ class ResizeReports:
 
     def forget(self, uid: str) -> None:
         """A pod is not resized any more."""
+        self._measure(uid, TERMINATED)
         self._keep(uid, NONE)
 
     def not_pending(self, uid: str) -> None:
-        """A pod has been allocated what it requests."""
+        """A pod requests again what it is allocated."""
+        self._measure(uid, REVERTED)
         self._keep(uid, ResizeConditions(None, self.of(uid).in_progress))
 
     def allocated(self, pod: Pod) -> None:
         """The resize that ``pod`` requests was allocated. Errors of earlier ones are forgotten."""
         uid, generation = pod.uid, pod.generation
+        self._measure(uid, ACCEPTED)
         began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
         self._keep(uid, ResizeConditions(None, began))
         self._event(pod, NORMAL, Reason.RESIZE_STARTED, resize_message(STARTED, pod, generation))
@@ -77,7 +89,16 @@ class ResizeReports:
 
     def deferred(self, pod: Pod, why: str, message: str) -> None:
         """A resize does not fit now. ``why``: the reason that admission gave."""
+        self._priorities[pod.uid] = priority_bucket(pod.priority)
         self._pending(pod, DEFERRED, why, message)
+
+    def _measure(self, uid: str, resolution: str) -> None:
+        """Record how long a resize was deferred, if it was."""
+        priority, found = self._priorities.pop(uid, "unknown"), self.of(uid)
+        since = (found.pending or {}).get("lastTransitionTime")
+        if found.deferred and since:
+            waited = max(0.0, self._clock.now() - parse_time(since))
+            self._metrics.deferred.labels(resolution, priority).observe(waited)
 
     def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
         uid, generation = pod.uid, pod.generation

@@ -7,6 +7,25 @@ from collections.abc import Mapping
 from kubeletpy.metrics.families import Families
 
 PENDING_REASONS = ("deferred", "infeasible")
+ACCEPTED, REVERTED, TERMINATED = "accepted", "reverted", "terminated"
+"""How a deferred resize ends."""
+DEFERRED_BUCKETS = (
+    *(5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180),
+    *(300, 600, 1200, 1800, 3600),
+)
+"""Seconds. Source: docs/reference/metrics.csv: kubelet_pod_deferred_resize_duration_seconds."""
+_BUCKETS = (
+    (2_000_000_000, "system-critical"),
+    (100_000, "high"),
+    (1, "medium"),
+    (0, "normal"),
+    (-999, "low"),
+)
+
+
+def priority_bucket(priority: int) -> str:
+    """The label for a pod's priority; a pod without one has priority 0."""
+    return next((name for least, name in _BUCKETS if priority >= least), "very-low")
 
 
 class ResizeMetrics:
@@ -32,6 +51,13 @@ class ResizeMetrics:
             "kubelet_pod_infeasible_resizes_total",
             "Resizes judged impossible on this node.",
             "reason_detail",
+        )
+        self.deferred = families.histogram(
+            "kubelet_pod_deferred_resize_duration_seconds",
+            "Time for which resizes of pods were deferred, by how that ended.",
+            "resolution",
+            "priority_bucket",
+            buckets=DEFERRED_BUCKETS,
         )
         self.deferred_accepted = families.counter(
             "kubelet_pod_deferred_accepted_resizes_total",
