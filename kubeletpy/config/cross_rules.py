@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable
 from kubeletpy.api import quantity
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.config.version_facts import version_facts
 from kubeletpy.structs import Struct
+
+_FORMER_THROTTLING_FACTOR = 0.9
+"""The default until 1.36, which files contain: no use of the feature."""
 
 
 class Given(Struct, frozen=True):
@@ -138,6 +142,14 @@ def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
             "MemoryQoS",
         ),
         (
+            "memoryThrottlingFactor",
+            s.memory_throttling_factor,
+            s.memory_throttling_factor not in (None, _FORMER_THROTTLING_FACTOR)
+            and version_facts(s.feature_gates.version).throttling_factor_needs_gate,
+            "MemoryQoS",
+        ),
+        ("defaultPodSysctls", None, bool(s.default_pod_sysctls), "DefaultPodSysctls"),
+        (
             "logging.options",
             None,
             any(each.split_stream or each.info_buffer_size for each in logging_options),
@@ -196,7 +208,17 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
         ),
     ),
     (_eviction, ("evictionSoft", "evictionHard")),
-    (_gated, ("featureGates", "qosReserved", "cpuCFSQuotaPeriod", "crashLoopBackOff", "logging")),
+    (
+        _gated,
+        (
+            "featureGates",
+            "qosReserved",
+            "cpuCFSQuotaPeriod",
+            "crashLoopBackOff",
+            "logging",
+            "memoryThrottlingFactor",
+        ),
+    ),
     (_logs, ("logging", "enableSystemLog")),
     (_shutdown, ("shutdownGracePeriod", "featureGates")),
     (_user_namespaces, ("userNamespaces",)),

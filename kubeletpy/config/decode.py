@@ -17,11 +17,19 @@ import yaml
 
 from kubeletpy.config import gates
 from kubeletpy.config.decoders import unknown
-from kubeletpy.config.fields import API_VERSION, DEFAULT_EVICTION_HARD, FIELDS, KIND, Field
+from kubeletpy.config.fields import (
+    API_VERSION,
+    DEFAULT_EVICTION_HARD,
+    FIELDS,
+    KIND,
+    Field,
+    known_fields,
+)
 from kubeletpy.config.problems import Report
 from kubeletpy.config.rules import is_ip
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
+from kubeletpy.kubernetes_version import KubernetesVersion
 from kubeletpy.structs import replace
 
 Document = dict[str, Any]
@@ -98,7 +106,7 @@ def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str,
         path = f"{prefix}{name}"
         if path in ("apiVersion", "kind"):
             continue
-        if path in FIELDS:
+        if path in known_fields(report.version):
             if value is not None:
                 found[path] = value
         elif path in _BRANCHES:
@@ -106,6 +114,9 @@ def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str,
                 found.update(leaves(value, report, prefix=f"{path}."))
             elif value is not None:
                 report.add(path, value, "must be an object")
+        elif path in FIELDS:
+            why = f"does not exist in Kubernetes {report.version}; new in {FIELDS[path].since}"
+            report.drop(path, value, why)
         else:
             report.drop(path, value, _no_such_field(str(name), prefix))
     return found
@@ -153,14 +164,16 @@ def _decode_one(field: Field, raw: object, report: Report) -> Any:
     return value
 
 
-def build(values: Mapping[str, Any]) -> KubeletSettings:
+def build(values: Mapping[str, Any], version: KubernetesVersion) -> KubeletSettings:
     """Fill in every default and make the settings object.
 
     Args:
         values: decoded values of the fields the user set.
+        version: the Kubernetes version whose defaults apply.
     """
-    full = {path: values.get(path, field.default) for path, field in FIELDS.items()}
-    full["featureGates"] = gates.resolve(full["featureGates"])
+    fields = {**FIELDS, **known_fields(version)}  # a field of another version has its default
+    full = {path: values.get(path, field.default) for path, field in fields.items()}
+    full["featureGates"] = gates.resolve(full["featureGates"], version)
     for group, make in GROUPS.items():
         members = [path for path in full if path.rpartition(".")[0] == group]
         full[group] = make(**{attribute(path.rpartition(".")[2]): full[path] for path in members})
@@ -210,5 +223,5 @@ def derive(
         changes["cluster_dns"] = good
         bad = [server for server in settings.cluster_dns if server not in good]
         warnings.append(f"clusterDNS: not an IP address, skipped: {', '.join(bad)}")
-    warnings += gates.warnings(settings.feature_gates.explicit)
+    warnings += gates.warnings(settings.feature_gates)
     return replace(settings, **changes), warnings

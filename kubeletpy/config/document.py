@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from kubeletpy.api.durations import format_duration
 from kubeletpy.api.quantity import spelled
 from kubeletpy.config import decoders
-from kubeletpy.config.fields import API_VERSION, FIELDS, KIND, Field
+from kubeletpy.config.fields import API_VERSION, KIND, Field, known_fields
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import MASKED
 from kubeletpy.config.settings import KubeletSettings, attribute
@@ -25,7 +25,7 @@ def document(settings: KubeletSettings) -> dict[str, Any]:
     Fields that are None stay out. Values of ``staticPodURLHeader`` are ``<masked>``.
     """
     result: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-    for field in FIELDS.values():
+    for field in known_fields(settings.feature_gates.version).values():
         value: Any = settings
         for part in field.path.split("."):
             value = getattr(value, attribute(part))

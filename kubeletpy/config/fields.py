@@ -9,14 +9,17 @@ Source: docs/reference/config.csv. Must stay data: rules about several fields ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
+from kubeletpy.config.problems import Report
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
-from kubeletpy.structs import Struct
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.structs import Struct, replace
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -130,6 +133,8 @@ class Field(Struct, frozen=True):
         rule: what it may hold.
         pointer: whether an explicit zero or empty text differs from an omitted field. It does not
             for most fields, and tools write those as ``0s`` or ``""`` to mean the default.
+        earlier: the defaults of earlier versions, where they differ.
+        since: the first version that has the field; empty when all have it.
     """
 
     path: str
@@ -137,10 +142,21 @@ class Field(Struct, frozen=True):
     default: Any
     rule: r.Rule | None = None
     pointer: bool = False
+    earlier: Mapping[str, Any] = MappingProxyType({})
+    since: str = ""
 
 
 def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = None) -> Field:
     return Field(path, decode, default, rule, pointer=True)
+
+
+def _previous_version(value: object, at: str, report: Report) -> str | None:
+    """Read a text that is empty or the version before the one that is run."""
+    text = d.string(value, at, report)
+    previous = f"1.{report.version.minor - 1}"
+    if text not in (None, "", previous):
+        report.add(at, value, f"must be {previous} or empty")
+    return text
 
 
 _PERIOD = r.seconds_at_least(0)
@@ -163,7 +179,7 @@ _SERVER = (
     Field("tlsCertFile", d.string, ""),
     Field("tlsPrivateKeyFile", d.string, ""),
     Field("tlsCipherSuites", _STRINGS, _NONE, r.each_one_of(*TLS_CIPHER_SUITES)),
-    Field("tlsCurvePreferences", d.list_of(d.int32), _NONE),
+    Field("tlsCurvePreferences", d.list_of(d.int32), _NONE, since="1.36"),
     Field(
         "tlsMinVersion",
         d.string,
@@ -184,7 +200,7 @@ _SERVER = (
     _pointer("healthzPort", d.int32, 10248, _PORT_OR_OFF),
     Field("healthzBindAddress", d.string, "127.0.0.1", r.ip_address),
     Field("streamingConnectionIdleTimeout", d.duration, 14400.0),
-    Field("showHiddenMetricsForVersion", d.string, "", r.one_of("", "1.35")),
+    Field("showHiddenMetricsForVersion", _previous_version, ""),
     _pointer("enableSystemLogHandler", d.boolean, True),
     _pointer("enableSystemLogQuery", d.boolean, False),
     _pointer("enableProfilingHandler", d.boolean, True),
@@ -237,6 +253,7 @@ _IMAGES_AND_RUNTIME = (
     Field("clusterDomain", d.string, ""),
     Field("clusterDNS", _STRINGS, _NONE),
     Field("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
+    Field("defaultPodSysctls", _STRING_MAP, _EMPTY, since="1.37"),
     Field("volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
     Field("volumeStatsAggPeriod", d.duration, 60.0),
     _pointer("enableControllerAttachDetach", d.boolean, True),
@@ -347,12 +364,39 @@ _RESOURCES = (
     Field("enforceNodeAllocatable", _STRINGS, ("pods",), r.enforcement),
     Field("kernelMemcgNotification", d.boolean, False),
     Field("reservedMemory", _MEMORY, _NONE, r.memory_reservations),
-    _pointer("memoryThrottlingFactor", d.number, 0.9, r.between(1e-9, 1)),
-    Field("memoryReservationPolicy", d.string, "None", r.one_of("None", "TieredReservation")),
+    Field(
+        "memoryThrottlingFactor",
+        d.number,
+        None,
+        r.between(1e-9, 1),
+        pointer=True,
+        earlier=MappingProxyType({"1.35": 0.9, "1.36": 0.9}),
+    ),
+    Field(
+        "memoryReservationPolicy",
+        d.string,
+        "None",
+        r.one_of("None", "TieredReservation"),
+        since="1.36",
+    ),
     _pointer("localStorageCapacityIsolation", d.boolean, True),
 )
 
 FIELDS: Mapping[str, Field] = MappingProxyType(
     {field.path: field for field in (*_SERVER, *_IMAGES_AND_RUNTIME, *_NODE, *_RESOURCES)}
 )
-"""Every field of the document by its path."""
+"""Every field of the document in the newest version by its path."""
+
+
+@cache
+def known_fields(version: KubernetesVersion) -> Mapping[str, Field]:
+    """The fields that a version has, with its defaults."""
+    column = SUPPORTED.index(version)
+    having = frozenset(str(each) for each in SUPPORTED[: column + 1])
+    return MappingProxyType(
+        {
+            path: replace(field, default=field.earlier.get(str(version), field.default))
+            for path, field in FIELDS.items()
+            if not field.since or field.since in having
+        }
+    )

@@ -1,109 +1,127 @@
 """Feature gates: the names the kubelet knows, their defaults, what a user may change. Pure.
 
-Source: docs/reference/features.csv. A locked gate may be named only with its own default. Gates of
-other components are known by name (:mod:`kubeletpy.config.gates_elsewhere`) and change nothing.
+Source: docs/reference/features.csv. Each gate has a stage in each Kubernetes version. A locked gate
+may be named only with its own default. Gates of other components are known by name
+(:mod:`kubeletpy.config.gates_elsewhere`) and change nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType
 
 from kubeletpy.config import gates_elsewhere
 from kubeletpy.config.problems import Report
+from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.structs import Struct
 
-# Name and stage; "+" is on by default, "!" is locked to its default.
+_ABSENT = "-"
 _TABLE = """
-AllAlpha Alpha
-AllBeta Beta
-LoggingAlphaOptions Alpha
-LoggingBetaOptions Beta+
-ContextualLogging Beta+
-AllowDNSOnlyNodeCSR Deprecated
-CPUManagerPolicyAlphaOptions Alpha
-CPUManagerPolicyBetaOptions Beta+
-CRIListStreaming Alpha
-CSIVolumeHealth Alpha
-ChangeContainerStatusOnKubeletRestart Deprecated
-ClusterTrustBundleProjection Beta
-ComponentFlagz Beta+
-ComponentStatusz Beta+
-ContainerCheckpoint Beta+
-ContainerRestartRules Beta+
-ContainerStopSignals Alpha
-CustomCPUCFSQuotaPeriod GA+
-DRAExtendedResource Beta+
-DRAWorkloadResourceClaims Alpha
-DisableCPUQuotaWithExclusiveCPUs Deprecated+
-DisableNodeKubeProxyVersion Deprecated+!
-DynamicResourceAllocation GA+!
-EnvFiles Beta+
-EventedPLEG Alpha
-ExtendWebSocketsToKubelet Beta+
-GitRepoVolumeDriver Deprecated!
-GracefulNodeShutdown Beta+
-GracefulNodeShutdownBasedOnPodPriority Beta+
-HostnameOverride Beta+
-ImageMaximumGCAge GA+!
-ImageVolume GA+!
-ImageVolumeWithDigest Alpha
-InPlacePodLevelResourcesVerticalScaling Beta+
-InPlacePodVerticalScaling GA+!
-InPlacePodVerticalScalingExclusiveCPUs Alpha
-InPlacePodVerticalScalingExclusiveMemory Alpha
-InPlacePodVerticalScalingInitContainers Beta+
-KubeletCrashLoopBackOffMax Beta+
-KubeletEnsureSecretPulledImages Beta+
-KubeletFineGrainedAuthz GA+!
-KubeletInUserNamespace Alpha
-KubeletPSI GA+!
-KubeletPodResourcesGet GA+!
-KubeletPodResourcesListUseActivePods Deprecated+
-KubeletRegistrationGetOnExistsOnly Deprecated
-KubeletSeparateDiskGC Beta+
-KubeletServiceAccountTokenForCredentialProviders Beta+
-LocalStorageCapacityIsolationFSQuotaMonitoring Beta
-MemoryQoS Alpha
-MutableCSINodeAllocatableCount GA+!
-NodeDeclaredFeatures Beta+
-NodeLogQuery GA+!
-NodeSwap GA+!
-PLEGOnDemandRelist Beta+
-PodAndContainerStatsFromCRI Alpha
-PodCertificateRequest Beta
-PodLevelResourceManagers Alpha
-PodLevelResources Beta+
-PodLifecycleSleepAction GA+!
-PodLogsQuerySplitStreams Alpha
-PodObservedGenerationTracking GA+!
-PodReadyToStartContainersCondition Beta+
-PodsAPI Alpha
-PreventStaticPodAPIReferences Beta+
-QOSReserved Alpha
-RecoverVolumeExpansionFailure GA+!
-RecursiveReadOnlyMounts GA+!
-ReduceDefaultCrashLoopBackOffDecay Alpha
-ReloadKubeletClientCAFile Beta+
-ReloadKubeletServerCertificateFile Beta+
-ResourceHealthStatus Beta+
-ResourceHealthStatusMessage Beta+
-RestartAllContainersOnContainerExits Beta+
-RotateKubeletServerCertificate Beta+
-RuntimeClassInImageCriApi Alpha
-SELinuxChangePolicy GA+!
-SELinuxMount Beta
-SELinuxMountReadWriteOncePod GA+!
-SupplementalGroupsPolicy GA+!
-TaintTolerationComparisonOperators Alpha
-TopologyManagerPolicyAlphaOptions Alpha
-TopologyManagerPolicyBetaOptions Beta+
-TopologyManagerPolicyOptions GA+!
-UserNamespacesSupport GA+!
-WindowsCPUAndMemoryAffinity Alpha
-WindowsGracefulNodeShutdown Beta+
+AllAlpha Alpha Alpha Alpha
+AllBeta Beta Beta Beta
+AllowDNSOnlyNodeCSR Deprecated Deprecated Deprecated
+AtomicWriteVolumeUserFields - - Alpha
+CPUManagerPolicyAlphaOptions Alpha Alpha Alpha
+CPUManagerPolicyBetaOptions Beta+ Beta+ Beta+
+CRIListStreaming - Alpha Alpha
+CSIVolumeHealth Alpha Alpha Alpha
+ChangeContainerStatusOnKubeletRestart Deprecated Deprecated Deprecated
+ClusterTrustBundleProjection Beta Beta GA+
+ComponentFlagz Alpha Beta+ Beta+
+ComponentStatusz Alpha Beta+ Beta+
+ContainerCheckpoint Beta+ Beta+ Beta+
+ContainerRestartRules Beta+ Beta+ Beta+
+ContainerStopSignals Alpha Alpha Alpha
+ContextualLogging Beta+ Beta+ Beta+
+CustomCPUCFSQuotaPeriod Alpha GA+ GA+
+DRAExtendedResource Alpha Beta+ GA+!
+DRAOptionalNodeOperations - - Alpha
+DRAWorkloadResourceClaims - Alpha Beta
+DefaultPodSysctls - - Alpha
+DisableCPUQuotaWithExclusiveCPUs Beta+ Deprecated+ Deprecated+!
+DisableNodeKubeProxyVersion Deprecated+ Deprecated+! Deprecated+!
+DynamicResourceAllocation GA+! GA+! GA+!
+EmptyDirVolumeMode - - Alpha
+EnvFiles Beta+ Beta+ Beta+
+EventedPLEG Alpha Alpha Alpha
+ExtendWebSocketsToKubelet - Beta+ Beta+
+GRPCContainerProbeTLS - - Alpha
+GitRepoVolumeDriver Deprecated Deprecated! Deprecated!
+GracefulNodeShutdown Beta+ Beta+ Beta+
+GracefulNodeShutdownBasedOnPodPriority Beta+ Beta+ Beta+
+H2CContainerProbe - - Alpha
+HostnameOverride Beta+ Beta+ GA+!
+HugepageAwareEviction - - Beta+
+ImageMaximumGCAge GA+! GA+! GA+!
+ImageVolume Beta+ GA+! GA+!
+ImageVolumeWithDigest - Alpha Alpha
+InPlacePodLevelResourcesVerticalScaling Alpha Beta+ Beta+
+InPlacePodVerticalScaling GA+! GA+! GA+!
+InPlacePodVerticalScalingExclusiveCPUs Alpha Alpha Alpha
+InPlacePodVerticalScalingExclusiveMemory Alpha Alpha Alpha
+InPlacePodVerticalScalingInitContainers - Beta+ GA+!
+InPlacePodVerticalScalingMemoryBackedVolumes - - Alpha
+InPlacePodVerticalScalingSchedulerPreemption - - Alpha
+KubeletAllocatedPodsEndpoint - - Alpha
+KubeletCrashLoopBackOffMax Beta+ Beta+ Beta+
+KubeletEnsureSecretPulledImages Beta+ Beta+ Beta+
+KubeletFineGrainedAuthz Beta+ GA+! GA+!
+KubeletInUserNamespace Alpha Alpha Beta+
+KubeletPSI Beta+ GA+! GA+!
+KubeletPodResourcesGet Beta+ GA+! GA+!
+KubeletPodResourcesListUseActivePods Deprecated+ Deprecated+ Deprecated+
+KubeletRegistrationGetOnExistsOnly Deprecated Deprecated Deprecated
+KubeletSeparateDiskGC Beta+ Beta+ Beta+
+KubeletServiceAccountTokenForCredentialProviders Beta+ Beta+ Beta+
+LocalStorageCapacityIsolationFSQuotaMonitoring Beta Beta Beta
+LoggingAlphaOptions Alpha Alpha Alpha
+LoggingBetaOptions Beta+ Beta+ Beta+
+MemoryQoS Alpha Alpha Beta+
+MutableCSINodeAllocatableCount Beta+ GA+! GA+!
+NodeDeclaredFeatures Alpha Beta+ GA+!
+NodeLogQuery Beta GA+! GA+!
+NodeSwap GA+! GA+! GA+!
+PLEGOnDemandRelist - Beta+ GA+!
+PodAndContainerStatsFromCRI Alpha Alpha Beta
+PodCertificateRequest Beta Beta GA+
+PodLevelResourceManagers - Alpha Beta
+PodLevelResources Beta+ Beta+ Beta+
+PodLevelResourcesFixDefaulting - - Beta+
+PodLevelResourcesFixKubeletQOSClass - - Beta+
+PodLifecycleSleepAction GA+! GA+! -
+PodLogsQuerySplitStreams Alpha Alpha Alpha
+PodObservedGenerationTracking GA+! GA+! GA+!
+PodReadyToStartContainersCondition Beta+ Beta+ GA+!
+PodsAPI - Alpha Beta+
+PreventStaticPodAPIReferences Beta+ Beta+ -
+QOSReserved Alpha Alpha Alpha
+RecoverVolumeExpansionFailure GA+! GA+! GA+!
+RecursiveReadOnlyMounts GA+! GA+! GA+!
+ReduceDefaultCrashLoopBackOffDecay Alpha Alpha Alpha
+ReloadKubeletClientCAFile - Beta+ Beta+
+ReloadKubeletServerCertificateFile Beta+ Beta+ Beta+
+ResourceHealthStatus Alpha Beta+ Beta+
+ResourceHealthStatusMessage - Beta+ Beta+
+RestartAllContainersOnContainerExits Alpha Beta+ Beta+
+RotateKubeletServerCertificate Beta+ Beta+ Beta+
+RuntimeClassInImageCriApi Alpha Alpha Alpha
+SELinuxChangePolicy Beta+ GA+! GA+!
+SELinuxMount Beta Beta GA+
+SELinuxMountReadWriteOncePod Beta+ GA+! GA+!
+SupplementalGroupsPolicy GA+! GA+! GA+!
+TaintTolerationComparisonOperators Alpha Alpha Alpha
+TopologyManagerPolicyAlphaOptions Alpha Alpha Alpha
+TopologyManagerPolicyBetaOptions Beta+ Beta+ Beta+
+TopologyManagerPolicyOptions GA+ GA+! GA+!
+UserNamespacesSupport Beta+ GA+! GA+!
+VolumeBindMountOptions - - Alpha
+WindowsCPUAndMemoryAffinity Alpha Alpha Alpha
+WindowsGracefulNodeShutdown Beta+ Beta+ Beta+
 """
+"""A line for each gate: its name, then its stage in each of SUPPORTED. "-": the version does not
+have it; "+": on by default; "!": locked to its default."""
 
 
 class Gate(Struct, frozen=True):
@@ -115,19 +133,58 @@ class Gate(Struct, frozen=True):
     locked: bool
 
 
-def _read_table() -> dict[str, Gate]:
-    gates = {}
-    for line in (_TABLE + gates_elsewhere.TABLE).split("\n"):
-        if line:
-            name, stage = line.split()
-            gates[name] = Gate(name, stage.rstrip("+!"), "+" in stage, "!" in stage)
-    return gates
+@cache
+def known_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, Gate]:
+    """Every gate that a version has, by name."""
+    column = SUPPORTED.index(version)
+    rows = ((name, tokens[column]) for name, tokens in _tokens().items())
+    return MappingProxyType(
+        {
+            name: Gate(name, token.rstrip("+!"), "+" in token, "!" in token)
+            for name, token in rows
+            if token != _ABSENT
+        }
+    )
 
 
-GATES: Mapping[str, Gate] = MappingProxyType(_read_table())
+@cache
+def absent_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, bool]:
+    """The gates that only other versions have, with what a decision that asks for them gets.
+
+    A gate that is not there yet is off. One that was removed keeps its last default: its behavior
+    has become part of Kubernetes, or has gone.
+    """
+    column = SUPPORTED.index(version)
+    found = {}
+    for name, tokens in _tokens().items():
+        if tokens[column] == _ABSENT:
+            before = [token for token in tokens[:column] if token != _ABSENT]
+            found[name] = bool(before) and "+" in before[-1]
+    return MappingProxyType(found)
+
+
+@cache
+def _tokens() -> Mapping[str, tuple[str, ...]]:
+    lines = (_TABLE + gates_elsewhere.TABLE).split("\n")
+    words = (line.split() for line in lines if line)
+    return {name: tuple(tokens) for name, *tokens in words}
+
+
+def _why_unknown(name: str, version: KubernetesVersion) -> str:
+    tokens = _tokens().get(name)
+    if tokens is None:
+        near = get_close_matches(name, known_gates(version), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"no such feature gate{hint}"
+    having = [each for each, token in zip(SUPPORTED, tokens, strict=True) if token != _ABSENT]
+    until = SUPPORTED.index(having[-1]) < SUPPORTED.index(version)
+    when = f"removed after {having[-1]}" if until else f"new in {having[0]}"
+    return f"does not exist in Kubernetes {version}; {when}"
+
 
 _CLIENT = "the client of the API is not client-go"
 _WINDOWS = "only Windows has it"
+_NOT_YET = "not built yet: "
 HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
     {
         "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
@@ -139,10 +196,13 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "ContextualLogging": (True, "lines have the fields of their context"),
         "DRAExtendedResource": (True, "claims for extended resources are prepared"),
         "DRAWorkloadResourceClaims": (False, "claims of PodGroups are not known"),
+        "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
         "EnvFiles": (True, "fileKeyRef is obeyed"),
         "EventedPLEG": (True, "the runtime's events are used wherever there are any"),
         "ExtendWebSocketsToKubelet": (True, "WebSockets are spoken"),
+        "GitRepoVolumeDriver": (False, "there are no gitRepo volumes"),
         "HostnameOverride": (True, "hostnameOverride is obeyed"),
+        "ImageVolume": (True, "images are mounted as volumes"),
         "ImageVolumeWithDigest": (False, "statuses do not show the digests of image volumes"),
         "InPlacePodVerticalScalingInitContainers": (True, "init containers are resized too"),
         "InPlacePodVerticalScalingExclusiveCPUs": (
@@ -153,7 +213,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             False,
             "a resize of a pod with booked memory is infeasible",
         ),
+        "KubeletFineGrainedAuthz": (True, "permissions for single paths are accepted"),
         "KubeletInUserNamespace": (False, "what the kernel forbids is named in the log"),
+        "KubeletPSI": (True, "pressure is reported where the kernel measures it"),
+        "KubeletPodResourcesGet": (True, "Get is answered"),
         "KubeletPodResourcesListUseActivePods": (True, "only active pods are listed"),
         "KubeletRegistrationGetOnExistsOnly": (
             True,
@@ -161,6 +224,7 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         ),
         "KubeletSeparateDiskGC": (True, "a file system of images of its own is known as one"),
         "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "files are counted by looking"),
+        "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
         "PLEGOnDemandRelist": (True, "what has changed is looked at once"),
         "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
         "PodReadyToStartContainersCondition": (True, "the condition is shown"),
@@ -170,15 +234,39 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
         "RestartAllContainersOnContainerExits": (True, "the action is obeyed"),
         "RuntimeClassInImageCriApi": (False, "images are the same for all runtime classes"),
+        "SELinuxChangePolicy": (True, "seLinuxChangePolicy is obeyed"),
+        "SELinuxMountReadWriteOncePod": (True, "labels are mount options where they can be"),
         "TaintTolerationComparisonOperators": (False, "tolerations with Gt and Lt match nothing"),
         "TopologyManagerPolicyAlphaOptions": (False, "there are no such options"),
         "TopologyManagerPolicyBetaOptions": (True, "there are no such options"),
+        "TopologyManagerPolicyOptions": (True, "topologyManagerPolicyOptions is obeyed"),
         "UserNamespacesHostNetworkSupport": (
             False,
             "pods on the node's network have its users",
         ),
+        "UserNamespacesSupport": (True, "hostUsers: false is obeyed"),
         "WindowsCPUAndMemoryAffinity": (False, _WINDOWS),
         "WindowsGracefulNodeShutdown": (True, _WINDOWS),
+        **{
+            name: (False, _NOT_YET + what)
+            for name, what in (
+                ("AtomicWriteVolumeUserFields", "files have the owner of the volume"),
+                ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
+                ("DRAOptionalNodeOperations", "every driver is called"),
+                ("DefaultPodSysctls", "pods have only their own sysctls"),
+                ("EmptyDirVolumeMode", "emptyDir volumes have mode 0777"),
+                ("GRPCContainerProbeTLS", "gRPC probes are sent without TLS"),
+                ("H2CContainerProbe", "HTTP probes are sent as HTTP/1.1"),
+                ("HugepageAwareEviction", "free huge pages count as available memory"),
+                ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
+                ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
+                ("KubeletAllocatedPodsEndpoint", "there is no /allocatedPods"),
+                ("NativeHistograms", "histograms have classic buckets only"),
+                ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
+                ("PodLevelResourcesFixKubeletQOSClass", "empty pod-level resources count"),
+                ("VolumeBindMountOptions", "bind mounts have no options of their own"),
+            )
+        },
         **{
             name: (on, _CLIENT)
             for name, on in (
@@ -187,6 +275,7 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("ClientsAllowCBOR", False),
                 ("ClientsAllowTLSCacheGC", True),
                 ("ClientsPreferCBOR", False),
+                ("InOrderInformers", True),
                 ("InOrderInformersBatchProcess", True),
                 ("InformerResourceVersion", True),
                 ("UnlockWhileProcessingFIFO", True),
@@ -202,24 +291,27 @@ class FeatureGates(Struct, frozen=True):
     """Which features are on.
 
     Attributes:
+        version: the Kubernetes version whose gates these are.
         explicit: what the user set, by gate.
-        effective: every known gate's value in this agent.
+        effective: the value in this agent of every gate of the version.
         asked: the values that the user asked for explicitly or that differ from a default.
     """
 
+    version: KubernetesVersion
     explicit: Mapping[str, bool]
     effective: Mapping[str, bool]
     asked: Mapping[str, bool]
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on. Raises KeyError for a gate that does not exist."""
-        return self.effective[name]
+        """Whether a gate is on. Raises KeyError for a gate that no supported version has."""
+        value = self.effective.get(name)
+        return absent_gates(self.version)[name] if value is None else value
 
 
-def resolve(explicit: Mapping[str, bool]) -> FeatureGates:
+def resolve(explicit: Mapping[str, bool], version: KubernetesVersion = NEWEST) -> FeatureGates:
     """Every gate's value. AllAlpha and AllBeta set what the user left alone in their stage."""
     effective, asked = {}, {}
-    for gate in GATES.values():
+    for gate in known_gates(version).values():
         value = gate.default
         switch = f"All{gate.stage}"
         if switch in explicit:
@@ -228,21 +320,24 @@ def resolve(explicit: Mapping[str, bool]) -> FeatureGates:
         if gate.name in explicit or value != gate.default:
             asked[gate.name] = value
         effective[gate.name] = HERE[gate.name][0] if gate.name in HERE else value
-    return FeatureGates(*map(MappingProxyType, (dict(explicit), effective, asked)))
+    values = (MappingProxyType(each) for each in (dict(explicit), effective, asked))
+    return FeatureGates(version, *values)
 
 
 def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
-    """Read ``featureGates``: known names, true or false, locked ones unchanged."""
+    """Read ``featureGates``: gates of the report's version, true or false, locked ones unchanged.
+
+    A gate of another version is a problem that names both, such as ``does not exist in Kubernetes
+    1.37; removed after 1.36``.
+    """
     if not isinstance(value, dict):
         report.add(at, value, "must be a map from gate names to true or false")
         return {}
     gates = {}
     for name, on in value.items():
-        gate = GATES.get(name)
+        gate = known_gates(report.version).get(name)
         if gate is None:
-            near = get_close_matches(str(name), GATES, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            report.add(f"{at}.{name}", on, f"no such feature gate{hint}")
+            report.add(f"{at}.{name}", on, _why_unknown(str(name), report.version))
         elif not isinstance(on, bool):
             report.add(f"{at}.{name}", on, "must be true or false")
         elif gate.locked and on != gate.default:
@@ -253,11 +348,11 @@ def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
     return gates
 
 
-def warnings(explicit: Mapping[str, bool]) -> list[str]:
+def warnings(gates: FeatureGates) -> list[str]:
     """Warnings about gates that are set although they no longer matter."""
     reported = []
-    for name in sorted(explicit):
-        gate = GATES[name]
+    for name in sorted(gates.explicit):
+        gate = known_gates(gates.version)[name]
         if gate.stage in ("GA", "Deprecated"):
             reported.append(
                 f"feature gate {name} is {gate.stage}: it will be removed, stop setting it"

@@ -5,159 +5,192 @@ unchanged. Names as in :mod:`kubeletpy.config.gates`. Source: docs/reference/fea
 """
 
 TABLE = """
-APIResponseCompression Beta+
-APIServerIdentity Beta+
-APIServerTracing GA+!
-APIServingWithRoutine Alpha
-AggregatedDiscoveryRemoveBetaType Deprecated+!
-AllowInsecureKubeletCertificateSigningRequests Deprecated
-AllowOverwriteTerminationGracePeriodSeconds Deprecated!
-AllowParsingUserUIDFromCertAuth Beta+
-AllowServiceExternalIPs GA+
-AllowUnsafeMalformedObjectDeletion Alpha
-AnonymousAuthConfigurableEndpoints GA+!
-AnyVolumeDataSource GA+!
-AtomicFIFO Beta+
-AuthorizeNodeWithSelectors GA+!
-AuthorizePodWebsocketUpgradeCreatePermission Beta+
-AuthorizeWithSelectors GA+!
-BtreeWatchCache GA+!
-CBORServingAndStorage Alpha
-CPUManagerPolicyOptions GA+!
-CRDObservedGenerationTracking Beta+
-CRDValidationRatcheting GA+!
-CSIServiceAccountTokenSecrets GA+!
-ClearingNominatedNodeNameAfterBinding Beta+
-ClientsAllowCARotation Beta+
-ClientsAllowCBOR Alpha
-ClientsAllowTLSCacheGC Beta+
-ClientsPreferCBOR Alpha
-CloudControllerManagerWatchBasedRoutesReconciliation Alpha
-CloudControllerManagerWebhook Alpha
-ClusterTrustBundle Beta
-ConcurrentWatchObjectDecode Beta
-ConsistentListFromCache GA+!
-ConstrainedImpersonation Beta+
-CoordinatedLeaderElection Beta
-CrossNamespaceVolumeDataSource Alpha
-CustomResourceFieldSelectors GA+!
-DRAAdminAccess GA+!
-DRAConsumableCapacity Beta+
-DRADeviceBindingConditions Beta+
-DRADeviceTaintRules Beta
-DRADeviceTaints Beta+
-DRAListTypeAttributes Alpha
-DRANodeAllocatableResources Alpha
-DRAPartitionableDevices Beta+
-DRAPrioritizedList GA+
-DRAResourceClaimDeviceStatus Beta+
-DRAResourceClaimGranularStatusAuthorization Beta+
-DRAResourcePoolStatus Alpha
-DRASchedulerFilterTimeout Beta+
-DeclarativeValidation GA+!
-DeclarativeValidationBeta Beta+
-DeclarativeValidationTakeover Deprecated
-DeploymentReplicaSetTerminatingReplicas Beta+
-DetectCacheInconsistency Beta+
-DisableAllocatorDualWrite GA+!
-ExecProbeTimeout GA+!
-ExternalServiceAccountTokenSigner GA+!
-GangScheduling Alpha
-GenericWorkload Alpha
-HPAConfigurableTolerance Beta+
-HPAScaleToZero Alpha
-InOrderInformers GA+!
-InOrderInformersBatchProcess Beta+
-InformerResourceVersion GA+
-JobBackoffLimitPerIndex GA+!
-JobManagedBy GA+!
-JobPodReplacementPolicy GA+!
-JobSuccessPolicy GA+!
-KMSv1 Deprecated
-KubeletCgroupDriverFromCRI GA+!
-KubeletPodResourcesDynamicResources GA+!
-KubeletTracing GA+!
-ListFromCacheSnapshot Beta+
-LogarithmicScaleDown GA+!
-ManifestBasedAdmissionControlConfig Alpha
-MatchLabelKeysInPodAffinity GA+!
-MatchLabelKeysInPodTopologySpread Beta+
-MatchLabelKeysInPodTopologySpreadSelectorMerge Beta+
-MaxUnavailableStatefulSet Beta
-MultiCIDRServiceAllocator GA+!
-MutablePVNodeAffinity Alpha
-MutablePodResourcesForSuspendedJobs Beta+
-MutableSchedulingDirectivesForSuspendedJobs Beta+
-MutatingAdmissionPolicy GA+
-NFTablesProxyMode GA+!
-NativeHistograms Alpha
-NodeInclusionPolicyInPodTopologySpread GA+!
-NominatedNodeNameForExpectation Beta+
-OpenAPIEnums Beta+
-OpportunisticBatching Beta+
-OrderedNamespaceDeletion GA+!
-PersistentVolumeClaimUnusedSinceTime Alpha
-PodDeletionCost Beta+
-PodLifecycleSleepActionAllowZero GA+!
-PodSchedulingReadiness GA+!
-PodTopologyLabelsAdmission Beta+
-PortForwardWebsockets Beta+
-PreferSameTrafficDistribution GA+!
-ProcMountType GA+!
-RelaxedDNSSearchValidation GA+!
-RelaxedEnvironmentVariableValidation GA+!
-RelaxedServiceNameValidation Beta+
-RemoteRequestHeaderUID Beta+
-ResilientWatchCacheInitialization GA+!
-RetryGenerateName GA+!
-SchedulerAsyncAPICalls Beta
-SchedulerAsyncPreemption Beta+
-SchedulerPopFromBackoffQ Beta+
-SchedulerQueueingHints GA+!
-SeparateCacheWatchRPC Deprecated!
-SeparateTaintEvictionController GA+!
-ServiceAccountNodeAudienceRestriction Beta+
-ServiceAccountTokenJTI GA+!
-ServiceAccountTokenNodeBinding GA+!
-ServiceAccountTokenNodeBindingValidation GA+!
-ServiceAccountTokenPodNodeInfo GA+!
-ServiceCIDRStatusFieldWiping Deprecated+
-ShardedListAndWatch Alpha
-SidecarContainers GA+!
-SizeBasedListCostEstimate Beta+
-StaleControllerConsistencyDaemonSet Beta+
-StaleControllerConsistencyJob Beta+
-StaleControllerConsistencyReplicaSet Beta+
-StaleControllerConsistencyStatefulSet Beta+
-StatefulSetSemanticRevisionComparison Beta+
-StorageCapacityScoring Alpha
-StorageNamespaceIndex Deprecated+
-StorageVersionAPI Alpha
-StorageVersionHash Beta+
-StorageVersionMigrator Beta
-StreamingCollectionEncodingToJSON GA+!
-StreamingCollectionEncodingToProtobuf GA+!
-StrictIPCIDRValidation Beta+
-StructuredAuthenticationConfiguration GA+!
-StructuredAuthenticationConfigurationEgressSelector Beta+
-StructuredAuthenticationConfigurationJWKSMetrics Beta+
-SystemdWatchdog GA+!
-TokenRequestServiceAccountUIDValidation Beta+
-TopologyAwareWorkloadScheduling Alpha
-TranslateStreamCloseWebsocketRequests Beta+
-UnauthenticatedHTTP2DOSMitigation Beta+
-UnknownVersionInteroperabilityProxy Beta+
-UnlockWhileProcessingFIFO Beta+
-UserNamespacesHostNetworkSupport Alpha
-VolumeAttributesClass GA+!
-VolumeLimitScaling Alpha
-WatchCacheInitializationPostStartHook Beta+
-WatchList Beta+
-WatchListClient Beta+
-WinDSR GA+!
-WinOverlay GA+!
-WindowsHostNetwork Deprecated
-WorkloadAwarePreemption Alpha
-WorkloadWithJob Alpha
+APIResponseCompression Beta+ Beta+ Beta+
+APIServerIdentity Beta+ Beta+ Beta+
+APIServerTracing GA+! GA+! -
+APIServerWebhookAuthenticationToken - - Alpha
+APIServingWithRoutine Alpha Alpha Alpha
+AggregatedDiscoveryRemoveBetaType Deprecated+! Deprecated+! Deprecated+!
+AllowInsecureKubeletCertificateSigningRequests Deprecated Deprecated Deprecated
+AllowOverwriteTerminationGracePeriodSeconds Deprecated! Deprecated! Deprecated!
+AllowParsingUserUIDFromCertAuth Beta+ Beta+ Beta+
+AllowServiceExternalIPs - GA+ GA+
+AllowUnsafeMalformedObjectDeletion Alpha Alpha Beta+
+AnonymousAuthConfigurableEndpoints GA+! GA+! -
+AnyVolumeDataSource GA+! GA+! -
+AtomicFIFO - Beta+ Beta+
+AuthorizeNodeWithSelectors GA+! GA+! -
+AuthorizePodWebsocketUpgradeCreatePermission Beta+ Beta+ Beta+
+AuthorizeWithSelectors GA+! GA+! -
+BtreeWatchCache GA+! GA+! -
+CBORServingAndStorage Alpha Alpha Alpha
+CPUManagerPolicyOptions GA+! GA+! GA+!
+CRDObservedGenerationTracking Beta Beta+ Beta+
+CRDValidationRatcheting GA+! GA+! GA+!
+CSIMigrationPortworx GA+! - -
+CSIServiceAccountTokenSecrets Beta+ GA+! GA+!
+ClearingNominatedNodeNameAfterBinding Beta+ Beta+ Beta+
+ClientsAllowCARotation - Beta+ Beta+
+ClientsAllowCBOR Alpha Alpha Alpha
+ClientsAllowTLSCacheGC - Beta+ Beta+
+ClientsPreferCBOR Alpha Alpha Alpha
+CloudControllerManagerWatchBasedRoutesReconciliation Alpha Alpha Alpha
+CloudControllerManagerWebhook Alpha Alpha Alpha
+ClusterTrustBundle Beta Beta GA+
+CompositePodGroup - - Alpha
+ConcurrentWatchObjectDecode Beta Beta Beta+
+ConsistentListFromCache GA+! GA+! -
+ConsistentListFromCacheSkipTimeoutFallback - - Alpha
+ConstrainedImpersonation Alpha Beta+ Beta+
+CoordinatedLeaderElection Beta Beta Beta
+CrossNamespaceVolumeDataSource Alpha Alpha Alpha
+CustomResourceFieldSelectors GA+! GA+! GA+!
+DRAAdminAccess Beta+ GA+! GA+!
+DRAConsumableCapacity Alpha Beta+ Beta+
+DRADerivedAttributes - - Alpha
+DRADeviceBindingConditions Alpha Beta+ Beta+
+DRADeviceCompatibilityGroups - - Alpha
+DRADeviceTaintRules Alpha Beta GA+
+DRADeviceTaints Alpha Beta+ GA+
+DRAFractionalCapacityRange - - Beta
+DRAListTypeAttributes - Alpha Alpha
+DRANodeAllocatableResources - Alpha Alpha
+DRAPartitionableDevices Alpha Beta+ Beta+
+DRAPartitionableDevicesType - - Alpha
+DRAPrioritizedList Beta+ GA+ GA+!
+DRAResourceClaimDeviceStatus Beta+ Beta+ GA+!
+DRAResourceClaimGranularStatusAuthorization - Beta+ Beta+
+DRAResourcePoolStatus - Alpha Alpha
+DRASchedulerFilterTimeout Beta+ Beta+ Beta+
+DeclarativeValidation Beta+ GA+! GA+!
+DeclarativeValidationBeta - Beta+ Beta+
+DeclarativeValidationTakeover Beta Deprecated Deprecated!
+DeploymentReplicaSetTerminatingReplicas Beta+ Beta+ Beta+
+DetectCacheInconsistency Beta+ Beta+ Beta+
+DisableAllocatorDualWrite GA+! GA+! GA+!
+EtcdRangeStream - - Beta+
+EvictionRequestAPI - - Alpha
+ExcludeAdmissionWebhookVirtualResources - - Beta+
+ExecProbeTimeout GA+! GA+! GA+!
+ExternalServiceAccountTokenSigner Beta+ GA+! GA+!
+GangScheduling Alpha Alpha -
+GenericWorkload Alpha Alpha Beta
+HPAConfigurableTolerance Beta+ Beta+ GA+!
+HPAGeneration - - Beta+
+HPAOptimizedSelectorStore - - Beta+
+HPAScaleToZero Alpha Alpha Beta+
+HonorPVReclaimPolicy GA+! - -
+InOrderInformers Beta+ GA+! GA+!
+InOrderInformersBatchProcess Beta+ Beta+ Beta+
+InPlacePodVerticalScalingAllocatedStatus Deprecated - -
+InTreePluginPortworxUnregister Alpha - -
+InformerResourceVersion GA+ GA+ GA+
+InterPodAffinityHostnameFastPath - - Alpha
+JobBackoffLimitPerIndex GA+! GA+! -
+JobManagedBy GA+! GA+! GA+!
+JobPodReplacementPolicy GA+! GA+! -
+JobSuccessPolicy GA+! GA+! -
+KMSv1 Deprecated Deprecated Deprecated
+KubeProxyIPVS - - Deprecated+
+KubeProxyNFTablesLocalhostNodePorts - - Alpha
+KubeletCgroupDriverFromCRI GA+! GA+! GA+!
+KubeletPodResourcesDynamicResources Beta+ GA+! GA+!
+KubeletTracing GA+! GA+! GA+!
+ListFromCacheSnapshot Beta+ Beta+ Beta+
+LogarithmicScaleDown GA+! GA+! -
+ManifestBasedAdmissionControlConfig - Alpha Beta+
+MatchLabelKeysInPodAffinity GA+! GA+! GA+!
+MatchLabelKeysInPodTopologySpread Beta+ Beta+ Beta+
+MatchLabelKeysInPodTopologySpreadSelectorMerge Beta+ Beta+ Beta+
+MaxUnavailableStatefulSet Beta Beta Beta+
+MemoryManager GA+! - -
+MultiCIDRServiceAllocator GA+! GA+! GA+!
+MutablePVNodeAffinity Alpha Alpha Alpha
+MutablePodResourcesForSuspendedJobs Alpha Beta+ Beta+
+MutableSchedulingDirectivesForSuspendedJobs Alpha Beta+ Beta+
+MutatingAdmissionPolicy Beta GA+ GA+
+NFTablesNetlink - - Beta+
+NFTablesProxyMode GA+! GA+! GA+!
+NativeHistograms - Alpha Beta+
+NodeControllerLeaseCircuitBreaker - - Beta+
+NodeInclusionPolicyInPodTopologySpread GA+! GA+! GA+!
+NodeLifecycleConditions - - Alpha
+NominatedNodeNameForExpectation Beta+ Beta+ Beta+
+OpenAPIEnums Beta+ Beta+ Beta+
+OpportunisticBatching Beta+ Beta+ Beta+
+OrderedNamespaceDeletion GA+! GA+! -
+PersistentVolumeClaimUnusedSinceTime - Alpha Beta+
+PodDeletionCost Beta+ Beta+ Beta+
+PodGroupPreemptionPolicy - - Alpha
+PodLifecycleSleepActionAllowZero GA+! GA+! -
+PodSchedulingReadiness GA+! GA+! GA+!
+PodTopologyLabelsAdmission Beta+ Beta+ Beta+
+PortForwardWebsockets Beta+ Beta+ Beta+
+PreferSameTrafficDistribution GA+! GA+! GA+!
+ProcMountType Beta+ GA+! GA+!
+RelaxedDNSSearchValidation GA+! GA+! -
+RelaxedEnvironmentVariableValidation GA+! GA+! GA+!
+RelaxedServiceNameValidation Alpha Beta+ GA+!
+RemoteRequestHeaderUID Beta+ Beta+ Beta+
+ResilientWatchCacheInitialization GA+! GA+! -
+RetryGenerateName GA+! GA+! -
+SchedulerAsyncAPICalls Beta Beta Beta
+SchedulerAsyncPreemption Beta+ Beta+ Beta+
+SchedulerPopFromBackoffQ Beta+ Beta+ Beta+
+SchedulerPreQueueingHints - - Alpha
+SchedulerQueueingHints GA+! GA+! -
+SeparateCacheWatchRPC Deprecated Deprecated! Deprecated!
+SeparateTaintEvictionController GA+! GA+! GA+!
+ServiceAccountNodeAudienceRestriction Beta+ Beta+ Beta+
+ServiceAccountTokenJTI GA+! GA+! GA+!
+ServiceAccountTokenNodeBinding GA+! GA+! GA+!
+ServiceAccountTokenNodeBindingValidation GA+! GA+! GA+!
+ServiceAccountTokenPodNodeInfo GA+! GA+! GA+!
+ServiceCIDRStatusFieldWiping - Deprecated+ Deprecated+
+ServiceTrafficDistribution GA+! - -
+ShardedListAndWatch - Alpha Alpha
+SidecarContainers GA+! GA+! -
+SizeBasedListCostEstimate Beta+ Beta+ Beta+
+StaleControllerConsistencyDaemonSet - Beta+ Beta+
+StaleControllerConsistencyHPA - - Beta+
+StaleControllerConsistencyJob - Beta+ Beta+
+StaleControllerConsistencyReplicaSet - Beta+ Beta+
+StaleControllerConsistencyStatefulSet - Beta+ Beta+
+StatefulSetRecreateStrategy - - Alpha
+StatefulSetSemanticRevisionComparison Beta+ Beta+ Beta+
+StorageCapacityScoring Alpha Alpha Beta+
+StorageNamespaceIndex Deprecated+ Deprecated+ Deprecated+
+StorageVersionAPI Alpha Alpha Alpha
+StorageVersionHash Beta+ Beta+ Beta+
+StorageVersionMigrator Beta Beta GA+
+StreamingCollectionEncodingToJSON GA+! GA+! -
+StreamingCollectionEncodingToProtobuf GA+! GA+! -
+StrictIPCIDRValidation Alpha Beta+ Beta+
+StructuredAuthenticationConfiguration GA+! GA+! -
+StructuredAuthenticationConfigurationEgressSelector Beta+ Beta+ Beta+
+StructuredAuthenticationConfigurationJWKSMetrics Beta+ Beta+ Beta+
+StructuredAuthorizationConfiguration GA+! - -
+SystemdWatchdog GA+! GA+! GA+!
+TokenRequestServiceAccountUIDValidation Beta+ Beta+ Beta+
+TopologyAwareHints GA+! - -
+TopologyAwareWorkloadScheduling - Alpha Alpha
+TranslateStreamCloseWebsocketRequests Beta+ Beta+ Beta+
+UnauthenticatedHTTP2DOSMitigation Beta+ Beta+ Beta+
+UnknownVersionInteroperabilityProxy Alpha Beta+ Beta+
+UnlockWhileProcessingFIFO - Beta+ Beta+
+UserNamespacesHostNetworkSupport Alpha Alpha Alpha
+VolumeAttributesClass GA+ GA+! GA+!
+VolumeLimitScaling Alpha Alpha Beta+
+WatchCacheInitializationPostStartHook Beta Beta+ GA+!
+WatchFromStorageWithoutResourceVersion Deprecated! - -
+WatchList Beta+ Beta+ Beta+
+WatchListClient Beta+ Beta+ Beta+
+WatchListCompression - - Beta+
+WebhookRoundTripLoadBalancing - - Beta+
+WinDSR GA+! GA+! GA+!
+WinOverlay GA+! GA+! GA+!
+WindowsHostNetwork Deprecated Deprecated Deprecated
+WorkloadAwarePreemption - Alpha -
+WorkloadWithJob - Alpha Alpha
 """
 """Name and stage; "+" is on by default, "!" is locked to its default."""

@@ -16,6 +16,7 @@ from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.structs import Struct
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
@@ -57,6 +58,7 @@ def load(
     *,
     file_name: str = "",
     base_dir: str = "",
+    version: KubernetesVersion = NEWEST,
     check: Check | None = None,
 ) -> LoadedConfig:
     """Build the settings.
@@ -67,6 +69,7 @@ def load(
         flag_values: from :func:`kubeletpy.config.flags.parse_flags`.
         file_name: shown in messages.
         base_dir: the file's directory, against which a relative ``staticPodPath`` is resolved.
+        version: the Kubernetes version whose fields, defaults and feature gates apply.
         check: finds what else is wrong, such as what does not fit the machine; of fields whose
             values could not be read it is given the defaults, and its problems do not count.
 
@@ -76,9 +79,9 @@ def load(
     flag_values = flag_values or FlagValues()
     warnings = list(flag_values.warnings)
     documents = [] if file_text is None else [(file_name, file_text)]
-    merged, problems, dropped = _merge_documents([*documents, *dropins])
+    merged, problems, dropped = _merge_documents([*documents, *dropins], version)
     warnings += [f"{each}; it is skipped" for each in dropped]
-    found = decode.without_zeros(decode.leaves(merged, Report()))
+    found = decode.without_zeros(decode.leaves(merged, Report(version=version)))
     if not documents and not dropins:
         warnings.append(
             "no configuration file: there are no eviction thresholds; unlike the kubelet's, ports "
@@ -87,14 +90,14 @@ def load(
         alone = {} if flag_values.node.kubeconfig else _NO_FILE_NO_API
         found = {**_NO_FILE_DEFAULTS, **alone, **found}
 
-    from_flags, flag_problems = _decode_flags(flag_values, found)
+    from_flags, flag_problems = _decode_flags(flag_values, found, version)
     problems += flag_problems
-    report = Report()
+    report = Report(version=version)
     values = decode.decode({**found, **from_flags}, report)
     bad = report.bad | {problem.field for problem in problems}
     explicit = frozenset(found) | frozenset(from_flags)
     settings, derived = decode.derive(
-        decode.build(values), explicit, base_dir=base_dir, by_flag=frozenset(from_flags)
+        decode.build(values, version), explicit, base_dir=base_dir, by_flag=frozenset(from_flags)
     )
     problems += cross_rules.check(cross_rules.Given(settings, explicit), bad)
     if check is not None:
@@ -110,24 +113,28 @@ def load(
     return LoadedConfig(settings, flag_values.node, said, notices)
 
 
-def default_settings(**fields: Any) -> KubeletSettings:
+def default_settings(version: KubernetesVersion = NEWEST, /, **fields: Any) -> KubeletSettings:
     """Settings of an empty document with these top-level fields set: for tests.
 
     Raises:
         ConfigError: a value that is not allowed.
     """
-    return load_document({"apiVersion": API_VERSION, "kind": KIND, **fields}).settings
+    document = {"apiVersion": API_VERSION, "kind": KIND, **fields}
+    return load_document(document, version=version).settings
 
 
 def load_document(
-    document: Mapping[str, Any], flag_values: FlagValues | None = None
+    document: Mapping[str, Any],
+    flag_values: FlagValues | None = None,
+    *,
+    version: KubernetesVersion = NEWEST,
 ) -> LoadedConfig:
     """Make settings from a document that is already decoded. Raises ConfigError."""
-    return load(json.dumps(document), (), flag_values)
+    return load(json.dumps(document), (), flag_values, version=version)
 
 
 def _merge_documents(
-    documents: Sequence[tuple[str, str]],
+    documents: Sequence[tuple[str, str]], version: KubernetesVersion
 ) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
     """The merged document, the problems, and what was dropped.
 
@@ -137,7 +144,7 @@ def _merge_documents(
     problems: list[Problem] = []
     dropped: list[Problem] = []
     for name, text in documents:
-        report = Report(name)
+        report = Report(name, version)
         document = decode.parse(text, report)
         decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
         problems += report.problems
@@ -147,7 +154,7 @@ def _merge_documents(
 
 
 def _decode_flags(
-    flag_values: FlagValues, found: Mapping[str, Any]
+    flag_values: FlagValues, found: Mapping[str, Any], version: KubernetesVersion
 ) -> tuple[dict[str, Any], list[Problem]]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []
@@ -155,7 +162,7 @@ def _decode_flags(
         value = given.value
         if path == "seccompDefault":
             value = bool(value or found.get(path))
-        report = Report(given.flag)
+        report = Report(given.flag, version)
         decode.decode({path: value}, report)
         problems += report.problems
         if path == "featureGates" and isinstance(found.get(path), dict):

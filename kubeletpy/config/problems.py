@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.structs import Struct
 
 MASKED = ("staticPodURLHeader",)
@@ -69,11 +70,13 @@ class Report:
     Attributes:
         problems: found so far.
         bad: top-level field paths that have a problem, so that rules over several fields skip them.
+        version: the Kubernetes version that the source is read for.
         lenient: what a strict reader refuses and this one warns about: unknown fields, duplicates.
     """
 
-    def __init__(self, source: str = "") -> None:
+    def __init__(self, source: str = "", version: KubernetesVersion = NEWEST) -> None:
         self.source = source
+        self.version = version
         self.problems: list[Problem] = []
         self.bad: set[str] = set()
         self.field = ""

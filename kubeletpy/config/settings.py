@@ -206,6 +206,7 @@ class KubeletSettings(Struct, frozen=True):
     kube_reserved_cgroup: str
     enforce_node_allocatable: tuple[str, ...]
     allowed_unsafe_sysctls: tuple[str, ...]
+    default_pod_sysctls: Mapping[str, str]
     volume_plugin_dir: str
     provider_id: str
     kernel_memcg_notification: bool
@@ -220,7 +221,7 @@ class KubeletSettings(Struct, frozen=True):
     enable_profiling_handler: bool
     enable_debug_flags_handler: bool
     seccomp_default: bool
-    memory_throttling_factor: float
+    memory_throttling_factor: float | None
     memory_reservation_policy: str
     register_with_taints: tuple[Taint, ...]
     register_node: bool

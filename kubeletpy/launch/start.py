@@ -21,7 +21,7 @@ from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.effects import Notice
-from kubeletpy.config.gates import GATES
+from kubeletpy.config.gates import known_gates
 from kubeletpy.eviction.machine import MachineSignals
 from kubeletpy.guards.host import this_machine
 from kubeletpy.host.patient_threads import SteadyThreads
@@ -208,8 +208,10 @@ async def _cgroups(
 def new_metrics(settings: KubeletSettings) -> Metrics:
     metrics = Metrics()
     metrics.process.set_build(KUBELET_VERSION)
+    gates = settings.feature_gates
+    stages = known_gates(gates.version)
     metrics.process.set_features(
-        {name: (GATES[name].stage, on) for name, on in settings.feature_gates.effective.items()}
+        {name: (stages[name].stage, on) for name, on in gates.effective.items()}
     )
     return metrics
 

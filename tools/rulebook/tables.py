@@ -20,6 +20,7 @@ KEYS = {
     "reasons.csv": ("kind", "name"),
     "events.csv": ("reason",),
     "metrics.csv": ("name",),
+    "versions.csv": ("fact",),
     "server.csv": ("kind", "path"),
     "differences.csv": ("table",),
 }

@@ -99,7 +99,7 @@ def test_memory_qos(gate: bool, v2: bool, policy: str, wanted: MemoryQoS | None)
     given = settings(
         featureGates={"MemoryQoS": gate},
         memoryReservationPolicy=policy,
-        memoryThrottlingFactor=0.8,
+        memoryThrottlingFactor=0.8 if gate else None,
     )
     assert setup.memory_qos(given, cgroup_v2=v2, allocatable=7) == wanted
 

@@ -201,10 +201,10 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}}, []),
     (
-        {"memoryReservationPolicy": "TieredReservation"},
+        {"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": False}},
         ['memoryReservationPolicy is "TieredReservation": needs feature gate MemoryQoS'],
     ),
-    ({"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "TieredReservation"}, []),
+    ({"memoryReservationPolicy": "TieredReservation"}, []),
     (
         {"logging": {"options": {"text": {"splitStream": True}}}},
         ["logging.options: needs feature gate LoggingAlphaOptions"],

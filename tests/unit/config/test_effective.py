@@ -11,7 +11,7 @@ from kubeletpy import config
 from kubeletpy.config import decode
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
 from kubeletpy.config.flag_texts import flag_texts
-from kubeletpy.config.gates import GATES, HERE, resolve
+from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.host import check_host
 from kubeletpy.config.problems import ConfigError, Problem, show
 
@@ -131,14 +131,15 @@ def test_a_dropin_alone_is_a_file() -> None:
 def test_warnings_in_order() -> None:
     text = (
         "clusterDNS: [x, 10.0.0.1, y]\n"
-        "featureGates: {NodeSwap: true, EnvFiles: true, DisableCPUQuotaWithExclusiveCPUs: false}\n"
+        "featureGates: {NodeSwap: true, EnvFiles: true, "
+        "KubeletPodResourcesListUseActivePods: true}\n"
     )
     loaded = config.load(HEAD + text, (), config.parse_flags(["--max-pods=5"]))
     assert loaded.warnings == (
         "flag --max-pods is deprecated: set maxPods in the file given to --config",
         "clusterDNS: not an IP address, skipped: x, y",
-        "feature gate DisableCPUQuotaWithExclusiveCPUs is Deprecated: it will be removed, stop "
-        "setting it",
+        "feature gate KubeletPodResourcesListUseActivePods is Deprecated: it will be removed, "
+        "stop setting it",
         "feature gate NodeSwap is GA: it will be removed, stop setting it",
     )
 
@@ -149,7 +150,7 @@ def test_every_gate(explicit: dict[str, bool]) -> None:
     default. One that nothing asks is what it is."""
     found = resolve(explicit)
     assert found.explicit == explicit
-    for name, gate in GATES.items():
+    for name, gate in known_gates().items():
         of_stage = explicit.get(f"All{gate.stage}", gate.default)
         expected = explicit.get(name, gate.default if gate.locked else of_stage)
         assert found.asked.get(name, gate.default) is expected, name

@@ -229,7 +229,10 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("qosReserved: {memory: 50%}\n", "needs feature gate QOSReserved"),
         ("qosReserved: {memory: 12.5%}\n", "must be a whole percentage from 0% to 100%"),
         ("qosReserved: {memory: 101%}\n", "must be a whole percentage from 0% to 100%"),
-        ("memoryReservationPolicy: TieredReservation\n", "needs feature gate MemoryQoS"),
+        (
+            "memoryReservationPolicy: TieredReservation\nfeatureGates: {MemoryQoS: false}\n",
+            "needs feature gate MemoryQoS",
+        ),
         ("allowedUnsafeSysctls: [kernel.panic]\n", "not a namespaced sysctl"),
         ("allowedUnsafeSysctls: ['*']\n", "not a sysctl name"),
         ("registerWithTaints: [{key: a, effect: Never}]\n", "effects are NoSchedule"),

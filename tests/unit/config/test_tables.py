@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kubeletpy import config
-from kubeletpy.config.fields import DEFAULT_EVICTION_HARD, FIELDS
+from kubeletpy.config.fields import DEFAULT_EVICTION_HARD, FIELDS, known_fields
 from kubeletpy.config.flag_table import FLAGS
-from kubeletpy.config.gates import GATES
+from kubeletpy.config.gates import known_gates
 from kubeletpy.config.settings import attribute
+from kubeletpy.config.version_facts import version_facts
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
@@ -84,13 +87,44 @@ def test_every_field_is_an_attribute() -> None:
             value = getattr(value, attribute(part))
 
 
-def test_gates() -> None:
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_fields_and_defaults_of_a_version(version: KubernetesVersion) -> None:
+    column = SUPPORTED.index(version)
+    having = ["", *(str(each) for each in SUPPORTED[: column + 1])]
     wanted = {
-        row["gate"]: (row["default"] == "true", row["stage"], row["locked"] == "yes")
-        for row in rows("features.csv")
+        row["path"].split("[]")[0]: dict(
+            pair.split(": ") for pair in row["earlier_defaults"].split("; ") if pair
+        )
+        for row in FIELD_ROWS
+        if row["since"] in having
     }
-    have = {gate.name: (gate.default, gate.stage, gate.locked) for gate in GATES.values()}
+    assert set(known_fields(version)) == set(wanted)
+    document = config.document(config.default_settings(version))
+    assert not [path for path in FIELDS if path not in wanted and in_document(document, path)]
+    for path, earlier in wanted.items():
+        if default := earlier.get(str(version)):
+            assert in_document(document, path) == float(default)
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_facts_of_a_version(version: KubernetesVersion) -> None:
+    wanted = {row["fact"]: row[str(version)] == "yes" for row in rows("versions.csv")}
+    assert structs.asdict(version_facts(version)) == wanted
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_gates(version: KubernetesVersion) -> None:
+    wanted = {row["gate"]: row[str(version)] for row in rows("features.csv") if row[str(version)]}
+    have = {
+        name: f"{gate.stage}{'+' * gate.default}{'!' * gate.locked}"
+        for name, gate in known_gates(version).items()
+    }
     assert have == wanted
+
+
+def test_the_table_has_a_column_for_each_version_and_no_other() -> None:
+    columns = [column for column in rows("features.csv")[0] if column[0].isdigit()]
+    assert columns == [str(version) for version in SUPPORTED]
 
 
 def test_every_flag_is_known() -> None:

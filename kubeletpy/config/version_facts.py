@@ -1,0 +1,36 @@
+"""What differs between Kubernetes versions without a feature gate, field or flag of its own. Pure.
+
+Source: docs/reference/versions.csv. A row for each fact has a column for each version. Decisions
+take a fact by its name; a fact that no decision needs any more is removed with its row.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.structs import Struct
+
+_TABLE = """
+throttling_factor_needs_gate no no yes
+"""
+"""A line for each fact: its name, then its value in each of SUPPORTED."""
+
+
+class VersionFacts(Struct, frozen=True):
+    """The facts of one version.
+
+    Attributes:
+        throttling_factor_needs_gate: whether a ``memoryThrottlingFactor`` other than the former
+            default is refused while gate MemoryQoS is off.
+    """
+
+    throttling_factor_needs_gate: bool
+
+
+@cache
+def version_facts(version: KubernetesVersion = NEWEST) -> VersionFacts:
+    """The facts of a version."""
+    column = SUPPORTED.index(version)
+    rows = (line.split() for line in _TABLE.split("\n") if line)
+    return VersionFacts(**{name: values[column] == "yes" for name, *values in rows})

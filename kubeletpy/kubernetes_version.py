@@ -1,0 +1,48 @@
+"""The Kubernetes versions that this agent can be a kubelet of. Pure.
+
+One :class:`KubernetesVersion` is resolved at the start, before the configuration is read, and is
+part of the settings. Decisions never compare versions: they ask a feature gate, or a table that has
+a column for each version. docs/upgrading-kubernetes.md describes how a version is added.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.structs import Struct
+from kubeletpy.version import VERSION
+
+
+class KubernetesVersion(Struct, frozen=True):
+    """A minor version of Kubernetes 1.
+
+    It has no order on purpose: what differs between versions is looked up in tables.
+    """
+
+    minor: int
+
+    def __str__(self) -> str:
+        """Major and minor, such as ``1.37``."""
+        return f"1.{self.minor}"
+
+    @property
+    def release(self) -> str:
+        """The release whose behavior applies, such as ``v1.37.0``."""
+        return f"v1.{self.minor}.0"
+
+    @property
+    def kubelet(self) -> str:
+        """The kubelet version that a node reports, such as ``v1.37.0+kubeletpy.0.1.0``.
+
+        It sorts as the release does: semantic versions put anything with a ``-`` before it.
+        """
+        return f"{self.release}+kubeletpy.{VERSION}"
+
+
+SUPPORTED = (KubernetesVersion(35), KubernetesVersion(36), KubernetesVersion(37))
+"""From the oldest to the newest: the columns of every table that depends on the version."""
+
+OLDEST, NEWEST = SUPPORTED[0], SUPPORTED[-1]
+
+
+def supported(text: str) -> KubernetesVersion | None:
+    """The supported version with that text, such as ``1.37``; None when it is not supported."""
+    return next((each for each in SUPPORTED if str(each) == text), None)

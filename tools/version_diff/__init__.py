@@ -1,0 +1,1 @@
+"""Differences between two Kubernetes versions, as rows ready for the fact tables."""
