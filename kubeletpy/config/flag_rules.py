@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from kubeletpy.api import node_labels
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
+from kubeletpy.kubernetes_version import SUPPORTED, supported
 
 
 def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:
@@ -43,6 +44,14 @@ def check_node_ip(text: str) -> list[Problem]:
         allowed = "0.0.0.0 and :: ask for an address of a family, and stand alone"
         return [Problem("--node-ip", show("node-ip", text), allowed)]
     return []
+
+
+def check_kubernetes_version(text: str) -> list[Problem]:
+    """``--kubernetes-version``: one of the versions that this agent can be a kubelet of."""
+    if not text or supported(text) is not None:
+        return []
+    allowed = f"must be one of {', '.join(map(str, SUPPORTED))}"
+    return [Problem("--kubernetes-version", show("kubernetes-version", text), allowed)]
 
 
 def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:

@@ -139,6 +139,7 @@ image-credential-provider-bin-dir text
 image-credential-provider-config text
 keep-kernel-settings bool
 kubeconfig text
+kubernetes-version text
 lock-file text
 max-housekeeping-interval text meaningless
 maximum-dead-containers int deprecated

@@ -13,7 +13,12 @@ from typing import Any
 
 from kubeletpy.api.durations import parse_duration
 from kubeletpy.config import effects
-from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
+from kubeletpy.config.flag_rules import (
+    check_kubernetes_version,
+    check_node_ip,
+    check_node_labels,
+    check_node_name,
+)
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
 from kubeletpy.structs import Struct, field
@@ -45,6 +50,8 @@ class NodeFlags(Struct, frozen=True):
     image_credential_provider_config: str = ""
     keep_kernel_settings: bool = False
     kubeconfig: str = ""
+    kubernetes_version: str = ""
+    """The minor version whose kubelet this agent is, such as 1.36."""
     lock_file: str = ""
     maximum_dead_containers: int = -1
     maximum_dead_containers_per_container: int = 1
@@ -106,6 +113,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     problems += check_node_labels(labels)
     problems += check_node_name(node.get("hostname_override", ""))
     problems += check_node_ip(node.get("node_ip", ""))
+    problems += check_kubernetes_version(node.get("kubernetes_version", ""))
     if node.get("exit_on_lock_contention") and not node.get("lock_file"):
         problems.append(Problem("--exit-on-lock-contention", "true", "needs --lock-file"))
     if problems:

@@ -16,7 +16,7 @@ from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, supported
 from kubeletpy.structs import Struct
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
@@ -69,7 +69,8 @@ def load(
         flag_values: from :func:`kubeletpy.config.flags.parse_flags`.
         file_name: shown in messages.
         base_dir: the file's directory, against which a relative ``staticPodPath`` is resolved.
-        version: the Kubernetes version whose fields, defaults and feature gates apply.
+        version: the Kubernetes version whose fields, defaults and feature gates apply, unless
+            ``--kubernetes-version`` names one.
         check: finds what else is wrong, such as what does not fit the machine; of fields whose
             values could not be read it is given the defaults, and its problems do not count.
 
@@ -77,6 +78,7 @@ def load(
         ConfigError: with every problem.
     """
     flag_values = flag_values or FlagValues()
+    version = supported(flag_values.node.kubernetes_version) or version
     warnings = list(flag_values.warnings)
     documents = [] if file_text is None else [(file_name, file_text)]
     merged, problems, dropped = _merge_documents([*documents, *dropins], version)

@@ -12,6 +12,7 @@ from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
+from kubeletpy.kubernetes_version import supported
 from kubeletpy.structs import Struct, field
 from kubeletpy.version import KUBELET, KUBERNETES
 
@@ -61,6 +62,7 @@ class NodeOptions(Struct, frozen=True):
         declared_features: Sequence[str] = (),
     ) -> NodeOptions:
         """Read the settings; ``port`` is the one that the agent's server uses."""
+        version = supported(flags.kubernetes_version)
         return cls(
             name=node_name(flags, hostname),
             register=settings.register_node,
@@ -83,7 +85,7 @@ class NodeOptions(Struct, frozen=True):
             status_report_s=settings.node_status_report_frequency,
             max_images=settings.node_status_max_images,
             declared_features=declared_features,
-            version=KUBELET,
+            version=version.kubelet if version is not None else KUBELET,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kubeletpy import config
@@ -136,6 +138,23 @@ def test_without_a_version_the_newest_applies() -> None:
     assert config.default_settings().feature_gates.version == NEWEST
     assert config.load(None).settings.feature_gates.version == NEWEST
     assert resolve({}).version == NEWEST == supported("1.37")
+
+
+def test_the_flag_selects_the_gates(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    file.write_text(f"{head}featureGates: {{SidecarContainers: true}}\n")
+    older = config.parse_flags([f"--config={file}", "--kubernetes-version=1.36"])
+    assert config.load_files(older).settings.feature_gates.version == V36
+    newest = config.parse_flags([f"--config={file}"])
+    with pytest.raises(config.ConfigError, match=r"does not exist in Kubernetes 1\.37"):
+        config.load_files(newest)
+
+
+@pytest.mark.parametrize("text", ["1.34", "1.38", "1.36.1", "v1.36", "auto", "x"])
+def test_a_version_that_is_not_supported_is_refused(text: str) -> None:
+    with pytest.raises(config.ConfigError, match=r"must be one of 1\.35, 1\.36, 1\.37"):
+        config.parse_flags([f"--kubernetes-version={text}"])
 
 
 def test_versions_have_no_order() -> None:

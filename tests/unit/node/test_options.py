@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy import config
 from kubeletpy.config.flags import NodeFlags
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.node.options import KUBELET_VERSION, NodeOptions
 from kubeletpy.version import KUBELET
 
@@ -30,6 +31,13 @@ def test_of_nothing_configured() -> None:
     assert (found.lease_duration_s, found.status_update_s, found.status_report_s) == (40, 10, 300)
     assert found.reserved_cpus == 0
     assert KUBELET_VERSION in KUBELET
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_the_node_reports_the_version_that_a_flag_names(version: KubernetesVersion) -> None:
+    found = of(config.parse_flags([f"--kubernetes-version={version}"]).node)
+    assert found.version == version.kubelet
+    assert found.version.startswith(f"v{version}.0+kubeletpy.")
 
 
 def test_a_node_without_a_server_has_no_port() -> None:
