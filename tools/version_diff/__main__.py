@@ -1,0 +1,84 @@
+"""Shows the differences between two Kubernetes versions as rows ready for the fact tables.
+
+    python -m tools.version_diff 1.36.3 1.37.2
+
+Each row is CSV: what it is about, its name, its value in the old version, its value in the new one;
+an empty value means that the version does not have it. Modules come from ``go mod download``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.version_diff.gates import differences, gates
+from tools.version_diff.members import go_members, proto_members
+
+GATES = (
+    ("kubernetes", "pkg/features/kube_features.go"),
+    ("component-base", "logs/api/v1/kube_features.go"),
+    ("component-base", "metrics/features/kube_features.go"),
+    ("client-go", "features/known_features.go"),
+)
+"""Where gates are registered that a kubelet accepts."""
+PROTOS = (("cri-api", ""), ("kubelet", ""))
+CONFIGURATION = ("kubelet", "config/v1beta1/types.go")
+
+
+class Sources:
+    """The Go modules of one version."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.minor = int(version.split(".")[1])
+        self._folders: dict[str, Path] = {}
+
+    def folder(self, module: str) -> Path:
+        """The module's directory in the cache, downloaded when it is not there."""
+        if module not in self._folders:
+            number = self.version if module == "kubernetes" else f"0{self.version[1:]}"
+            command = ["go", "mod", "download", "-json", f"k8s.io/{module}@v{number}"]
+            answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
+            self._folders[module] = Path(json.loads(answer.stdout)["Dir"])
+        return self._folders[module]
+
+    def gates(self) -> dict[str, str]:
+        paths = (self.folder(module) / name for module, name in GATES)
+        return gates((path.read_text() for path in paths if path.exists()), self.minor)
+
+    def protos(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for module, below in PROTOS:
+            folder = self.folder(module)
+            for path in sorted((folder / below).rglob("*.proto")):
+                at = path.relative_to(folder).parent
+                members = proto_members(path.read_text())
+                found |= {f"{module}/{at} {name}": kind for name, kind in members.items()}
+        return found
+
+    def configuration(self) -> dict[str, str]:
+        module, name = CONFIGURATION
+        return go_members((self.folder(module) / name).read_text())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("old", help="a release, such as 1.36.3")
+    parser.add_argument("new", help="a release, such as 1.37.2")
+    given = parser.parse_args(arguments)
+    old, new = Sources(given.old), Sources(given.new)
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(("about", "name", given.old, given.new))
+    for about in ("gates", "configuration", "protos"):
+        for row in differences(getattr(old, about)(), getattr(new, about)()):
+            rows.writerow((about, *row))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
