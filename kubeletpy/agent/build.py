@@ -364,7 +364,12 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
 
     # -- a pod's worker -------------------------------------------------------------------------
     probes = KubeProbeManager(
-        Prober(outside.runtime, recorder),
+        Prober(
+            outside.runtime,
+            recorder,
+            http2=gates.enabled("H2CContainerProbe"),
+            grpc_tls=gates.enabled("GRPCContainerProbeTLS"),
+        ),
         clock=clock,
         get_status=statuses.get_status,
         on_result=signals.probe_settled,

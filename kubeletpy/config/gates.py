@@ -255,8 +255,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("DRAOptionalNodeOperations", "every driver is called"),
                 ("DefaultPodSysctls", "pods have only their own sysctls"),
                 ("EmptyDirVolumeMode", "emptyDir volumes have mode 0777"),
-                ("GRPCContainerProbeTLS", "gRPC probes are sent without TLS"),
-                ("H2CContainerProbe", "HTTP probes are sent as HTTP/1.1"),
                 ("HugepageAwareEviction", "free huge pages count as available memory"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
