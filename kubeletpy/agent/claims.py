@@ -68,7 +68,7 @@ def build_claims(
         drivers,
         state,
         metrics,
-        may_skip=gates.effective.get("DRAOptionalNodeOperations", False),
+        may_skip=gates.enabled("DRAOptionalNodeOperations"),
         wake=signals.pod_changed,
     )
     rooms = [

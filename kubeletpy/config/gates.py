@@ -252,13 +252,11 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             for name, what in (
                 ("AtomicWriteVolumeUserFields", "files have the owner of the volume"),
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
-                ("DRAOptionalNodeOperations", "every driver is called"),
                 ("DefaultPodSysctls", "pods have only their own sysctls"),
                 ("EmptyDirVolumeMode", "emptyDir volumes have mode 0777"),
                 ("HugepageAwareEviction", "free huge pages count as available memory"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
-                ("KubeletAllocatedPodsEndpoint", "there is no /allocatedPods"),
                 ("NativeHistograms", "histograms have classic buckets only"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
                 ("PodLevelResourcesFixKubeletQOSClass", "empty pod-level resources count"),

@@ -102,7 +102,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
         flagz=gates.enabled("ComponentFlagz"),
         statusz=gates.enabled("ComponentStatusz"),
         split_log_streams=gates.enabled("PodLogsQuerySplitStreams"),
-        allocated_pods=gates.effective.get("KubeletAllocatedPodsEndpoint", False),
+        allocated_pods=gates.enabled("KubeletAllocatedPodsEndpoint"),
         checkpoint_dir=checkpoints if gates.enabled("ContainerCheckpoint") else None,
     )
 
