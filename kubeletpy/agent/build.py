@@ -102,7 +102,7 @@ from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
-from kubeletpy.stats.build import make_collector
+from kubeletpy.stats.build import make_collector, withheld_huge_pages
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers
@@ -584,6 +584,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         cache=cache,
         tree=cgroups.tree,
         root_dir=flags.root_dir,
+        huge_pages=withheld_huge_pages(settings, facts),
         runtime_cgroups=flags.runtime_cgroups,
         claimed=storage.meter.of_pods,
     )

@@ -227,6 +227,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
         "PLEGOnDemandRelist": (True, "what has changed is looked at once"),
         "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
+        "PodLevelResourcesFixKubeletQOSClass": (
+            True,
+            "pod-level resources without an amount do not decide the QoS class",
+        ),
         "PodReadyToStartContainersCondition": (True, "the condition is shown"),
         "PreventStaticPodAPIReferences": (True, "static pods that need the API are refused"),
         "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
@@ -254,12 +258,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
                 ("DefaultPodSysctls", "pods have only their own sysctls"),
                 ("EmptyDirVolumeMode", "emptyDir volumes have mode 0777"),
-                ("HugepageAwareEviction", "free huge pages count as available memory"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
                 ("NativeHistograms", "histograms have classic buckets only"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
-                ("PodLevelResourcesFixKubeletQOSClass", "empty pod-level resources count"),
                 ("VolumeBindMountOptions", "bind mounts have no options of their own"),
             )
         },

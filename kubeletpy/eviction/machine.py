@@ -51,6 +51,7 @@ class MachineSignals:
         kubepods: the cgroup of all pods; empty when there is none.
         root_dir: --root-dir; its file system is the node's.
         images: asked once where it keeps images and layers.
+        huge_pages: bytes of the machine's huge pages, which are no available memory.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class MachineSignals:
         images: ImageService,
         notices: MemoryNotices,
         *,
+        huge_pages: int = 0,
         proc: Path = Path("/proc"),
     ) -> None:
         self._groups = groups
@@ -68,6 +70,7 @@ class MachineSignals:
         self._root = root_dir
         self._images = images
         self._notices = notices
+        self._huge_pages = huge_pages
         self._proc = str(proc)
         self._paths: dict[str, str] = {"nodefs": root_dir}
         self._layout: Layout | None = None
@@ -78,12 +81,19 @@ class MachineSignals:
 
     @classmethod
     def here(
-        cls, clock: Clock, kubepods: str, root_dir: str, images: ImageService
+        cls,
+        clock: Clock,
+        kubepods: str,
+        root_dir: str,
+        images: ImageService,
+        *,
+        huge_pages: int = 0,
     ) -> MachineSignals:
         """This machine's; make it inside a running event loop."""
         groups = group_files(clock)
         memory, version = (groups.memory, groups.version) if groups is not None else (None, 2)
-        return cls(groups, kubepods, root_dir, images, MemoryNotices(memory, version))
+        notices = MemoryNotices(memory, version)
+        return cls(groups, kubepods, root_dir, images, notices, huge_pages=huge_pages)
 
     async def look(self, wanted: Collection[Signal]) -> Observations:
         """What is available for each signal that can be observed."""
@@ -139,7 +149,8 @@ class MachineSignals:
         """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, Observation] = {}
         if Signal.MEMORY in wanted:
-            memory = node_memory(proc_text.sizes(read_text(f"{self._proc}/meminfo")))
+            sizes = proc_text.sizes(read_text(f"{self._proc}/meminfo"))
+            memory = node_memory(sizes, self._huge_pages)
             if memory is not None:
                 found[Signal.MEMORY] = Observation(*memory, at)
         if Signal.ALLOCATABLE_MEMORY in wanted and self._groups is not None and self._kubepods:
@@ -171,12 +182,16 @@ class MachineSignals:
         return asked.result()
 
 
-def node_memory(sizes: Mapping[str, int]) -> tuple[int, int] | None:
-    """(available, capacity) of a machine, from /proc/meminfo in bytes: what the summary shows."""
+def node_memory(sizes: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int] | None:
+    """(available, capacity) of a machine, from /proc/meminfo in bytes: what the summary shows.
+
+    Available memory excludes ``huge_pages`` bytes (docs/reference/behaviour.md, u: ka16).
+    """
     total, working_set = sizes.get("MemTotal"), proc_text.working_set(sizes)
     if total is None or working_set is None:
         return None
-    return total - working_set, total
+    available = total - working_set
+    return (max(0, available - huge_pages) if huge_pages else available), total
 
 
 def _space_of(path: str, signals: tuple[Signal, Signal], at: float) -> dict[Signal, Observation]:

@@ -47,6 +47,7 @@ from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.settings import ServerSettings
+from kubeletpy.stats.build import withheld_huge_pages
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.volumes.syscalls import share
@@ -124,7 +125,13 @@ async def make_agent(
             kernel,
             node_ips,
             cgroups=cgroups,
-            signals=MachineSignals.here(clock, kubepods, flags.root_dir, runtime),
+            signals=MachineSignals.here(
+                clock,
+                kubepods,
+                flags.root_dir,
+                runtime,
+                huge_pages=withheld_huge_pages(settings, facts),
+            ),
             guarded=this_machine(),
             topology=_topology(settings),
             booted_at=booted_at(now),

@@ -41,12 +41,14 @@ def make_collector(
     cache: PodStatusCache,
     tree: CgroupTree | None,
     root_dir: str,
+    huge_pages: int = 0,
     runtime_cgroups: str = "",
     disks: DiskMeter | None = None,
     claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict,
 ) -> StatsCollector:
     """The collector of this node; make it inside a running event loop and close it.
 
+    ``huge_pages``: bytes that :func:`withheld_huge_pages` returns.
     ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures every
     volumeStatsAggPeriod. ``claimed``: volumes measured elsewhere, by pod uid.
     """
@@ -62,6 +64,7 @@ def make_collector(
             "pods": names.kubepods if names is not None else "",
         },
         pods=tuple(names.group(quality) for quality in QoSClass) if names is not None else (),
+        huge_pages=huge_pages,
         runtime_socket=settings.container_runtime_endpoint.removeprefix("unix://"),
         root_dir=root_dir,
     )
@@ -82,6 +85,16 @@ def make_collector(
             prefer_runtime=settings.feature_gates.enabled("PodAndContainerStatsFromCRI"),
         )
     )
+
+
+def withheld_huge_pages(settings: KubeletSettings, facts: MachineFacts) -> int:
+    """Bytes of huge pages to leave out of available memory; 0: gate HugepageAwareEviction is off.
+
+    Source: docs/reference/behaviour.md, u: ka16.
+    """
+    if not settings.feature_gates.enabled("HugepageAwareEviction"):
+        return 0
+    return sum(facts.huge_pages.values())
 
 
 def machine(facts: MachineFacts) -> Callable[[], Machine]:

@@ -32,6 +32,7 @@ class NodeFiles:
         pods: cgroups of all pods and of their QoS classes.
         runtime_socket: of the container runtime; the process listening there is the runtime.
         root_dir: --root-dir.
+        huge_pages: bytes of huge pages, which are no available memory.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class NodeFiles:
         pods: tuple[str, ...] = (),
         runtime_socket: str = "",
         root_dir: str = "/",
+        huge_pages: int = 0,
         proc: Path = Path("/proc"),
     ) -> None:
         self._groups = groups
@@ -51,6 +53,7 @@ class NodeFiles:
         self._pods = pods
         self._socket = runtime_socket
         self._root = root_dir
+        self._huge_pages = huge_pages
         self._proc = str(proc)
         self._started_at = int(clock.now() * 1e9)
         self._runtime_pid = 0
@@ -59,7 +62,7 @@ class NodeFiles:
         """The whole reading; ``detail`` as in GroupFiles.stats."""
         at = int(self._clock.now() * 1e9)
         texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}
-        stats = proc_text.machine(texts, _TICKS, at)
+        stats = proc_text.machine(texts, _TICKS, at, self._huge_pages)
         boot = proc_text.boot_time(texts["stat"])
         system = [self._daemon("kubelet", os.getpid(), boot, detail=detail)]
         if (pid := self._runtime()) > 0 or "runtime" in self._named:

@@ -17,13 +17,14 @@ MAX_INTERFACES = 100
 """Limit per namespace: a privileged container can create any number."""
 
 
-def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
+def machine(texts: dict[str, str], ticks: int, at: int, huge_pages: int = 0) -> GroupStats:
     """The node as a whole.
 
     Args:
         texts: of stat, meminfo, vmstat and pressure/{cpu,memory,io}, by name.
         ticks: per second, of the cpu times in /proc/stat.
         at: Unix nanoseconds.
+        huge_pages: bytes of huge pages, which are no available memory.
     """
     cpu = _counts(texts.get("stat", "").partition("\n")[0].partition(" ")[2])
     tick = 1_000_000_000 // ticks
@@ -31,6 +32,10 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
     busy = sum(cpu[:3]) + sum(cpu[5:8])
     memory, faults = sizes(texts.get("meminfo", "")), table(texts.get("vmstat"))
     usage = memory_used(memory)
+    total, used = memory.get("MemTotal"), working_set(memory)
+    available = None
+    if huge_pages and total is not None and used is not None:
+        available = max(0, total - used - huge_pages)
     swap_total, swap_free = memory.get("SwapTotal"), memory.get("SwapFree", 0)
     return GroupStats(
         at=at,
@@ -38,7 +43,8 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
         user_ns=sum(cpu[:2]) * tick if cpu else None,
         system_ns=cpu[2] * tick if len(cpu) > 2 else None,
         memory=usage,
-        working_set=working_set(memory),
+        working_set=used,
+        available=available,
         rss=memory.get("AnonPages"),
         cache=memory.get("Cached"),
         mapped_file=memory.get("Mapped"),

@@ -83,6 +83,29 @@ def test_thresholds_of_memory_are_of_what_the_summary_shows() -> None:
     assert found[0] == shown
 
 
+@pytest.mark.parametrize(
+    ("huge_pages", "available"),
+    [(0, 475), (100, 375), (100 + 2, 373), (475, 0), (900, 0)],
+)
+def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: int) -> None:
+    """For eviction and in the Summary alike; docs/reference/behaviour.md, u: ka16."""
+
+    async def look() -> None:
+        notices = MemoryNotices(None, 2, pressure=proc / "none")
+        runtime = cast(Any, Images(str(proc)))
+        of = MachineSignals(
+            None, "", str(proc), runtime, notices, huge_pages=huge_pages << 10, proc=proc
+        )
+        seen = (await of.look([Signal.MEMORY]))[Signal.MEMORY]
+        assert (seen.available, seen.capacity) == (available << 10, 1000 << 10)
+        await of.close()
+
+    asyncio.run(look())
+    shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0, huge_pages << 10)
+    assert shown.memory_available == available << 10
+    assert shown.working_set == proc_text.machine({"meminfo": MEMINFO}, 100, 0).working_set
+
+
 def test_a_look(proc: Path) -> None:
     async def look() -> None:
         of = signals(proc)
