@@ -24,7 +24,7 @@ def talks(node: ClusterNode) -> Iterator[str]:
     node.apply(node.pod("talks", SCRIPT, {"stdin": True}, restartPolicy="Never"))
     node.wait_ready("talks")
     yield "talks"
-    node.kubectl("delete", "pod/talks", WITHIN)
+    node.kubectl("delete", "pod/talks", "--ignore-not-found", WITHIN)
 
 
 def test_exec_returns_output_and_status(node: ClusterNode, talks: str) -> None:
