@@ -33,7 +33,7 @@ def short_dir() -> Iterator[Path]:
     """A directory with a path short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="kpc-", dir="/tmp"))
     yield path
-    shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="session")

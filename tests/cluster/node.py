@@ -22,7 +22,7 @@ from tools.env.images import BUSYBOX
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
 from tools.env.process import CommandError, Daemon, run
-from tools.env.sweep import remove_cgroup
+from tools.env.sweep import remove_cgroup, unmount
 from tools.env.waiting import NotReadyError, wait_until
 
 T = TypeVar("T")
@@ -81,9 +81,10 @@ class ClusterNode:
         self.agent.kill(signal.SIGTERM)
 
     def remove(self) -> None:
-        """Remove the cgroup of its pods, and its way to the API server."""
+        """Remove the cgroup of its pods, its mounts, and its way to the API server."""
         self.link.cut()
         assert remove_cgroup(self.cgroup_root, kill=True) == []
+        unmount(self.directory)
 
     def new_credentials(self) -> Path:
         """Issue a new client certificate for the node, in place of an earlier one."""
