@@ -11,18 +11,23 @@ from kubeletpy.kubeapi.protocol import KubeApi, Resource
 async def first_served(
     api: KubeApi, versions: Sequence[Resource], *, field_selector: str = ""
 ) -> Resource:
-    """The first version that the server lists; the last one is not asked for.
+    """The first version that the server lists.
 
-    ``field_selector``: what this node may list.
+    Args:
+        api: the server.
+        versions: of one kind, best first.
+        field_selector: what this node may list.
 
     Raises:
+        NotFound: the server has none of them.
         ApiError: the server does not say.
     """
-    *preferred, last = versions
-    for resource in preferred:
+    for resource in versions:
         try:
             await api.list(resource, field_selector=field_selector, limit=1)
         except NotFound:
             continue
         return resource
-    return last
+    names = ", ".join(each.version for each in versions)
+    kind = versions[0]
+    raise NotFound(f"the API server has no {kind.plural} ({kind.group} {names})", code=404)

@@ -114,7 +114,7 @@ def test_what_it_sees(node2: Node, seen: str, name: str) -> None:
 SAID: dict[str, tuple[dict[str, Any], str]] = {
     "trust-bundle": (
         {"projected": {"sources": [{"clusterTrustBundle": {"name": "b", "path": "ca"}}]}},
-        "clusterTrustBundle is not supported",
+        "the API server has no clustertrustbundles",
     ),
     "wrong-type": (
         {"hostPath": {"path": "/etc/hostname", "type": "Directory"}},
