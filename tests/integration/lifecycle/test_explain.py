@@ -117,7 +117,7 @@ def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
 def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_path: Path) -> None:
     first = container("first", "sleep 0.2")
     node.apply(pod("web", container("main", DEAF), initContainers=[first],
-                   terminationGracePeriodSeconds=2), namespace=namespace)  # fmt: skip
+                   terminationGracePeriodSeconds=60), namespace=namespace)  # fmt: skip
     node.wait_running(namespace, "web")
     drawing = tmp_path / "web.svg"
     text = run(node, "timeline", "-n", namespace, "web", "--svg", str(drawing))
@@ -133,6 +133,8 @@ def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_pa
     node.kubectl("delete", "pod", "web", "--wait=false", namespace=namespace)
     verdict = until_verdict(node, namespace, "web", "main has not ended", "it is killed in")
     assert verdict.startswith("terminating for")
+    # a short grace period would be over before explain has started on a busy machine
+    node.kubectl("delete", "pod", "web", "--wait=false", "--grace-period=1", namespace=namespace)
     node.wait_gone(namespace, "web")
     node.until(
         lambda: (
