@@ -3,9 +3,9 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit contract sim fuzz integration cluster (all of
-# them when none is named), and mutation, which only runs when it is named. The control plane of the
-# section cluster is built in the background meanwhile; without a fitting Go, that section is left out.
+# Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
+# when none is named), and mutation and cluster, which only run when they are named. The control plane
+# of the section cluster is built first, which takes minutes; it needs a fitting Go.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -17,13 +17,12 @@
 #   ./test.sh cluster --kubernetes v1.36.3     a node of that control plane, which is built once; also
 #                                    v1.36 (the release that we name), --programs DIR (built ones)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
-# A skipped test is a failure. JOBS=N sets how many tests run at once (2; 3 of the section
-# integration, whose tests wait more than they compute).
+# A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit contract sim fuzz integration cluster)
+all=(lint types imports generated docs wheel unit contract sim fuzz integration)
 # what tests start: Debian's own packages, by section
 declare -A packages=(
     [unit]="prometheus"
@@ -33,7 +32,7 @@ declare -A packages=(
 )
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} mutation " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} mutation cluster " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -50,7 +49,7 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} mutation" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} mutation cluster" >&2
     exit 2
     ;;
 esac
@@ -196,7 +195,7 @@ run_section() {
     cluster) cluster_section ;;
     integration)
         need_root || return 1
-        local workers=(-n "${JOBS:-3}" --dist loadfile --no-loadscope-reorder)
+        local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)
         # one runtime serves one agent at a time
         [[ " ${chosen[*]} " != *" --runtime"* ]] || workers=()
         tests tests/integration "${workers[@]}"

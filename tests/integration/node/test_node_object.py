@@ -20,6 +20,7 @@ CONFIG = {
     "systemReserved": {"cpu": "500m", "memory": "1Gi"},
     "localStorageCapacityIsolation": False,
     "nodeStatusUpdateFrequency": "1s",
+    "nodeStatusReportFrequency": "5m",
     "nodeLeaseDurationSeconds": 4,
 }
 
