@@ -1,6 +1,6 @@
 """A pod with a patch, or with a manifest laid over it. Pure.
 
-Which lists of a pod are keyed, and by what, is the API's schema (OpenAPI of Kubernetes 1.36,
+Which lists of a pod are keyed, and by what, is the API's schema (OpenAPI of Kubernetes 1.37,
 ``x-kubernetes-patch-merge-key``).
 """
 
@@ -39,6 +39,7 @@ POD_SCHEMA: JSON = {
             "properties": {
                 "containers": _CONTAINERS,
                 "ephemeralContainers": _CONTAINERS,
+                "evictionResponders": _keyed("name"),
                 "initContainers": _CONTAINERS,
                 "hostAliases": _keyed("ip"),
                 "imagePullSecrets": _keyed("name"),

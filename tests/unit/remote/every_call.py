@@ -64,10 +64,15 @@ CALLS: dict[str, Call] = {
 }
 
 
+NEVER_CALLED = frozenset({"CheckpointPod", "RestorePod"})
+"""Calls of the CRI of 1.37 that no kubelet makes yet."""
+
+
 def methods() -> dict[str, MethodDescriptor]:
-    """The methods of both services of the CRI, by name."""
+    """The methods of both services of the CRI that a kubelet calls, by name."""
     services = cri.DESCRIPTOR.services_by_name.values()
-    return {method.name: method for service in services for method in service.methods}
+    found = {method.name: method for service in services for method in service.methods}
+    return {name: method for name, method in found.items() if name not in NEVER_CALLED}
 
 
 async def outcome(call: Awaitable[Any] | AsyncIterator[Any]) -> Any:
