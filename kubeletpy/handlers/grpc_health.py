@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from kubeletpy.handlers.network import must_have_been_asked, new_socket
+from kubeletpy.handlers.network import connected, must_have_been_asked
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.handlers.unchecked_tls import unchecked_context
@@ -97,16 +97,10 @@ async def check(
 async def _connected(host: str, port: int) -> socket.socket:
     """A connection. Raises OSError, and HandlerError when the machine has run out of something."""
     try:
-        sock = new_socket(host)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, (host, port))
-        except BaseException:
-            sock.close()
-            raise
+        return await connected(host, port)
     except OSError as error:
         must_have_been_asked(error)
         raise
-    return sock
 
 
 def _status(response: Any, message: bytes) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kubeletpy.handlers.http_request import BadRequest, HttpRequest, redirected
 from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
-from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
+from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
 from kubeletpy.handlers.ports import host_port, is_address
 from kubeletpy.handlers.unchecked_tls import unchecked_context
@@ -154,12 +154,7 @@ async def _connect(
     loop = asyncio.get_running_loop()
     try:
         address = await resolver.address(request.host)
-        sock = new_socket(address)
-        try:
-            await loop.sock_connect(sock, (address, request.port))
-        except BaseException:
-            sock.close()
-            raise
+        sock = await connected(address, request.port)
         # from here on the loop owns the socket, even when the handshake fails
         try:
             await loop.create_connection(lambda: protocol, sock=sock, **_tls(request, curve))

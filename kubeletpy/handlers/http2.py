@@ -1,19 +1,17 @@
 """httpGet probes over HTTP/2 in the clear, with prior knowledge: no upgrade, no HTTP/1.
 
-Each request has a connection of its own, as over HTTP/1.1; what a server sends is bounded. Must
+Each request has a new connection, as over HTTP/1.1; what a server sends is bounded. Must
 never be imported before it is needed: a node without such probes never loads it.
 Source: docs/reference/behaviour.md, m3; RFC 9113, 3.3.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import socket
 
 from kubeletpy.handlers.http import Answered, Exchange, ExchangeFailed, following
 from kubeletpy.handlers.http_request import HttpRequest
-from kubeletpy.handlers.network import Resolver, in_words, new_socket
+from kubeletpy.handlers.network import Resolver, connected, in_words
 from kubeletpy.handlers.outcome import KEPT_OUTPUT
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.remote.http2_client import Turns, carry_out
@@ -43,27 +41,16 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
     if request.tls:
         raise ExchangeFailed("a probe over HTTP/2 in the clear does not follow redirects to https")
     asked = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
-    connected = await _connected(resolver, request)
     try:
-        await carry_out(asked, connected, turns)
+        sock = await connected(await resolver.address(request.host), request.port)
+    except OSError as error:
+        where = host_port(request.host, request.port)
+        raise ExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+    try:
+        await carry_out(asked, sock, turns)
     except http2_exchange.ExchangeFailed as error:
         raise ExchangeFailed(str(error)) from error
     except OSError as error:
         raise ExchangeFailed(f"read: {in_words(error)}") from error
     response = Http2Response(asked.status, bytes(asked.body[:KEPT_OUTPUT]))
     return response, following(request, asked.status, asked.headers.get("location"))
-
-
-async def _connected(resolver: Resolver, request: HttpRequest) -> socket.socket:
-    try:
-        address = await resolver.address(request.host)
-        sock = new_socket(address)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, (address, request.port))
-        except BaseException:
-            sock.close()
-            raise
-    except OSError as error:
-        where = host_port(request.host, request.port)
-        raise ExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
-    return sock

@@ -7,6 +7,7 @@ lingering socket blocks, even if the socket is non-blocking.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -62,6 +63,17 @@ def in_words(error: OSError) -> str:
     if error.errno is None:
         return str(error) or type(error).__name__
     return (error.strerror or os.strerror(error.errno)).lower()
+
+
+async def connected(address: str, port: int) -> socket.socket:
+    """A non-blocking TCP socket that is connected to an address. Raises OSError."""
+    sock = new_socket(address)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def new_socket(address: str) -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.handlers.network import Resolver, in_words, must_have_been_asked, new_socket
+from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
 from kubeletpy.handlers.outcome import Answer, Reply
 from kubeletpy.handlers.ports import host_port
 
@@ -16,12 +16,10 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
         HandlerError: the machine has run out of something, such as descriptors.
     """
     where = f"dial tcp {host_port(host, port)}"
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout):
             address = await resolver.address(host)
-            with new_socket(address) as sock:
-                await loop.sock_connect(sock, (address, port))
+            (await connected(address, port)).close()
     except TimeoutError:
         return Reply(Answer.FAILURE, f"{where}: i/o timeout")
     except OSError as error:

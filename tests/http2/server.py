@@ -146,6 +146,7 @@ class Server:
     handler: Handler
     settings: Mapping[h2.settings.SettingCodes, int] = field(default_factory=dict)
     url: str = ""
+    port: int = 0
     accepted: int = 0
     peers: list[Peer] = field(default_factory=list)
     resets: list[tuple[int, object]] = field(default_factory=list)
@@ -158,15 +159,17 @@ class Server:
 @asynccontextmanager
 async def serving_http2(
     handler: Handler,
-    tls: ssl.SSLContext,
+    tls: ssl.SSLContext | None = None,
     settings: Mapping[h2.settings.SettingCodes, int] | None = None,
 ) -> AsyncIterator[Server]:
-    """Serve on loopback; TLS offers HTTP/2 only."""
+    """Serve on loopback; TLS offers HTTP/2 only. Without it: in the clear, with prior knowledge."""
     server = Server(handler, settings or {})
-    tls.set_alpn_protocols(["h2"])
+    if tls is not None:
+        tls.set_alpn_protocols(["h2"])
     listening = await asyncio.get_running_loop().create_server(server.peer, "127.0.0.1", 0, ssl=tls)
     host, port = listening.sockets[0].getsockname()[:2]
-    server.url = f"https://{host}:{port}"
+    server.url = f"{'http' if tls is None else 'https'}://{host}:{port}"
+    server.port = port
     try:
         yield server
     finally:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-import h2.config
-import h2.connection
-import h2.events
 import pytest
 
 from kubeletpy.handlers import http, http2
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
-from tests.unit.handlers.servers import Talk, answering, serving, silence
+from tests.http2.server import Exchange, serving_http2
+from tests.unit.handlers.servers import answering, serving, silence
 from tests.unit.handlers.test_grpc_floods import FLOODS, IN_FLIGHT, LOOPBACK, flooding
 from tests.unit.handlers.test_network_handlers import AMPLE, OK, TIMEOUT, closed_port
 
@@ -23,37 +22,17 @@ Request = dict[str, str]
 Responds = Callable[[Request], tuple[int, dict[str, str], bytes]]
 
 
-def speaking(respond: Responds) -> Talk:
-    """A server of HTTP/2 in the clear that answers requests without a body."""
+@asynccontextmanager
+async def speaking(respond: Responds) -> AsyncIterator[int]:
+    """A server of HTTP/2 in the clear; its port."""
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
-        connection = h2.connection.H2Connection(config)
-        connection.initiate_connection()
-        writer.write(connection.data_to_send())
-        while data := await reader.read(65536):
-            for event in connection.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    assert event.headers is not None
-                    status, headers, body = respond({str(k): str(v) for k, v in event.headers})
-                    stream = event.stream_id
-                    assert stream is not None
-                    connection.send_headers(stream, [(":status", str(status)), *headers.items()])
-                    while body:
-                        size = min(
-                            connection.local_flow_control_window(stream),
-                            connection.max_outbound_frame_size,
-                        )
-                        if not size:
-                            break
-                        connection.send_data(stream, body[:size])
-                        body = body[size:]
-                    else:
-                        connection.end_stream(stream)
-            writer.write(connection.data_to_send())
-            await writer.drain()
+    async def answer(exchange: Exchange) -> None:
+        status, headers, body = respond(exchange.headers)
+        exchange.head(status, headers)
+        await exchange.write(body, last=True)
 
-    return talk
+    async with serving_http2(answer) as server:
+        yield server.port
 
 
 def always(status: int, body: bytes = b"", **headers: str) -> Responds:
@@ -79,7 +58,7 @@ async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     ],
 )
 async def test_statuses(status: int, answer: Answer, output: str) -> None:
-    async with serving(speaking(always(status))) as port:
+    async with speaking(always(status)) as port:
         assert await ask(port) == Reply(answer, output)
 
 
@@ -97,7 +76,7 @@ async def test_the_request() -> None:
         {"name": "Keep-Alive", "value": "5"},
         {"name": "TE", "value": "gzip"},
     ]
-    async with serving(speaking(respond)) as port:
+    async with speaking(respond) as port:
         assert (await ask(port, path="/a b?c=d", httpHeaders=headers)).answer is Answer.SUCCESS
     (request,) = heard
     agent = request.pop("user-agent")
@@ -114,7 +93,7 @@ async def test_the_request() -> None:
 
 @pytest.mark.parametrize("size", [1, KEPT_OUTPUT, 50_000, 1_000_000])
 async def test_a_large_body_is_read_no_further_than_it_is_kept(size: int) -> None:
-    async with serving(speaking(always(200, b"x" * size))) as port:
+    async with speaking(always(200, b"x" * size)) as port:
         reply = await ask(port)
     assert reply == Reply(Answer.SUCCESS, "x" * min(size, KEPT_OUTPUT))
 
@@ -125,14 +104,14 @@ async def test_redirects() -> None:
             return 301, {"location": "/next"}, b"over there"
         return 200, {}, request[":path"].encode()
 
-    async with serving(speaking(respond)) as port:
+    async with speaking(respond) as port:
         assert await ask(port) == Reply(Answer.SUCCESS, "/next")
-    async with serving(speaking(always(302, location="http://elsewhere.example/"))) as port:
+    async with speaking(always(302, location="http://elsewhere.example/")) as port:
         assert (await ask(port)).answer is Answer.WARNING
-    async with serving(speaking(always(302, location="/"))) as port:
+    async with speaking(always(302, location="/")) as port:
         assert "stopped after 10 redirects" in (await ask(port)).output
     secure = f"https://{LOOPBACK}/"
-    async with serving(speaking(always(302, location=secure))) as port:
+    async with speaking(always(302, location=secure)) as port:
         assert "does not follow redirects to https" in (await ask(port)).output
 
 

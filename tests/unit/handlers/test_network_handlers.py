@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  # not in its stubs
 
-from kubeletpy.handlers import grpc_health, http, tcp
+from kubeletpy.handlers import grpc_health, http, http2, network, tcp
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.http_response import ResponseReader
 from kubeletpy.handlers.network import Resolver
@@ -386,15 +386,14 @@ async def test_given_up_at_any_moment_nothing_is_left(resolver: Resolver, moment
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-@pytest.mark.parametrize("kind", ["http", "tcp", "grpc"])
+@pytest.mark.parametrize("kind", ["http", "http2", "tcp", "grpc"])
 async def test_what_can_not_be_asked_has_not_failed(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
 ) -> None:
     """Else a node without descriptors would restart all its containers that have probes."""
     port = closed_port()
     assert (await _asked(resolver, kind, port)).answer is Answer.FAILURE
-    for module in (http, tcp, grpc_health):
-        monkeypatch.setattr(module, "new_socket", _fails(number))
+    monkeypatch.setattr(network, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be asked: .*" + os.strerror(number)):
         await _asked(resolver, kind, port)
 
@@ -411,9 +410,10 @@ async def test_no_thread_to_look_a_name_up_with(
 
 
 async def _asked(resolver: Resolver, kind: str, port: int) -> Reply:
-    if kind == "http":
+    if kind.startswith("http"):
         request = request_for({"port": port}, (), LOOPBACK, "probe")
-        return await http.probe(resolver, request, TIMEOUT)
+        exchange = http2.exchange(http2.Turns()) if kind == "http2" else None
+        return await http.probe(resolver, request, TIMEOUT, exchange)
     if kind == "tcp":
         return await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)
     return await grpc_health.check(LOOPBACK, port, "", TIMEOUT)

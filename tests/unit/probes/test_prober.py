@@ -320,7 +320,7 @@ async def test_the_gates_decide_whether_protocols_of_probes_are_obeyed(
         prober = Prober(Runtime(), Events(), http2=gate, grpc_tls=gate)  # type: ignore[arg-type]
         return (await prober.run(target(probe), quietly=False)).outcome
 
-    async with serving(speaking(always(200))) as port:
+    async with speaking(always(200)) as port:
         get = {"port": port, "protocol": "HTTP2"}
         assert await find({"httpGet": get, "timeoutSeconds": 5}) is outcome
     async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as port:
