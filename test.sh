@@ -53,7 +53,6 @@ case "${1:-}" in
     exit 2
     ;;
 esac
-named=("${sections[@]}")
 [ ${#sections[@]} -gt 0 ] || sections=("${all[@]}")
 
 # Install what the given sections start.
@@ -101,56 +100,6 @@ tests() {
     return "$code"
 }
 
-# The value of an option among the chosen arguments.
-value_of() {
-    local argument previous=""
-    for argument in "${chosen[@]}"; do
-        [ "$previous" != "$1" ] || { echo "$argument" && return; }
-        [[ "$argument" != "$1="* ]] || { echo "${argument#*=}" && return; }
-        previous="$argument"
-    done
-}
-
-# Build the programs of the section cluster in the background. Other sections come first: one package
-# at a time then, on processors that are idle.
-builder=""
-start_building() {
-    [[ " ${sections[*]} " == *" cluster "* && -z "$(value_of --programs)" ]] || return 0
-    local version command=(setsid) log="$PWD/.cache/control-plane.log"
-    version="$(value_of --kubernetes)"
-    [ "${sections[0]}" = cluster ] || command+=(nice -n 19 chrt --idle 0)
-    command+=(python3 -m tools.control_plane build)
-    [ -z "$version" ] || command+=(--kubernetes "$version")
-    [ "${sections[0]}" = cluster ] || command+=(--jobs 1)
-    "${command[@]}" >"$log" 2>&1 &
-    builder=$!
-    trap 'kill -- "-$builder" 2>/dev/null || true' EXIT
-}
-
-# Wait for them. The status is 3 where there is no Go that builds them.
-await_building() {
-    [ -n "$builder" ] || return 0
-    local code=0
-    wait "$builder" || code=$?
-    builder=""
-    trap - EXIT
-    return "$code"
-}
-
-cluster_section() {
-    local code=0 log=.cache/control-plane.log
-    need_root || return 1
-    await_building || code=$?
-    if [ "$code" -eq 3 ] && [ ${#named[@]} -eq 0 ]; then
-        echo "not run: $(tail -n 1 "$log")"
-        result="not run"
-        return 0
-    fi
-    [ ! -s "$log" ] || tail -n 20 "$log"
-    [ "$code" -eq 0 ] || return "$code"
-    tests tests/cluster
-}
-
 need_root() {
     [ "$(id -u)" -ne 0 ] || return 0
     echo "these tests start containers: run ./test.sh as root" >&2
@@ -192,7 +141,7 @@ run_section() {
         python -m tests.fuzz --jobs "${JOBS:-2}" --seconds 1 "${options[@]}"
         ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
-    cluster) cluster_section ;;
+    cluster) need_root && tests tests/cluster ;;
     integration)
         need_root || return 1
         local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)
@@ -203,14 +152,12 @@ run_section() {
     esac
 }
 
-chosen=("$@")
-mkdir -p .cache
-start_building
 python_environment "$PWD" dev "Python environment"
 system_packages "${sections[@]}"
 export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
 # an installed agent has its bytecode, too: compiling all modules is half of the CPU time of a start
 unset PYTHONDONTWRITEBYTECODE
+chosen=("$@")
 results=()
 failed=0
 for section in "${sections[@]}"; do

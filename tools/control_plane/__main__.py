@@ -7,14 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.control_plane.building import NoGoError, programs
+from tools.control_plane.building import programs
+from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
-
-NO_GO = 3
-"""The exit status of `build` on a machine without a Go that builds the release, or without a way to
-the release's source."""
 
 
 def main() -> int:
@@ -27,7 +24,6 @@ def main() -> int:
         each.add_argument(
             "--kubernetes", type=release, default=NEWEST, help="the release, such as v%(default)s"
         )
-    build.add_argument("--jobs", type=int, default=0, help="packages that are compiled at once")
     serve.add_argument("--dir", type=Path, required=True, help="its files; must not exist")
     serve.add_argument("--programs", type=Path, help="built programs; default: build --kubernetes")
     serve.add_argument("--node", action="append", default=[], help="write a node's kubeconfig")
@@ -37,12 +33,9 @@ def main() -> int:
     given = parser.parse_args()
     try:
         if given.command == "build":
-            print(programs(given.kubernetes, jobs=given.jobs))
+            print(programs(given.kubernetes))
         else:
             _serve(given)
-    except NoGoError as error:
-        print(error, file=sys.stderr)
-        return NO_GO
     except (CommandError, NotReadyError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -50,9 +43,6 @@ def main() -> int:
 
 
 def _serve(given: argparse.Namespace) -> None:
-    # it needs the virtual environment, and `build` does not
-    from tools.control_plane.plane import ControlPlane
-
     plane = ControlPlane(given.dir.absolute(), given.programs or programs(given.kubernetes))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -1,8 +1,7 @@
 """Builds the programs of a control plane from the Go module k8s.io/kubernetes, once for a release.
 
 The Go module proxy has the source. The staging modules of the release have a replacement each,
-because the module's own go.mod points them into its source tree. Nothing here needs more than
-Python's own library: test.sh starts a build before it has a virtual environment.
+because the module's own go.mod points them into its source tree.
 """
 
 from __future__ import annotations
@@ -31,26 +30,22 @@ _CHEAP_CODE = "-gcflags=all=-l -dwarf=false"
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 
 
-class NoGoError(CommandError):
-    """This machine has no Go that builds the release, or no way to its source."""
-
-
-def programs(version: str, wanted: Sequence[str] = PROGRAMS, *, jobs: int = 0) -> Path:
+def programs(version: str, wanted: Sequence[str] = PROGRAMS) -> Path:
     """The directory of the programs of a release ("1.37.2"); builds those that are missing.
 
-    ``jobs`` bounds how many packages are compiled at once; 0: as many as there are processors.
-    Raises NoGoError, or CommandError: the proxy does not have the release, or it does not build.
+    Raises CommandError: there is no Go that fits, the proxy does not have the release, or it does
+    not build.
     """
     home = cache_dir() / "control-plane" / version
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / ".lock"):
         missing = [name for name in wanted if not (home / name).is_file()]
         if missing:
-            _build(version, missing, home, jobs)
+            _build(version, missing, home)
     return home
 
 
-def _build(version: str, names: Sequence[str], home: Path, jobs: int) -> None:
+def _build(version: str, names: Sequence[str], home: Path) -> None:
     began, used = time.monotonic(), _children_cpu_s()
     source, fresh = home / "source", home / "fresh"
     ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
@@ -62,7 +57,6 @@ def _build(version: str, names: Sequence[str], home: Path, jobs: int) -> None:
     fresh.mkdir()
     run(
         *("go", "build", "-o", fresh, "-ldflags", linker_flags(version), _CHEAP_CODE),
-        *([f"-p={jobs}"] if jobs else []),
         *(f"{MODULE}/cmd/{name}" for name in names),
         timeout=BUILD_S,
         cwd=source,
@@ -79,16 +73,12 @@ def _build(version: str, names: Sequence[str], home: Path, jobs: int) -> None:
 
 def _require_go(version: str, home: Path, env: Mapping[str, str]) -> None:
     if shutil.which("go") is None:
-        raise NoGoError("Go is not installed")
+        raise CommandError("Go is not installed")
     found = run("go", "env", "GOVERSION", cwd=home, env=env).strip()
-    try:
-        answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=home, env=env)
-    except CommandError as error:
-        last = (str(error).strip().splitlines() or ["no message"])[-1]
-        raise NoGoError(f"Go can't find the source of Kubernetes {version}: {last}") from error
+    answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=home, env=env)
     needed = json.loads(answer)["GoVersion"]
     if not fits(found, needed):
-        raise NoGoError(f"Kubernetes {version} needs Go {needed}, and this machine has {found}")
+        raise CommandError(f"Kubernetes {version} needs Go {needed}, and this machine has {found}")
 
 
 def fits(found: str, needed: str) -> bool:
