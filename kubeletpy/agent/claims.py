@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from kubeletpy.config.gates import FeatureGates
 from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.manager import ClaimManager
-from kubeletpy.dra.model import BadCheckpoint, by_driver
+from kubeletpy.dra.model import BadCheckpoint
 from kubeletpy.dra.model import Claims as KnownClaims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.pods.pod import Pod
@@ -52,8 +53,8 @@ def build_claims(
     metrics = outside.metrics.dra
 
     def show(claims: KnownClaims) -> None:
-        counts = {driver: len(each) for driver, each in by_driver(claims.values()).items()}
-        metrics.show(counts, len(claims))
+        drivers = (driver for claim in claims.values() for driver in claim.drivers)
+        metrics.show(Counter(drivers), len(claims))
 
     try:
         state = ClaimState(root / "dra_manager_state", show)

@@ -153,15 +153,6 @@ def exempted(claims: Iterable[ClaimInfo], call: str) -> list[str]:
     ]
 
 
-def by_driver(claims: Iterable[ClaimInfo]) -> dict[str, list[ClaimInfo]]:
-    """The claims of each driver."""
-    found: dict[str, list[ClaimInfo]] = {}
-    for claim in claims:
-        for driver in claim.drivers:
-            found.setdefault(driver, []).append(claim)
-    return found
-
-
 def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]:
     """What the end of a pod means for its claims.
 

@@ -185,13 +185,10 @@ class MachineSignals:
 def node_memory(sizes: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int] | None:
     """(available, capacity) of a machine, from /proc/meminfo in bytes: what the summary shows.
 
-    Available memory excludes ``huge_pages`` bytes (docs/reference/behaviour.md, u: ka16).
+    ``huge_pages``: bytes that are no available memory.
     """
-    total, working_set = sizes.get("MemTotal"), proc_text.working_set(sizes)
-    if total is None or working_set is None:
-        return None
-    available = total - working_set
-    return (max(0, available - huge_pages) if huge_pages else available), total
+    total, available = sizes.get("MemTotal"), proc_text.available(sizes, huge_pages)
+    return None if total is None or available is None else (available, total)
 
 
 def _space_of(path: str, signals: tuple[Signal, Signal], at: float) -> dict[Signal, Observation]:

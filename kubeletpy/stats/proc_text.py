@@ -32,10 +32,6 @@ def machine(texts: dict[str, str], ticks: int, at: int, huge_pages: int = 0) -> 
     busy = sum(cpu[:3]) + sum(cpu[5:8])
     memory, faults = sizes(texts.get("meminfo", "")), table(texts.get("vmstat"))
     usage = memory_used(memory)
-    total, used = memory.get("MemTotal"), working_set(memory)
-    available = None
-    if huge_pages and total is not None and used is not None:
-        available = max(0, total - used - huge_pages)
     swap_total, swap_free = memory.get("SwapTotal"), memory.get("SwapFree", 0)
     return GroupStats(
         at=at,
@@ -43,8 +39,8 @@ def machine(texts: dict[str, str], ticks: int, at: int, huge_pages: int = 0) -> 
         user_ns=sum(cpu[:2]) * tick if cpu else None,
         system_ns=cpu[2] * tick if len(cpu) > 2 else None,
         memory=usage,
-        working_set=used,
-        available=available,
+        working_set=working_set(memory),
+        available=available(memory, huge_pages) if huge_pages else None,
         rss=memory.get("AnonPages"),
         cache=memory.get("Cached"),
         mapped_file=memory.get("Mapped"),
@@ -93,6 +89,17 @@ def working_set(sizes: Mapping[str, int]) -> int | None:
     """What the root cgroup uses without inactive file pages, from /proc/meminfo in bytes."""
     used = memory_used(sizes)
     return None if used is None else max(0, used - sizes.get("Inactive(file)", 0))
+
+
+def available(sizes: Mapping[str, int], huge_pages: int = 0) -> int | None:
+    """Memory that is not in use, from /proc/meminfo in bytes, without ``huge_pages`` bytes.
+
+    Source: docs/reference/behaviour.md, u: ka16.
+    """
+    total, used = sizes.get("MemTotal"), working_set(sizes)
+    if total is None or used is None:
+        return None
+    return max(0, total - used - huge_pages) if huge_pages else total - used
 
 
 def process(stat: str, status: str, ticks: int, at: int) -> GroupStats:

@@ -82,15 +82,14 @@ class TrustBundles:
     def _follow(self, resource: Resource) -> Reflector:
         if not self._users:
             raise Unavailable("the pods with trust bundles have ended")
-        if self._reflector is None:
-            self._reflector = Reflector(
-                self._api,
-                resource,
-                on_replace=self._replaced,
-                on_event=self._changed,
-                rng=self._rng,
-            )
-            self._task = asyncio.create_task(self._reflector.run(), name="watch trust bundles")
+        self._reflector = Reflector(
+            self._api,
+            resource,
+            on_replace=self._replaced,
+            on_event=self._changed,
+            rng=self._rng,
+        )
+        self._task = asyncio.create_task(self._reflector.run(), name="watch trust bundles")
         return self._reflector
 
     def _rest(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,7 +14,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.manager import ClaimManager
-from kubeletpy.dra.model import Claims, by_driver
+from kubeletpy.dra.model import Claims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.kubeapi.errors import NotFound
 from kubeletpy.kubeapi.protocol import Resource
@@ -146,8 +147,8 @@ class Node:
         dra = self.metrics.dra
 
         def show(claims: Claims) -> None:
-            counts = {name: len(each) for name, each in by_driver(claims.values()).items()}
-            dra.show(counts, len(claims))
+            drivers = (driver for claim in claims.values() for driver in claim.drivers)
+            dra.show(Counter(drivers), len(claims))
 
         self.drivers = Drivers(dra, lambda name, *_: _Calls(self.by_name[name]))
         self.manager = ClaimManager(

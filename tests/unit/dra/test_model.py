@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.dra.claims import Allocated, ClaimProblem, uses
+from kubeletpy.dra.claims import CALLS, Allocated, ClaimProblem, uses
 from kubeletpy.dra.model import (
     ClaimInfo,
     Claims,
     ContainerClaim,
     Device,
-    by_driver,
     cdi_devices,
     container_claims,
     leaving,
     referenced,
+    to_call,
 )
 from kubeletpy.structs import replace
 from tests.unit.dra.node import user
@@ -43,8 +43,8 @@ def test_one_more_pod_uses_a_claim() -> None:
 
 def test_claims_are_asked_for_by_driver() -> None:
     other = replace(CLAIM, uid="o-uid", name="o", drivers={B: ()})
-    assert by_driver([CLAIM, other]) == {A: [CLAIM], B: [CLAIM, other]}
-    assert by_driver([]) == {}
+    assert to_call([CLAIM, other], CALLS[0]) == {A: [CLAIM], B: [CLAIM, other]}
+    assert to_call([], CALLS[0]) == {}
 
 
 def test_the_end_of_a_pod() -> None:
