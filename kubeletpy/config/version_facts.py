@@ -1,4 +1,4 @@
-"""What differs between Kubernetes versions without a feature gate, field or flag of its own. Pure.
+"""Differences between Kubernetes versions that no gate, field or flag describes. Pure.
 
 Source: docs/reference/versions.csv. A row for each fact has a column for each version. Decisions
 take a fact by its name; a fact that no decision needs any more is removed with its row.

@@ -1,4 +1,4 @@
-"""The grpc handler: grpc.health.v1.Health/Check on a connection of its own.
+"""The grpc handler: grpc.health.v1.Health/Check on a new connection for each call.
 
 gRPC's own library queues an answer to each frame of a server, without a bound; a container could
 exhaust the node's memory with it. The call is one small HTTP/2 exchange instead, with bounds on

@@ -10,7 +10,7 @@ from tools.env.ports import free_port
 
 
 class Link:
-    """Carries TCP connections from a port of its own to ``target`` on loopback.
+    """Carries TCP connections from another port to ``target`` on loopback.
 
     Attributes:
         port: where it listens; kept over :meth:`cut`.

@@ -108,7 +108,7 @@ One has the classes that values are, each of which costs a twentieth of what a d
 """
 
 MORE = {
-    "kubeletpy.config.version_facts": "what differs between versions without a gate of its own",
+    "kubeletpy.config.version_facts": "differences between versions that no gate describes",
     "kubeletpy.kubernetes_version": "the version whose gates and fields a configuration has",
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",
     "kubeletpy.cgroups.driver_check": "sees from sandboxes which cgroup driver the runtime has",

@@ -3,7 +3,7 @@
 ``python -m tests.integration.attacks.ask_health PID URL`` prints for each answer how many seconds
 it took on the machine that limits are meant for: without those in which the agent's loop, or this
 process, was ready to run and something else of the machine ran, and divided by how many times
-slower this machine is. A process of its own: in the tests' the embedded API works too.
+slower this machine is. It runs in a separate process: the embedded API works in the tests' process.
 """
 
 from __future__ import annotations
