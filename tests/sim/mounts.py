@@ -117,7 +117,7 @@ class NodeMounts:
             "syscalls._table": self.table,
             "teardown.unmount": self.unmount,
             "sub_path.mount": self.mount,
-            "sub_path.unmount": self.unmount,
+            "sub_path.detach": self.unmount,
             "sub_path._same_file": self._same_file,
         }
         with ExitStack() as stack:
