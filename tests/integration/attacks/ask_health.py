@@ -1,9 +1,12 @@
 """Asks an agent whether it is well, 20 times a second, until its standard input ends.
 
 ``python -m tests.integration.attacks.ask_health PID URL`` prints for each answer how many seconds
-it took on the machine that limits are meant for: without those in which the agent's loop, or this
-process, was ready to run and something else of the machine ran, and divided by how many times
-slower this machine is. It runs in a separate process: the embedded API works in the tests' process.
+it took, without those in which the agent's loop, or this process, was ready to run and something
+else of the machine ran; and how many of them the agent worked, on the machine that limits are
+meant for: no more than its process had of the processors, divided by how many times slower this
+machine is. The rest of an answer's time went to other threads that waited, to disks, or to the
+host of a virtual machine. It runs in a separate process: the embedded API works in the tests'
+process.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from bench.usage import cpu_seconds
 from tests.slowness import slowness
 
 MATTERS_S = 0.1
@@ -27,17 +31,21 @@ def waited(task: Path) -> float:
 
 
 def main(pid: str, url: str) -> None:
-    """Until there is nobody left who wants to know."""
+    """Print a line for each answer."""
     os.nice(-15)
     threads = (Path(f"/proc/{pid}/task/{pid}"), Path("/proc/thread-self").resolve())
     while not select.select([sys.stdin], [], [], 0.05)[0]:
+        used = cpu_seconds(int(pid))
         begun, others = time.monotonic(), sum(map(waited, threads))
         with urllib.request.urlopen(url, timeout=120) as answer:
             answer.read()
         took = time.monotonic() - begun
         took -= sum(map(waited, threads)) - others
         # measuring takes time of the agent's core: only for an answer that could matter
-        print(took / slowness() if took > MATTERS_S else took)
+        if took > MATTERS_S:
+            print(took, min(took, cpu_seconds(int(pid)) - used) / slowness())
+        else:
+            print(took, took)
 
 
 if __name__ == "__main__":
