@@ -37,7 +37,7 @@ class RemoveUnstarted:
         The runtime may still be starting it, on behalf of an agent that is dead now: it then
         refuses the removal, and two containers of one name never run. containerd 1.6 may also
         refuse to remove one whose start was canceled, because it leaves the task behind: that one
-        holds its name, and stays.
+        holds its name, and stays until containerd restarts.
 
         Returns:
             The number after the attempts whose names are taken.
@@ -68,8 +68,8 @@ class RemoveUnstarted:
                         error.details or str(error.code),
                     )
                 logger.warning(
-                    "the runtime does not remove a container whose start was canceled; "
-                    "the next one gets another name",
+                    "the runtime does not remove a container whose start was canceled "
+                    "(containerd 1.6 does not until it restarts); the next one gets another name",
                     extra={"container_id": record.id, "error": str(error)},
                 )
                 continue
