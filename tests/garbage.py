@@ -14,6 +14,16 @@ from contextlib import contextmanager
 from typing import Any
 
 
+def set_aside() -> None:
+    """Leave all objects that exist out of later collections, as the agent does with its modules.
+
+    A full collection examined the half a million objects of all test modules, which took 0.3 s each
+    time: a fifth of the CPU time of all unit tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def no_collections() -> Iterator[None]:
     """What dies in it, dies with its last reference."""

@@ -7,7 +7,6 @@ caller's task: neither is the agent's.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.garbage import set_aside
 from tests.sim import api
 from tests.sim.loop import LIFE, WORLD, SimLoop
 from tests.slowness import slowness
@@ -74,14 +74,10 @@ def slow_callbacks(least_s: float) -> Iterator[SlowCallbacks]:
     a full collection of that takes longer than any callback of an agent.
     """
     slow = SlowCallbacks(least_s)
-    gc.collect()
-    gc.freeze()
+    set_aside()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", slow.timed(asyncio.Handle._run))
         patch.setattr(SimLoop, "run_in_executor", slow.apart(SimLoop.run_in_executor))
         patch.setattr(api.SimKubeApi, "_answer", slow.apart(api.SimKubeApi._answer))
         patch.setattr(api, "_on_the_wire", slow.apart(api._on_the_wire))
-        try:
-            yield slow
-        finally:
-            gc.unfreeze()
+        yield slow

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeletpy.cli.pauses import EVERYTHING_EVERY_S, FREEZE_AT, SWITCH_S, Collections, importing
+from tests.garbage import set_aside
 
 
 class Knot:
@@ -35,6 +36,7 @@ def clock() -> Iterator[Time]:
     yield clock
     gc.callbacks.remove(collections.collected)
     gc.unfreeze()
+    set_aside()
 
 
 def test_garbage_since_the_last_collection_goes(clock: Time) -> None:
@@ -99,6 +101,7 @@ def test_younger_collections_freeze_nothing(clock: Time) -> None:
 
 def test_nothing_is_collected_while_modules_are_imported() -> None:
     before, callbacks = sys.getswitchinterval(), list(gc.callbacks)
+    gc.unfreeze()
     try:
         with pytest.raises(ImportError), importing():
             assert not gc.isenabled()
@@ -110,4 +113,5 @@ def test_nothing_is_collected_while_modules_are_imported() -> None:
     finally:
         gc.callbacks[:] = callbacks
         gc.unfreeze()
+        set_aside()
         sys.setswitchinterval(before)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
 import time
 from asyncio import events
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from kubeletpy_up.http.workshop import Workshop
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
+from tests.garbage import set_aside
 from tests.unit.kubeletpy_up.helpers import make_registry, pod
 from tests.unit.kubeletpy_up.serving import Client, serving
 
@@ -93,15 +92,14 @@ REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int]] = [
 
 
 @pytest.fixture
-def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def longest(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """CPU seconds of each callback of the event loop.
 
     The collector does not look at what earlier tests have left: that took up to 0.25 s of whichever
     callback it fell into.
     """
     seen: list[float] = []
-    gc.collect()
-    gc.freeze()
+    set_aside()
     run = events.Handle._run
 
     def timed(handle: events.Handle) -> None:
@@ -110,8 +108,7 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         seen.append(time.thread_time() - began)
 
     monkeypatch.setattr(events.Handle, "_run", timed)
-    yield seen
-    gc.unfreeze()
+    return seen
 
 
 async def _send(client: Client, method: str, path: str, body: bytes | None, **headers: str) -> int:
