@@ -160,12 +160,41 @@ unset PYTHONDONTWRITEBYTECODE
 chosen=("$@")
 results=()
 failed=0
+note() { # SECTION EXIT-STATUS SECONDS
+    local result=passed
+    [ "$2" -eq 0 ] || { result=FAILED && failed=1; }
+    results+=("$(printf '%-12s %-7s %4d s' "$1" "$result" "$3")")
+}
+
+# mypy keeps one processor busy for as long as the other checks of the sources do together
+types=""
+finish_types() {
+    [ -n "$types" ] || return 0
+    local code=0
+    wait "$types" || code=$?
+    types=""
+    printf '\n=== types ===\n'
+    cat build/types.log
+    note types "$code" "$(<build/types.seconds)"
+}
+
 for section in "${sections[@]}"; do
+    begin=$SECONDS code=0
+    case "$section" in
+    types)
+        mkdir -p build
+        { run_section types && code=0 || code=$?; echo $((SECONDS - begin)) >build/types.seconds; exit "$code"; } >build/types.log 2>&1 &
+        types=$!
+        continue
+        ;;
+    imports | generated | docs | wheel) ;;
+    *) finish_types ;;
+    esac
     printf '\n=== %s ===\n' "$section"
-    begin=$SECONDS result=passed
-    run_section "$section" || { result=FAILED && failed=1; }
-    results+=("$(printf '%-12s %-7s %4d s' "$section" "$result" $((SECONDS - begin)))")
+    run_section "$section" || code=$?
+    note "$section" "$code" $((SECONDS - begin))
 done
+finish_types
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${results[@]}"
 exit "$failed"
