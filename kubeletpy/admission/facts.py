@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.structs import Struct
 
 
@@ -19,6 +20,8 @@ class NodeState(Struct, frozen=True):
     """The feature gate PodLevelResources."""
     declared_features: Sequence[str] | None = None
     """What the node declares; None: it declares nothing, and pods are not checked."""
+    version: KubernetesVersion = NEWEST
+    """The one whose features a pod may need."""
     pressures: Sequence[str] = ()
     """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     let_in: Collection[str] = ()

@@ -182,7 +182,7 @@ def _features(pod: Pod, state: NodeState) -> Rejection | None:
 def _declared(pod: Pod, state: NodeState) -> Rejection | None:
     if state.declared_features is None:
         return None
-    missing = lacking(pod, state.declared_features)
+    missing = lacking(pod, state.declared_features, state.version)
     if not missing:
         return None
     text = f"Pod requires node features that are not available: {', '.join(missing)}"

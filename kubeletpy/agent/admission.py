@@ -80,6 +80,7 @@ def build_admission(
         declared_features=options.declared_features
         if gates.enabled("NodeDeclaredFeatures")
         else None,
+        version=gates.version,
     )
 
     def now() -> NodeState:

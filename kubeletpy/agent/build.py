@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from kubeletpy.admission.declared_features import declared
+from kubeletpy.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.agent.admission import build_admission
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.allocations import build_allocations
@@ -146,7 +146,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         flags,
         hostname=facts.hostname,
         port=settings.port if outside.ports is None else outside.ports.port,
-        declared_features=declared(gates.effective),
+        declared_features=declared(
+            NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
+        ),
     )
     node_name = options.name
     metrics.node.node_name.labels(node_name).set(1)

@@ -199,12 +199,15 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
         "EnvFiles": (True, "fileKeyRef is obeyed"),
         "EventedPLEG": (True, "the runtime's events are used wherever there are any"),
-        "ExtendWebSocketsToKubelet": (True, "WebSockets are spoken"),
+        "ExtendWebSocketsToKubelet": (True, "WebSockets are spoken even if not declared"),
         "GitRepoVolumeDriver": (False, "there are no gitRepo volumes"),
         "HostnameOverride": (True, "hostnameOverride is obeyed"),
         "ImageVolume": (True, "images are mounted as volumes"),
         "ImageVolumeWithDigest": (False, "statuses do not show the digests of image volumes"),
-        "InPlacePodVerticalScalingInitContainers": (True, "init containers are resized too"),
+        "InPlacePodVerticalScalingInitContainers": (
+            True,
+            "init containers are resized even if not declared",
+        ),
         "InPlacePodVerticalScalingExclusiveCPUs": (
             False,
             "a resize of a pod with CPUs of its own is infeasible",
@@ -214,7 +217,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             "a resize of a pod with booked memory is infeasible",
         ),
         "KubeletFineGrainedAuthz": (True, "permissions for single paths are accepted"),
-        "KubeletInUserNamespace": (False, "what the kernel forbids is named in the log"),
         "KubeletPSI": (True, "pressure is reported where the kernel measures it"),
         "KubeletPodResourcesGet": (True, "Get is answered"),
         "KubeletPodResourcesListUseActivePods": (True, "only active pods are listed"),
@@ -236,7 +238,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
         "ReloadKubeletClientCAFile": (True, "the file is read again when it changes"),
         "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
-        "RestartAllContainersOnContainerExits": (True, "the action is obeyed"),
+        "RestartAllContainersOnContainerExits": (
+            True,
+            "the action is obeyed wherever a pod with it is admitted",
+        ),
         "RuntimeClassInImageCriApi": (False, "images are the same for all runtime classes"),
         "SELinuxChangePolicy": (True, "seLinuxChangePolicy is obeyed"),
         "SELinuxMountReadWriteOncePod": (True, "labels are mount options where they can be"),
@@ -244,10 +249,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "TopologyManagerPolicyAlphaOptions": (False, "there are no such options"),
         "TopologyManagerPolicyBetaOptions": (True, "there are no such options"),
         "TopologyManagerPolicyOptions": (True, "topologyManagerPolicyOptions is obeyed"),
-        "UserNamespacesHostNetworkSupport": (
-            False,
-            "pods on the node's network have its users",
-        ),
         "UserNamespacesSupport": (True, "hostUsers: false is obeyed"),
         "WindowsCPUAndMemoryAffinity": (False, _WINDOWS),
         "WindowsGracefulNodeShutdown": (True, _WINDOWS),
@@ -304,6 +305,13 @@ class FeatureGates(Struct, frozen=True):
         """Whether a gate is on. Raises KeyError for a gate that no supported version has."""
         value = self.effective.get(name)
         return absent_gates(self.version)[name] if value is None else value
+
+    def configured(self, name: str) -> bool:
+        """A gate's value as configured, even where this agent acts otherwise (:data:`HERE`)."""
+        gate = known_gates(self.version).get(name)
+        if gate is None:
+            return absent_gates(self.version)[name]
+        return self.asked.get(name, gate.default)
 
 
 def resolve(explicit: Mapping[str, bool], version: KubernetesVersion = NEWEST) -> FeatureGates:

@@ -12,6 +12,7 @@ from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.structs import Struct
 
 _TABLE = """
+reports_user_namespace no no yes
 throttling_factor_needs_gate no no yes
 """
 """A line for each fact: its name, then its value in each of SUPPORTED."""
@@ -21,10 +22,13 @@ class VersionFacts(Struct, frozen=True):
     """The facts of one version.
 
     Attributes:
+        reports_user_namespace: whether ``status.nodeInfo.runningInUserNamespace`` is set while
+            gate KubeletInUserNamespace is on.
         throttling_factor_needs_gate: whether a ``memoryThrottlingFactor`` other than the former
             default is refused while gate MemoryQoS is off.
     """
 
+    reports_user_namespace: bool
     throttling_factor_needs_gate: bool
 
 

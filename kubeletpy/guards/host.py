@@ -11,6 +11,7 @@ from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.processes import ProcessGroups
 from kubeletpy.guards.iptables import Run, run_command
 from kubeletpy.guards.oom_watch import open_kernel_log
+from kubeletpy.host.user_namespace import in_user_namespace
 from kubeletpy.structs import Struct
 
 
@@ -42,17 +43,12 @@ def this_machine() -> GuardedHost:
     return GuardedHost(
         own_pid=os.getpid(),
         groups=groups,
-        in_user_namespace=not whole_user_namespace(_text(proc / "self" / "uid_map")),
+        in_user_namespace=in_user_namespace(_text(proc / "self" / "uid_map")),
     )
 
 
-def whole_user_namespace(uid_map: str) -> bool:
-    """Whether all ids map to themselves, as in the initial namespace (or where there is none)."""
-    return not uid_map or uid_map.split() == ["0", "0", "4294967295"]
-
-
-def _text(path: Path) -> str:
+def _text(path: Path) -> str | None:
     try:
         return path.read_text(errors="replace")
     except OSError:
-        return ""
+        return None

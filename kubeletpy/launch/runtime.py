@@ -29,6 +29,9 @@ MOST_HANDLERS = 256
 LONGEST_HANDLER = 253
 """Characters of a handler's name, as of a RuntimeClass's."""
 
+DECLARED = ("mount_options", "user_namespaces_host_network")
+"""Fields of RuntimeFeatures that features of the node depend on."""
+
 
 async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
     """Wait until the runtime answers; logs once what it waits for."""
@@ -52,16 +55,17 @@ async def ask_runtime(runtime: RuntimeService) -> RuntimeInfo:
 
 
 async def _info(runtime: RuntimeService, version: cri.VersionResponse) -> RuntimeInfo:
-    handlers, groups_policy = await _runtime_features(runtime)
+    status = await runtime.status()
     return RuntimeInfo(
-        _text(version.runtime_name), _text(version.runtime_version), handlers, groups_policy
+        _text(version.runtime_name),
+        _text(version.runtime_version),
+        _handlers(status),
+        status.features.supplemental_groups_policy,
+        frozenset(name for name in DECLARED if getattr(status.features, name)),
     )
 
 
-async def _runtime_features(
-    runtime: RuntimeService,
-) -> tuple[list[api.NodeRuntimeHandler], bool]:
-    status = await runtime.status()
+def _handlers(status: cri.StatusResponse) -> list[api.NodeRuntimeHandler]:
     handlers: list[api.NodeRuntimeHandler] = []
     distinct = {each.name: each for each in status.runtime_handlers}
     kept = [each for each in distinct.values() if len(each.name) <= LONGEST_HANDLER]
@@ -80,7 +84,7 @@ async def _runtime_features(
         }
         entry["name"] = handler.name
         handlers.append(entry)
-    return handlers, status.features.supplemental_groups_policy
+    return handlers
 
 
 def _text(reported: str) -> str:

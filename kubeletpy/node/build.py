@@ -31,6 +31,8 @@ class RuntimeInfo(Struct, frozen=True):
     version: str = ""
     handlers: Sequence[api.NodeRuntimeHandler] = ()
     supplemental_groups_policy: bool = False
+    features: frozenset[str] = frozenset()
+    """Fields of the CRI's RuntimeFeatures, besides the one above, that the runtime reports."""
 
     def handlers_with(self, feature: str) -> frozenset[str]:
         """Handlers that report a feature; "" is the default one."""
@@ -144,6 +146,8 @@ def node_status(
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": options.kubelet_port}}
     if facts.swap_bytes:
         status["nodeInfo"]["swap"] = {"capacity": facts.swap_bytes}
+    if options.report_user_namespace:
+        status["nodeInfo"]["runningInUserNamespace"] = facts.in_user_namespace
     if runtime.handlers:
         status["runtimeHandlers"] = list(runtime.handlers)
     if runtime.supplemental_groups_policy:

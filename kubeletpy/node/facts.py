@@ -27,3 +27,5 @@ class MachineFacts(Struct, frozen=True):
     """Size of the file system that holds the agent's root directory."""
     huge_pages: Mapping[int, int] = field(default_factory=dict)
     """Page size -> bytes reserved in pages of that size."""
+    in_user_namespace: bool = False
+    """Whether the agent runs in a user namespace other than the initial one."""

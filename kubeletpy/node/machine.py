@@ -13,6 +13,7 @@ import socket
 from pathlib import Path
 
 from kubeletpy.host.kernel_text import lines, number
+from kubeletpy.host.user_namespace import in_user_namespace
 from kubeletpy.node.facts import MachineFacts
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
@@ -71,7 +72,15 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
         swap_bytes=memory.get("SwapTotal", 0),
         root_storage_bytes=_storage(root_dir),
         huge_pages=_huge_pages(),
+        in_user_namespace=in_user_namespace(_uid_map()),
     )
+
+
+def _uid_map() -> str | None:
+    try:
+        return Path("/proc/self/uid_map").read_text(errors="replace")
+    except OSError:
+        return None
 
 
 def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:

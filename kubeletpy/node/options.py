@@ -12,6 +12,7 @@ from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
+from kubeletpy.config.version_facts import version_facts
 from kubeletpy.kubernetes_version import supported
 from kubeletpy.structs import Struct, field
 from kubeletpy.version import KUBELET, KUBERNETES
@@ -49,6 +50,8 @@ class NodeOptions(Struct, frozen=True):
     max_images: int = 50
     declared_features: Sequence[str] = ()
     """What the node reports in its status."""
+    report_user_namespace: bool = False
+    """Whether the status shows if the agent runs in a user namespace."""
     version: str = ""
 
     @classmethod
@@ -85,8 +88,17 @@ class NodeOptions(Struct, frozen=True):
             status_report_s=settings.node_status_report_frequency,
             max_images=settings.node_status_max_images,
             declared_features=declared_features,
+            report_user_namespace=_reports_user_namespace(settings),
             version=version.kubelet if version is not None else KUBELET,
         )
+
+
+def _reports_user_namespace(settings: KubeletSettings) -> bool:
+    """Both the gate and a version that has the field (docs/reference/behaviour.md, o1)."""
+    gates = settings.feature_gates
+    return gates.enabled("KubeletInUserNamespace") and (
+        version_facts(gates.version).reports_user_namespace
+    )
 
 
 def reserved_cpus(settings: KubeletSettings) -> int:

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.admission.declared_features import FEATURES, declared, lacking
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import is_extended, no_fewer, pod_needs, shortages
 from kubeletpy.admission.handlers import judge
@@ -22,7 +21,6 @@ from kubeletpy.admission.verdict import (
     Shortage,
 )
 from kubeletpy.api import types as api
-from kubeletpy.config.gates import resolve
 from tests.unit.cgroups.pods import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")
@@ -480,21 +478,6 @@ def test_the_last_questions(state: dict[str, Any], of: Any, reason: str) -> None
     else:
         assert isinstance(verdict, Refused)
         assert verdict.rejection.reason == reason
-
-
-def test_what_a_node_tells_of() -> None:
-    gates = dict.fromkeys(FEATURES, True)
-    assert declared(gates) == ()
-    assert declared({**gates, "NodeDeclaredFeatures": True}) == tuple(sorted(FEATURES))
-    default = resolve({}).effective
-    assert declared(default) == (
-        "ExtendWebSocketsToKubelet",
-        "InPlacePodLevelResourcesVerticalScaling",
-        "InPlacePodVerticalScalingInitContainers",
-        RESTART_ALL,
-    )
-    missing = lacking(pod(ALL_AGAIN, hostNetwork=True, hostUsers=False), ())
-    assert missing == [RESTART_ALL, "UserNamespacesHostNetworkSupport"]
 
 
 def test_a_critical_pod_asks_others_to_give_way() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.config import default_settings
 from kubeletpy.guards import at_start
 from kubeletpy.guards.at_start import MachineAtStart, StartSettings
-from kubeletpy.guards.host import GuardedHost, whole_user_namespace
+from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.kernel_settings import compare
 from kubeletpy.guards.swap import knows_noswap
 from kubeletpy.guards.sysctls import read
@@ -155,16 +155,3 @@ def test_what_people_are_warned_of(
 )
 def test_noswap(version: str, contained: bool, known: bool | None) -> None:
     assert knows_noswap(version, in_user_namespace=contained) is known
-
-
-@pytest.mark.parametrize(
-    ("uid_map", "whole"),
-    [
-        ("         0          0 4294967295\n", True),
-        ("", True),
-        ("         0     100000      65536\n", False),
-        ("0 0 1\n1 100000 65536\n", False),
-    ],
-)
-def test_user_namespaces(uid_map: str, whole: bool) -> None:
-    assert whole_user_namespace(uid_map) is whole

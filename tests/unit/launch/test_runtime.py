@@ -37,6 +37,30 @@ async def test_what_the_runtime_reports_fits_a_node(caplog: pytest.LogCaptureFix
     assert vars(warning)["shown"] == MOST_HANDLERS
 
 
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ({}, set()),
+        ({"supplemental_groups_policy": True}, set()),
+        ({"mount_options": True}, {"mount_options"}),
+        (
+            {"mount_options": True, "user_namespaces_host_network": True},
+            {"mount_options", "user_namespaces_host_network"},
+        ),
+    ],
+)
+async def test_features_of_the_runtime_are_read(
+    features: dict[str, bool], expected: set[str]
+) -> None:
+    class Featured(Boasting):
+        async def status(self, verbose: bool = False) -> cri.StatusResponse:
+            return cri.StatusResponse(features=cri.RuntimeFeatures(**features))
+
+    info = await ask_runtime(Featured())
+    assert info.features == expected
+    assert info.supplemental_groups_policy is bool(features.get("supplemental_groups_policy"))
+
+
 def test_a_condition_of_megabytes_is_cut() -> None:
     long = "x" * 1_000_000
     condition = cri.RuntimeCondition(type="RuntimeReady", reason=long, message=f"\x1b{long}")

@@ -310,6 +310,18 @@ def test_the_whole_node() -> None:
     assert "swap" not in bare["nodeInfo"]
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_user_namespace_is_reported_true_or_false_or_not_at_all(inside: bool) -> None:
+    facts, runtime = replace(FACTS, in_user_namespace=inside), build.RuntimeInfo()
+
+    def info(reported: bool) -> Any:
+        given = options(report_user_namespace=reported)
+        return build.initial_node(facts, given, runtime, node_ips=[], now=NOW)["status"]["nodeInfo"]
+
+    assert info(True)["runningInUserNamespace"] is inside
+    assert "runningInUserNamespace" not in info(False)
+
+
 def test_a_node_of_which_nothing_is_noted() -> None:
     given = options(controller_attach_detach=False)
     node = build.new_node(given, "host-1", "amd64", {})

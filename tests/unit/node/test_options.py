@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy import config
 from kubeletpy.config.flags import NodeFlags
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion, supported
 from kubeletpy.node.options import KUBELET_VERSION, NodeOptions
 from kubeletpy.version import KUBELET
 
@@ -38,6 +38,25 @@ def test_the_node_reports_the_version_that_a_flag_names(version: KubernetesVersi
     found = of(config.parse_flags([f"--kubernetes-version={version}"]).node)
     assert found.version == version.kubelet
     assert found.version.startswith(f"v{version}.0+kubeletpy.")
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "reported"),
+    [
+        ("1.37", {}, True),
+        ("1.37", {"KubeletInUserNamespace": False}, False),
+        ("1.36", {}, False),
+        ("1.36", {"KubeletInUserNamespace": True}, False),
+        ("1.35", {"KubeletInUserNamespace": True}, False),
+    ],
+)
+def test_user_namespace_is_reported_since_1_37(
+    version: str, gates: dict[str, bool], reported: bool
+) -> None:
+    of_version = supported(version)
+    assert of_version is not None
+    settings = config.default_settings(of_version, featureGates=gates)
+    assert NodeOptions.from_settings(settings, FLAGS).report_user_namespace is reported
 
 
 def test_a_node_without_a_server_has_no_port() -> None:

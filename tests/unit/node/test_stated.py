@@ -25,6 +25,8 @@ STATED: dict[str, object] = {
     "node/options NodeOptions.status_update_s": 10.0,
     "node/options NodeOptions.status_report_s": 300.0,
     "node/options NodeOptions.max_images": 50,
+    "node/options NodeOptions.report_user_namespace": False,
+    "node/facts MachineFacts.in_user_namespace": False,
     "node/resources _COMMON_PAGES": (1 << 30, 2 << 20),
 }
 
