@@ -115,7 +115,7 @@ from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.syncloop.remains import Remains
 from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
-from kubeletpy.volumes.container_mounts import ContainerMounts
+from kubeletpy.volumes.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
 DRAIN_S = 1.5
 """How long a stopping agent waits for the runtime to finish what it was asked to do."""
@@ -256,11 +256,17 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     def recursive_read_only() -> frozenset[str]:
         return runtime_upkeep.info().handlers_with("recursiveReadOnlyMounts")
 
+    def options_refused() -> str:
+        if not gates.enabled(OPTIONS_GATE):
+            return f"the feature gate {OPTIONS_GATE} is off"
+        return "" if "mount_options" in runtime_upkeep.info().features else NO_OPTIONS
+
     handlers = RuntimeClassHandlers(kube_api)
     mounts = ContainerMounts(
         pods_dir,
         cluster_domain=settings.cluster_domain,
         recursive_read_only=recursive_read_only,
+        options_refused=options_refused,
         handler=handlers.handler,
     )
 

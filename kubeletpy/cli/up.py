@@ -177,6 +177,7 @@ async def up(
     from kubeletpy_up.api import LocalApi
 
     state: Path = given.state_dir
+    gates = loaded.settings.feature_gates.effective
     local = LocalApi(
         state / "api",
         node_name,
@@ -184,6 +185,7 @@ async def up(
         service_account_volumes=True,
         volumes_dir=state / "volumes",
         single_node=True,
+        feature_gates=[name for name, on in gates.items() if on],
     )
     async with AsyncExitStack() as stack:
         endpoint = await _started(local, given)

@@ -263,7 +263,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
                 ("NativeHistograms", "histograms have classic buckets only"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
-                ("VolumeBindMountOptions", "bind mounts have no options of their own"),
             )
         },
         **{

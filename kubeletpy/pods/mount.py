@@ -15,6 +15,8 @@ class Mount(Struct, frozen=True):
     """PRIVATE, HOST_TO_CONTAINER or BIDIRECTIONAL."""
     selinux_relabel: bool = False
     recursive_read_only: bool = False
+    options: tuple[str, ...] = ()
+    """Of noexec, nodev and nosuid, those that the runtime adds to the bind mount."""
     volume: str = ""
     """Name of the pod's volume; empty for the agent's own files."""
     spec_name: str = ""

@@ -2,7 +2,7 @@
 
 What depends on earlier containers of the pod (an init container may have made the directory) or on
 the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
-can change. Source: docs/reference/behaviour.md, i5, i10.
+can change. Source: docs/reference/behaviour.md, i5, i10, i13.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
 from kubeletpy.volumes import etc_hosts
@@ -31,6 +32,9 @@ MAX_MISSING = 10
 """Variables that an error names."""
 MAX_SHOWN = 256
 """Characters of an expression shown in an error."""
+OPTIONS_GATE = "VolumeBindMountOptions"
+NO_OPTIONS = "the container runtime does not support it"
+"""Why no bind mount may have options, if the runtime does not report that it adds them."""
 
 
 async def _default_handler(pod: Pod) -> str:
@@ -46,6 +50,7 @@ class ContainerMounts:
         *,
         cluster_domain: str = "",
         recursive_read_only: Callable[[], frozenset[str]] = frozenset,
+        options_refused: Callable[[], str] = lambda: NO_OPTIONS,
         handler: Callable[[Pod], Awaitable[str]] = _default_handler,
         node_hosts: Path = Path("/etc/hosts"),
     ) -> None:
@@ -53,12 +58,14 @@ class ContainerMounts:
         pods_dir: ``{root}/pods``.
         cluster_domain: used for names in hosts files.
         recursive_read_only: the handlers that support it, as it is now; "" is the default one.
+        options_refused: why ``bindMountOptions`` cannot be honored now; empty: they can.
         handler: the CRI handler of a pod's RuntimeClass.
         node_hosts: the node's own hosts file.
         """
         self._pods_dir = str(pods_dir)
         self._cluster_domain = cluster_domain
         self._recursive_read_only = recursive_read_only
+        self._options_refused = options_refused
         self._handler = handler
         self._node_hosts = node_hosts
         self._patient = PatientThreads()
@@ -124,7 +131,12 @@ class ContainerMounts:
         if mount.image:
             part = "/".join(sub_paths.get(mount.index, ()))
             mount = replace(mount, image_sub_path=part)
-        return replace(mount, recursive_read_only=recursive_read_only(spec, mount, recursive))
+        refused = self._options_refused() if spec.get("bindMountOptions") else ""
+        return replace(
+            mount,
+            recursive_read_only=recursive_read_only(spec, mount, recursive),
+            options=bind_mount_options(spec, mount, refused),
+        )
 
     def _make(
         self,
@@ -193,6 +205,28 @@ def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) 
     else:
         problem = "the container runtime does not support it"
     raise ContainerConfigError(f'volumeMount "{mount.volume}": recursiveReadOnly: {problem}')
+
+
+def bind_mount_options(spec: Mapping[str, Any], mount: Mount, refused: str) -> tuple[str, ...]:
+    """The options that the runtime adds to a mount, each once.
+
+    Args:
+        spec: the volumeMount.
+        mount: what it mounts.
+        refused: why no options can be honored on this node now; empty: they can.
+
+    Raises:
+        ContainerConfigError: options can't be honored. A container never starts without them: they
+            are there to keep it from running or using what the volume holds.
+    """
+    asked = spec.get("bindMountOptions")
+    if not asked:
+        return ()
+    unknown = next((each for each in asked if each not in BIND_MOUNT_OPTIONS), None)
+    problem = refused if unknown is None else f"unknown option {_cut(unknown)!r}"
+    if problem:
+        raise ContainerConfigError(f'volumeMount "{mount.volume}": bindMountOptions: {problem}')
+    return tuple(dict.fromkeys(asked))
 
 
 def _sub_paths(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from kubeletpy.api.types import JSON
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import both, play, status, until
@@ -101,6 +102,36 @@ def test_a_manifest_deleted_and_written_anew_restarts_its_pod(tmp_path: Path, ev
         )
         assert len(running(world)) == 1
         web.unlink()
+        await until(world, lambda: not running(world), 60)
+
+    play(scenario, tmp_path, events=events, static=True)
+
+
+def refusals(world: World) -> list[JSON]:
+    """The events of pods that need a feature that the node does not have."""
+    found = [entry.object for _, entry in world.registry.store.entries("events")]
+    return [event for event in found if event["reason"] == "PodFeatureUnsupported"]
+
+
+@both
+def test_a_static_pod_never_runs_without_the_options_of_its_mounts(
+    tmp_path: Path, events: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        mount = "{name: v, mountPath: /v, bindMountOptions: [noexec]}"
+        restricted = manifest("web").replace("name: c,", f"name: c, volumeMounts: [{mount}],")
+        restricted = restricted.replace("]}\n", "], volumes: [{name: v, emptyDir: {}}]}\n")
+        (world.static_dir / "web.yaml").write_text(restricted)
+        (world.static_dir / "other.yaml").write_text(manifest("other"))
+        await until(world, lambda: mirror_ready(world, "other"), 60)
+        await until(world, lambda: bool(refusals(world)), 60)
+        assert {event["involvedObject"]["name"] for event in refusals(world)} == {f"web-{NODE}"}
+        assert refusals(world)[0]["message"].endswith("not available: VolumeBindMountOptions")
+        await asyncio.sleep(60)
+        assert list(running(world)) == [f"other-{NODE}"]
+        for each in world.static_dir.iterdir():
+            each.unlink()
         await until(world, lambda: not running(world), 60)
 
     play(scenario, tmp_path, events=events, static=True)

@@ -108,6 +108,7 @@ One has the classes that values are, each of which costs a twentieth of what a d
 """
 
 MORE = {
+    "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
     "kubeletpy.config.version_facts": "differences between versions that no gate describes",
     "kubeletpy.kubernetes_version": "the version whose gates and fields a configuration has",
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",

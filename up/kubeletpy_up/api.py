@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -99,6 +100,8 @@ class LocalApi:
         compress_watches: answer watches that begin with a list as kube-apiserver 1.37 does, a gzip
             member for each flush; on loopback this only costs time.
         single_node: refuse to register other nodes than ``node_name``.
+        feature_gates: gates that are off by default in Kubernetes and on here, such as those of the
+            node's agent; the fields of pods that need one that is not listed are dropped.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class LocalApi:
         volumes_dir: Path | None = None,
         compress_watches: bool = False,
         single_node: bool = False,
+        feature_gates: Collection[str] = (),
     ) -> None:
         self._dir = data_dir
         self._node_name = node_name
@@ -129,6 +133,7 @@ class LocalApi:
         self._volumes_dir = volumes_dir
         self._compress_watches = compress_watches
         self._only_node = node_name if single_node else ""
+        self._gates = feature_gates
         self._controllers: list[Controller] = []
         self._certificates: CertificateController
         self.registry: Registry
@@ -160,6 +165,7 @@ class LocalApi:
             signing_key=private_files.read_or_make(self._dir / "sa.key"),
             root_ca=tls.ca_pem(),
             only_node=self._only_node,
+            feature_gates=self._gates,
         )
         admin, node = _token(self._dir / "admin.token"), _token(self._dir / "node.token")
         callers = {admin: ADMIN, node: node_caller(self._node_name)}

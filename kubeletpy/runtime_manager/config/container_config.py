@@ -176,6 +176,7 @@ def _mounts(
             gidMappings=mappings,
             image=_image(mount),
             image_sub_path=mount.image_sub_path,
+            mount_options=mount.options,
         )
         for mount in inputs.mounts
         if not mount.device

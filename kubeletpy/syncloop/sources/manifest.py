@@ -16,7 +16,7 @@ import yaml
 
 from kubeletpy.api import types as api
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
-from kubeletpy.pods import defaults
+from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
@@ -215,6 +215,8 @@ def _check(pod: Mapping[str, Any]) -> None:
         image = container.get("image")
         if not isinstance(image, str) or not image.strip():
             raise ManifestError(f"invalid pod: container {name} has no image")
+    if refused := next(volume_fields.problems(view.spec), None):
+        raise ManifestError(f"invalid pod: {refused}")
     what = forbidden_reference(view.spec)
     if what:
         raise ManifestError(f"static pods may not reference {what}")

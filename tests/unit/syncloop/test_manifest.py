@@ -398,3 +398,14 @@ def test_bad_items_of_a_list(items: Any, problem: str) -> None:
 
 def test_a_list_may_be_empty() -> None:
     assert decode_manifest(b'{"apiVersion": "v1", "kind": "PodList"}', URL) == []
+
+
+def test_fields_of_1_37_are_validated_as_the_api_does() -> None:
+    mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["exec"]}
+    containers = [{**PLAIN, "volumeMounts": [mount]}]
+    with pytest.raises(ManifestError) as caught:
+        decode_manifest(manifest(containers=containers, volumes=[{"name": "v"}]), ORIGIN)
+    assert str(caught.value) == (
+        "invalid pod: spec.containers[0].volumeMounts[0].bindMountOptions[0]: Unsupported value: "
+        '"exec": supported values: "nodev", "noexec", "nosuid"'
+    )

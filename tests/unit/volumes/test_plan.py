@@ -14,6 +14,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,
+    bind_mount_options,
     expand_strictly,
     recursive_read_only,
 )
@@ -237,6 +238,49 @@ def test_recursive_read_only(
             recursive_read_only(spec, mount, supported)
     else:
         assert recursive_read_only(spec, mount, supported) is result
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused", "result"),
+    [
+        (None, "no support", ()),
+        ([], "no support", ()),
+        (["noexec", "nodev", "nosuid"], "", ("noexec", "nodev", "nosuid")),
+        (["nosuid", "nosuid"], "", ("nosuid",)),
+        (["noexec"], "no support", 'volumeMount "v": bindMountOptions: no support'),
+        (["noexec", "exec"], "", "bindMountOptions: unknown option 'exec'"),
+        (["rbind,suid"], "", "bindMountOptions: unknown option 'rbind,suid'"),
+        (["x" * 10_000] * 10_000, "", "unknown option 'x{255}…'$"),
+    ],
+)
+def test_bind_mount_options(asked: list[str] | None, refused: str, result: Any) -> None:
+    mount = Mount("/v", "/h", volume="v")
+    spec = {} if asked is None else {"bindMountOptions": asked}
+    if isinstance(result, str):
+        with pytest.raises(ContainerConfigError, match=result):
+            bind_mount_options(spec, mount, refused)
+    else:
+        assert bind_mount_options(spec, mount, refused) == result
+
+
+async def test_each_mount_of_a_container_has_its_own_options() -> None:
+    specs = [
+        {"name": "v", "mountPath": "/a", "bindMountOptions": ["noexec"]},
+        {"name": "v", "mountPath": "/b", "subPath": ""},
+    ]
+    pod = make_pod(None, {"volumeMounts": specs}, enableServiceLinks=False)
+    mounts = [Mount("/a", "/v", volume="v"), Mount("/b", "/v", volume="v", index=1)]
+    why = [""]
+    maker = ContainerMounts(Path("/nowhere"), options_refused=lambda: why[0])
+    container, env = pod.containers[0], EnvironmentInputs()
+    made = await maker.prepare(pod, container, (), env, mounts)
+    assert [mount.options for mount in made] == [("noexec",), ()]
+    why[0] = "the container runtime does not support it"  # replaced while the agent runs
+    with pytest.raises(ContainerConfigError, match=why[0]):
+        await maker.prepare(pod, container, (), env, mounts)
+    unsure = ContainerMounts(Path("/nowhere"))
+    with pytest.raises(ContainerConfigError, match="bindMountOptions"):
+        await unsure.prepare(pod, container, (), env, mounts)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
@@ -34,6 +34,7 @@ class Cluster:
         rng: source of uids and generated names; seed it to replay a simulation.
         service_cidr: where clusterIPs come from.
         only_node: the one node that may be registered; empty: any.
+        feature_gates: of those that are off by default, the ones that are on.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Cluster:
         rng: random.Random | None = None,
         service_cidr: str = "10.96.0.0/16",
         only_node: str = "",
+        feature_gates: Collection[str] = (),
     ) -> None:
         self.clock = clock
         self.store = store
@@ -54,6 +56,7 @@ class Cluster:
         self.service_account_volumes = service_account_volumes
         self.service_cidr = service_cidr
         self.only_node = only_node
+        self.feature_gates = frozenset(feature_gates)
         self.signer = tokens.TokenSigner(signing_key or secrets.token_bytes(32))
         self.rng: random.Random = rng or random.SystemRandom()
         self.watchers = Watchers()

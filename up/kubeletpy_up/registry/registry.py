@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,7 @@ class Registry(Cluster):
         rng: random.Random | None = None,
         service_cidr: str = "10.96.0.0/16",
         only_node: str = "",
+        feature_gates: Collection[str] = (),
     ) -> None:
         super().__init__(
             clock,
@@ -65,6 +67,7 @@ class Registry(Cluster):
             rng=rng,
             service_cidr=service_cidr,
             only_node=only_node,
+            feature_gates=feature_gates,
         )
         self._namespaces = NamespaceController(store, self, lambda: root_ca)
         self._remover = Remover(self)

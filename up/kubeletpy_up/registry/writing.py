@@ -13,7 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import addresses, events, meta, pod_requests, storage
+from kubeletpy_up.kinds import addresses, events, gated_fields, meta, pod_requests, storage
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import json_patch as patch_json
 from kubeletpy_up.patching import strategic_merge as patch_strategic
@@ -43,6 +43,7 @@ class Host(Protocol):
     store: Store
     rng: random.Random
     strict: bool
+    feature_gates: frozenset[str]
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
         """One stored object."""
@@ -112,6 +113,8 @@ class Writer:
         now = host.clock.now()
         made = meta.new_metadata(info, decoded, namespace, now, host.rng)
         made = kinds.before_defaults(info, made, caller)
+        if info.key == "pods":
+            made = gated_fields.without_disabled(made, None, host.feature_gates)
         made = pod_defaults.apply_defaults(info, made)
         self._restrict_create(caller, info, made, subject)
         causes = pod_validation.validate_create(info, made)
@@ -249,6 +252,8 @@ class Writer:
         meta.check_preconditions(info, name, old, uid, version)
         new = meta.carry_over(new, old)
         new = kinds.changed(info, new, old, subresource, self._host.context())
+        if info.key == "pods" and subresource != "status":
+            new = gated_fields.without_disabled(new, old, self._host.feature_gates)
         if subresource != "status":
             new = pod_defaults.apply_defaults(info, new, creating=False)
         new = kinds.with_generation(info, new, old)

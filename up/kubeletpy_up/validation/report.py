@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from kubeletpy.pods.volume_fields import FieldProblem
 from kubeletpy_up.errors import Cause
 
 _UNSHOWN = object()
@@ -29,6 +30,11 @@ class Report:
         if detail:
             message += f": {detail}"
         self.causes.append(Cause("FieldValue" + reason, path, message))
+
+    def add(self, problem: FieldProblem) -> None:
+        """A problem that a check shared with the agent has found."""
+        reason = "FieldValue" + problem.reason
+        self.causes.append(Cause(reason, problem.path, problem.message()))
 
     def required(self, path: str, detail: str = "") -> None:
         """The field must be there."""

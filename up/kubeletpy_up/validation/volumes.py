@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubeletpy.pods import volume_fields
 from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts, env
 
@@ -195,6 +196,7 @@ def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -
     device_names = {device.get("name") for device in devices}
     device_paths = {device.get("devicePath") for device in devices}
     points: set[str] = set()
+    images = {name for name, volume in known.items() if volume.get("image")}
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         where = f"{path}.volumeMounts[{index}]"
         name, point = mount.get("name") or "", mount.get("mountPath") or ""
@@ -213,6 +215,8 @@ def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -
             detail = "must not already exist as a path in volumeDevices"
             report.invalid(f"{where}.mountPath", point, detail)
         _mount_options(report, container, mount, where, f"{path}.volumeMounts")
+        for problem in volume_fields.bind_mount_problems(mount, where, images):
+            report.add(problem)
     for index, device in enumerate(devices):
         where = f"{path}.volumeDevices[{index}]"
         if device.get("name") not in known:

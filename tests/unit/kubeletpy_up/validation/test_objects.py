@@ -108,6 +108,17 @@ CASES: list[tuple[Change, list[str]]] = [
         [f"{C0}.volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"],
     ),
     (
+        lambda p: first(p)["volumeMounts"][0].update(bindMountOptions=["exec"]),
+        [
+            f'{C0}.volumeMounts[0].bindMountOptions[0]: Unsupported value: "exec": supported '
+            'values: "nodev", "noexec", "nosuid"'
+        ],
+    ),
+    (
+        lambda p: first(p)["volumeMounts"][0].update(bindMountOptions=["nodev", "nodev"]),
+        [f'{C0}.volumeMounts[0].bindMountOptions[1]: Duplicate value: "nodev"'],
+    ),
+    (
         lambda p: first(p)["ports"][0].update(containerPort=70000),
         [
             f"{C0}.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, "

@@ -267,7 +267,7 @@ def test_command_and_arguments_see_the_final_environment() -> None:
 def test_mounts() -> None:
     mounts = [
         Mount("/data", "/host/data", readonly=True, selinux_relabel=True, recursive_read_only=True),
-        Mount("/shared", "/host/shared", propagation="BIDIRECTIONAL"),
+        Mount("/shared", "/host/shared", propagation="BIDIRECTIONAL", options=("noexec",)),
     ]
     made = config(
         {"terminationMessagePath": "/dev/termination-log"},
@@ -281,6 +281,7 @@ def test_mounts() -> None:
     assert data.recursive_read_only
     assert data.propagation == cri.PROPAGATION_PRIVATE
     assert shared.propagation == cri.PROPAGATION_BIDIRECTIONAL
+    assert [list(mount.mount_options) for mount in made.mounts] == [[], ["noexec"], []]
     assert log.container_path == "/dev/termination-log"
     assert log.host_path.endswith("/1a2b3c4d")
     assert not log.readonly

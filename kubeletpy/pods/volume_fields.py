@@ -1,0 +1,84 @@
+"""Validation of the fields of 1.37 that concern volumes, for static pods and the embedded API.
+
+Pure. Kubernetes checks them whether their gates are on or not. Source:
+docs/reference/behaviour.md, i13.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from kubeletpy.structs import Struct
+
+BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
+CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_MAX_SHOWN = 256
+"""Characters of a value in a message."""
+
+
+class FieldProblem(Struct, frozen=True):
+    """One field that the API refuses.
+
+    Attributes:
+        path: such as ``spec.volumes[0].emptyDir.mode``.
+        reason: Invalid, NotSupported or Duplicate, as in the API's causes.
+        value: what the field holds.
+        detail: what is wrong with it; empty for Duplicate.
+    """
+
+    path: str
+    reason: str
+    value: object
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message()}"
+
+    def message(self) -> str:
+        """The problem without the path; a long value is cut."""
+        shown = _shown(json.dumps(self.value, ensure_ascii=False, separators=(",", ":")))
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{_REASONS[self.reason]}: {shown}{detail}"
+
+
+_REASONS = {
+    "Invalid": "Invalid value",
+    "NotSupported": "Unsupported value",
+    "Duplicate": "Duplicate value",
+}
+
+
+def problems(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    """What is wrong with these fields of a well-formed pod spec, in the order of the spec."""
+    images = {volume.get("name") for volume in spec.get("volumes") or () if volume.get("image")}
+    for kind in CONTAINERS:
+        for index, container in enumerate(spec.get(kind) or ()):
+            path = f"spec.{kind}[{index}]"
+            for number, mount in enumerate(container.get("volumeMounts") or ()):
+                yield from bind_mount_problems(mount, f"{path}.volumeMounts[{number}]", images)
+
+
+def bind_mount_problems(
+    mount: Mapping[str, Any], path: str, images: Collection[object]
+) -> Iterator[FieldProblem]:
+    """What is wrong with one mount's ``bindMountOptions``; ``images``: names of image volumes."""
+    options = mount.get("bindMountOptions") or []
+    path = f"{path}.bindMountOptions"
+    listed = ", ".join(f'"{option}"' for option in BIND_MOUNT_OPTIONS)
+    seen: set[str] = set()
+    for index, option in enumerate(options):
+        where = f"{path}[{index}]"
+        if option not in BIND_MOUNT_OPTIONS:
+            yield FieldProblem(where, "NotSupported", option, f"supported values: {listed}")
+        if option in seen:
+            yield FieldProblem(where, "Duplicate", option)
+        seen.add(option)
+    if options and mount.get("name") in images:
+        detail = "bindMountOptions may not be used with image volumes"
+        yield FieldProblem(path, "Invalid", options, detail)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

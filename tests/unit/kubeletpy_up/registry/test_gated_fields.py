@@ -1,0 +1,71 @@
+"""Fields of pods whose gates are off are dropped, unless the stored pod has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.requests import ADMIN, WriteOptions
+from tests.unit.kubeletpy_up.helpers import make_registry, pod, refusal
+
+MOUNT = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
+CONTAINER = {"name": "c", "image": "busybox:1", "volumeMounts": [MOUNT]}
+GATES = ("VolumeBindMountOptions",)
+
+
+def new_pod(**spec: Any) -> dict[str, Any]:
+    volumes = [{"name": "v", "emptyDir": {}}]
+    return pod("web", **{"containers": [CONTAINER], "volumes": volumes, **spec})
+
+
+def options(made: dict[str, Any]) -> Any:
+    return made["spec"]["containers"][0]["volumeMounts"][0].get("bindMountOptions")
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_options_of_bind_mounts_need_their_gate(on: bool) -> None:
+    registry = make_registry(feature_gates=GATES if on else ())
+    given = new_pod(initContainers=[{**CONTAINER, "name": "i"}])
+    made = registry.create(ADMIN, "pods", given, "default")
+    assert options(made) == (["noexec"] if on else None)
+    (init,) = made["spec"]["initContainers"][0]["volumeMounts"]
+    assert ("bindMountOptions" in init) is on
+    assert options(given) == ["noexec"], "the caller's object must stay as it was"
+
+
+def test_what_a_stored_pod_uses_stays_when_the_gate_is_turned_off() -> None:
+    registry = make_registry(feature_gates=GATES)
+    made = registry.create(ADMIN, "pods", new_pod(), "default")
+    registry.feature_gates = frozenset()
+    labeled = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
+    changed = registry.update(ADMIN, "pods", labeled, "default")
+    assert options(changed) == ["noexec"]
+    debug = {"name": "d", "image": "busybox:1", "volumeMounts": [MOUNT]}
+    with_debug = {**changed, "spec": {**changed["spec"], "ephemeralContainers": [debug]}}
+    after = registry.update(ADMIN, "pods", with_debug, "default", subresource="ephemeralcontainers")
+    assert after["spec"]["ephemeralContainers"][0]["volumeMounts"] == [MOUNT]
+
+
+def test_a_change_of_a_pod_without_them_drops_them() -> None:
+    registry = make_registry()
+    made = registry.create(ADMIN, "pods", new_pod(), "default")
+    debug = {"name": "d", "image": "busybox:1", "volumeMounts": [MOUNT]}
+    after = registry.update(
+        ADMIN,
+        "pods",
+        {**made, "spec": {**made["spec"], "ephemeralContainers": [debug]}},
+        "default",
+        subresource="ephemeralcontainers",
+    )
+    assert "bindMountOptions" not in after["spec"]["ephemeralContainers"][0]["volumeMounts"][0]
+
+
+def test_a_value_is_refused_only_if_the_gate_is_on() -> None:
+    wrong = new_pod(
+        containers=[{**CONTAINER, "volumeMounts": [{**MOUNT, "bindMountOptions": ["x"]}]}]
+    )
+    dry = WriteOptions(dry_run=True)
+    make_registry().create(ADMIN, "pods", wrong, "default", options=dry)
+    error = refusal(make_registry(feature_gates=GATES).create, ADMIN, "pods", wrong, "default")
+    assert (error.code, error.reason) == (422, "Invalid")

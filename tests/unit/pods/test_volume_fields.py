@@ -1,0 +1,73 @@
+"""The fields of 1.37 that concern volumes: what the API refuses, in its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.volume_fields import problems
+
+SUPPORTED = 'supported values: "nodev", "noexec", "nosuid"'
+OPTIONS = "spec.containers[0].volumeMounts[0].bindMountOptions"
+
+
+def spec(mount: dict[str, Any], volume: dict[str, Any] | None = None) -> dict[str, Any]:
+    container = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}
+    volumes = [{"name": "v", **({"emptyDir": {}} if volume is None else volume)}]
+    return {"containers": [container], "volumes": volumes}
+
+
+@pytest.mark.parametrize(
+    ("mount", "volume", "expected"),
+    [
+        ({}, None, []),
+        ({"bindMountOptions": []}, None, []),
+        ({"bindMountOptions": ["noexec", "nodev", "nosuid"]}, None, []),
+        (
+            {"bindMountOptions": ["exec", "noexec", "noexec"]},
+            None,
+            [
+                f'{OPTIONS}[0]: Unsupported value: "exec": {SUPPORTED}',
+                f'{OPTIONS}[2]: Duplicate value: "noexec"',
+            ],
+        ),
+        (
+            {"bindMountOptions": ["ro", "ro"]},
+            None,
+            [
+                f'{OPTIONS}[0]: Unsupported value: "ro": {SUPPORTED}',
+                f'{OPTIONS}[1]: Unsupported value: "ro": {SUPPORTED}',
+                f'{OPTIONS}[1]: Duplicate value: "ro"',
+            ],
+        ),
+        (
+            {"bindMountOptions": ["nodev"]},
+            {"image": {"reference": "i"}},
+            [
+                f'{OPTIONS}: Invalid value: ["nodev"]: bindMountOptions may not be used with '
+                "image volumes"
+            ],
+        ),
+    ],
+)
+def test_bind_mount_options(mount: Any, volume: Any, expected: list[str]) -> None:
+    assert [str(each) for each in problems(spec(mount, volume))] == expected
+
+
+def test_mounts_of_every_kind_of_container_are_checked() -> None:
+    mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["x"]}
+    each = [{"name": "c", "volumeMounts": [mount]}]
+    found = list(
+        problems({"containers": each, "initContainers": each, "ephemeralContainers": each})
+    )
+    assert [problem.path.split("[")[0] for problem in found] == [
+        "spec.containers",
+        "spec.initContainers",
+        "spec.ephemeralContainers",
+    ]
+
+
+def test_a_long_value_is_cut() -> None:
+    (found,) = problems(spec({"bindMountOptions": ["x" * 100_000]}))
+    assert len(str(found)) < 500

@@ -1,0 +1,54 @@
+"""Fields of a pod whose feature gates are off: an API server drops them, unless they are in use.
+
+Pure. A server with the gate off keeps such a field on an update of a pod that already has one.
+Source: docs/reference/behaviour.md, i13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.volume_fields import CONTAINERS
+
+
+def without_disabled(pod: JSON, old: JSON | None, gates: Collection[str]) -> JSON:
+    """A pod without the fields that need a gate that is off.
+
+    Args:
+        pod: as its client wrote it.
+        old: as it is stored; None: it is new.
+        gates: those that are on.
+    """
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod
+    before = (old or {}).get("spec") or {}
+    for gate, without in _FIELDS.items():
+        if gate not in gates and without(before) == before:
+            spec = without(spec)
+    return pod if spec is pod["spec"] else {**pod, "spec": spec}
+
+
+def _without_bind_mount_options(spec: JSON) -> JSON:
+    return {
+        key: [_without(each, "volumeMounts", "bindMountOptions") for each in value]
+        if key in CONTAINERS and value
+        else value
+        for key, value in spec.items()
+    }
+
+
+def _without(obj: JSON, field: str, dropped: str) -> JSON:
+    """An object without one key in each entry of one of its lists."""
+    if not obj.get(field):
+        return obj
+    entries = [{k: v for k, v in entry.items() if k != dropped} for entry in obj[field]]
+    return {**obj, field: entries}
+
+
+_FIELDS: Mapping[str, Callable[[JSON], JSON]] = MappingProxyType(
+    {"VolumeBindMountOptions": _without_bind_mount_options}
+)
+"""Gate -> a spec without its fields."""
