@@ -29,6 +29,7 @@ from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.reading import kept
 from kubeletpy.volumes.claims.volumes import ClaimVolumes
 from kubeletpy.volumes.csi.build import Csi
+from kubeletpy.volumes.empty_dir import MODE_GATE
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.late import LatePlugin
@@ -37,6 +38,7 @@ from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.selinux import SELinux
+from kubeletpy.volumes.set_up import VolumeFeatures
 from kubeletpy.volumes.tokens import PodTokens
 from kubeletpy.volumes.usage import VolumeMeter
 from kubeletpy.volumes.usage_reporter import UsageReporter
@@ -193,6 +195,7 @@ def build_storage(
         claims=claims,
         bundles=bundles,
         certificates=certificates,
+        features=VolumeFeatures(empty_dir_mode=gates.enabled(MODE_GATE)),
     )
 
     # -- what container environments take from the API --------------------------------------------

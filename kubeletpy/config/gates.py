@@ -258,7 +258,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("AtomicWriteVolumeUserFields", "files have the owner of the volume"),
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
                 ("DefaultPodSysctls", "pods have only their own sysctls"),
-                ("EmptyDirVolumeMode", "emptyDir volumes have mode 0777"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
                 ("NativeHistograms", "histograms have classic buckets only"),

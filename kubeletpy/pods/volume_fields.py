@@ -13,6 +13,8 @@ from typing import Any
 from kubeletpy.structs import Struct
 
 BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
+MAX_MODE = 0o1777
+"""Of an emptyDir."""
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _MAX_SHOWN = 256
 """Characters of a value in a message."""
@@ -52,12 +54,23 @@ _REASONS = {
 
 def problems(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
     """What is wrong with these fields of a well-formed pod spec, in the order of the spec."""
-    images = {volume.get("name") for volume in spec.get("volumes") or () if volume.get("image")}
+    volumes = spec.get("volumes") or ()
+    for index, volume in enumerate(volumes):
+        yield from volume_problems(volume, f"spec.volumes[{index}]")
+    images = {volume.get("name") for volume in volumes if volume.get("image")}
     for kind in CONTAINERS:
         for index, container in enumerate(spec.get(kind) or ()):
             path = f"spec.{kind}[{index}]"
             for number, mount in enumerate(container.get("volumeMounts") or ()):
                 yield from bind_mount_problems(mount, f"{path}.volumeMounts[{number}]", images)
+
+
+def volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[FieldProblem]:
+    """What is wrong with these fields of one volume."""
+    mode = (volume.get("emptyDir") or {}).get("mode")
+    if mode is not None and not 0 <= mode <= MAX_MODE:
+        detail = "must be a number between 0 and 01777 (octal), both inclusive"
+        yield FieldProblem(f"{path}.emptyDir.mode", "Invalid", mode, detail)
 
 
 def bind_mount_problems(

@@ -1,7 +1,7 @@
 """emptyDir volumes: a directory, a tmpfs or huge pages; also directories of other volumes.
 
 Functions without side effects decide what a pod gets; the rest is blocking, for threads. Source:
-docs/reference/behaviour.md, i2.
+docs/reference/behaviour.md, i2, i13.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from kubeletpy.pods.resources import pod_level_limit, pod_limits
 from kubeletpy.volumes.syscalls import is_mount_point, mount
 
 MODE = 0o777
+MODE_BITS = 0o1777
+"""What a volume's own mode may consist of."""
+MODE_GATE = "EmptyDirVolumeMode"
 MEMORY = "Memory"
 HUGE_PAGES = "HugePages"
 _PREFIX = "hugepages-"
@@ -93,10 +96,27 @@ def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
     return limits
 
 
+def own_mode(source: Mapping[str, Any], *, obeyed: bool) -> int | None:
+    """The mode that a volume asks for; None: none, or the feature gate is off (not obeyed)."""
+    mode = source.get("mode") if obeyed else None
+    return None if mode is None else mode & MODE_BITS
+
+
 def set_up_empty_dir(
-    directory: str, source: Mapping[str, Any], pod: Pod, allocatable_memory: str | None
+    directory: str,
+    source: Mapping[str, Any],
+    pod: Pod,
+    allocatable_memory: str | None,
+    mode: int | None = None,
 ) -> None:
-    """Make the volume; an existing one stays unchanged.
+    """Make the volume; an existing one keeps its files.
+
+    Args:
+        directory: where it is made.
+        source: the pod's ``emptyDir``.
+        pod: whose it is.
+        allocatable_memory: the node's, which bounds a volume in memory.
+        mode: of its top directory, whatever its medium; None: that of the medium.
 
     Raises:
         EmptyDirError: the medium is unavailable.
@@ -111,6 +131,8 @@ def set_up_empty_dir(
         _make_huge_pages(directory, medium, pod)
     else:
         raise EmptyDirError(f"unknown storage medium {medium!r}")
+    if mode is not None:
+        Path(directory).chmod(mode)  # of the mounted file system, if there is one
 
 
 def make_directory(directory: str) -> None:

@@ -46,7 +46,14 @@ from kubeletpy.volumes.payload import (
 )
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
 from kubeletpy.volumes.protocol import VolumeError
-from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
+from kubeletpy.volumes.set_up import (
+    NO_FEATURES,
+    PodSetting,
+    VolumeFeatures,
+    VolumeWork,
+    is_established,
+    set_up_all,
+)
 from kubeletpy.volumes.teardown import plugin_of, take_down, unmount_inside
 from kubeletpy.volumes.token_claims import MAX_TOKEN_BYTES, TokenKey
 from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError
@@ -116,6 +123,7 @@ class NodeVolumes:
         claims: ClaimVolumes | None = None,
         bundles: TrustBundles | None = None,
         certificates: PodCertificates | None = None,
+        features: VolumeFeatures = NO_FEATURES,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -128,10 +136,12 @@ class NodeVolumes:
         claims: handles volumes of claims, drivers and disks; None: there are none.
         bundles: ClusterTrustBundles; None: they are not projected.
         certificates: certificates of pods; None: they are not projected.
+        features: the fields that are obeyed.
         """
         self._claims = claims
         self._bundles = bundles
         self._certificates = certificates
+        self._features = features
         self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
         self._pods_dir = str(pods_dir)
         self._objects = objects
@@ -206,6 +216,7 @@ class NodeVolumes:
             (self._allocatable or {}).get("memory"),
             self._clock.now(),
             max(0, MAX_POD_BYTES - state.bytes_besides(work)),
+            self._features,
         )
         apart = any(item.volume.kind == "hostPath" for item in work)
         act = partial(set_up_all, work, setting)

@@ -1,7 +1,7 @@
 """Sets one volume up on disk. Blocking, for threads; repeating it changes nothing.
 
 The ready marker means that a volume was set up once: from then on containers may use it. Source:
-docs/reference/behaviour.md, i1, i2, i3, i4; docs/reference/names.csv: volume-dir.
+docs/reference/behaviour.md, i1, i2, i3, i4, i13; docs/reference/names.csv: volume-dir.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kubeletpy.volumes.empty_dir import (
     make_directory,
     make_tmpfs,
     memory_size,
+    own_mode,
     set_up_empty_dir,
 )
 from kubeletpy.volumes.host_path import HostPathError
@@ -48,6 +49,16 @@ class VolumeWork:
     inputs: Sequence[Input] = field(repr=False)
 
 
+class VolumeFeatures(Struct, frozen=True):
+    """Fields of volumes that are obeyed: each has a feature gate."""
+
+    empty_dir_mode: bool = False
+    """``emptyDir.mode``"""
+
+
+NO_FEATURES = VolumeFeatures()
+
+
 class PodSetting(Struct, frozen=True):
     """What all volumes of a pod share."""
 
@@ -59,6 +70,7 @@ class PodSetting(Struct, frozen=True):
     """Unix seconds."""
     left: int = MAX_POD_BYTES
     """The most bytes in the files of the volumes to set up."""
+    features: VolumeFeatures = NO_FEATURES
 
 
 class Outcome(Struct, frozen=True):
@@ -132,7 +144,8 @@ def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting, owning: list[f
     in_memory = bool(volume.source.get("medium"))
     if marker.exists() and (is_mount_point(directory) if in_memory else Path(directory).is_dir()):
         return
-    set_up_empty_dir(directory, volume.source, setting.pod, setting.allocatable_memory)
+    mode = own_mode(volume.source, obeyed=setting.features.empty_dir_mode)
+    set_up_empty_dir(directory, volume.source, setting.pod, setting.allocatable_memory, mode)
     if setting.owner.group is not None:
         _own(directory, setting.owner.group, read_only=False, owning=owning)
     _mark(marker)

@@ -55,6 +55,21 @@ def test_bind_mount_options(mount: Any, volume: Any, expected: list[str]) -> Non
     assert [str(each) for each in problems(spec(mount, volume))] == expected
 
 
+@pytest.mark.parametrize("mode", [0, 0o777, 0o1777, None])
+def test_modes_of_empty_dirs(mode: int | None) -> None:
+    source = {} if mode is None else {"mode": mode}
+    assert list(problems(spec({}, {"emptyDir": source}))) == []
+
+
+@pytest.mark.parametrize("mode", [-1, 0o2000, 2**31 - 1, -(2**31)])
+def test_modes_of_empty_dirs_out_of_range(mode: int) -> None:
+    (found,) = problems(spec({}, {"emptyDir": {"mode": mode}}))
+    assert str(found) == (
+        f"spec.volumes[0].emptyDir.mode: Invalid value: {mode}: must be a number between 0 and "
+        "01777 (octal), both inclusive"
+    )
+
+
 def test_mounts_of_every_kind_of_container_are_checked() -> None:
     mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["x"]}
     each = [{"name": "c", "volumeMounts": [mount]}]

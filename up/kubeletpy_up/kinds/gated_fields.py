@@ -48,7 +48,27 @@ def _without(obj: JSON, field: str, dropped: str) -> JSON:
     return {**obj, field: entries}
 
 
+def _without_mode(spec: JSON) -> JSON:
+    return _with_volumes(spec, lambda volume: _in_source(volume, "emptyDir", "mode"))
+
+
+def _with_volumes(spec: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    if not spec.get("volumes"):
+        return spec
+    return {**spec, "volumes": [change(volume) for volume in spec["volumes"]]}
+
+
+def _in_source(volume: JSON, kind: str, dropped: str) -> JSON:
+    source = volume.get(kind)
+    if not source:
+        return volume
+    return {**volume, kind: {k: v for k, v in source.items() if k != dropped}}
+
+
 _FIELDS: Mapping[str, Callable[[JSON], JSON]] = MappingProxyType(
-    {"VolumeBindMountOptions": _without_bind_mount_options}
+    {
+        "EmptyDirVolumeMode": _without_mode,
+        "VolumeBindMountOptions": _without_bind_mount_options,
+    }
 )
 """Gate -> a spec without its fields."""

@@ -49,6 +49,8 @@ def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
             report.required(where, "must specify a volume type")
         else:
             _source(report, kinds[0], volume[kinds[0]], f"{where}.{kinds[0]}")
+            for problem in volume_fields.volume_problems({kinds[0]: volume[kinds[0]]}, where):
+                report.add(problem)
         for extra in kinds[1:]:
             report.forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
         name = volume.get("name") or ""

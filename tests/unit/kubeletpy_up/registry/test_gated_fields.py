@@ -34,6 +34,21 @@ def test_options_of_bind_mounts_need_their_gate(on: bool) -> None:
     assert options(given) == ["noexec"], "the caller's object must stay as it was"
 
 
+@pytest.mark.parametrize("on", [False, True])
+def test_the_mode_of_an_empty_dir_needs_its_gate(on: bool) -> None:
+    registry = make_registry(feature_gates=["EmptyDirVolumeMode"] if on else ())
+    given = new_pod(volumes=[{"name": "v", "emptyDir": {"mode": 0o750, "medium": "Memory"}}])
+    made = registry.create(ADMIN, "pods", given, "default")
+    assert made["spec"]["volumes"][0]["emptyDir"] == {
+        "medium": "Memory",
+        **({"mode": 0o750} if on else {}),
+    }
+    if on:
+        registry.feature_gates = frozenset()
+        changed = registry.update(ADMIN, "pods", made, "default")
+        assert changed["spec"]["volumes"][0]["emptyDir"]["mode"] == 0o750
+
+
 def test_what_a_stored_pod_uses_stays_when_the_gate_is_turned_off() -> None:
     registry = make_registry(feature_gates=GATES)
     made = registry.create(ADMIN, "pods", new_pod(), "default")

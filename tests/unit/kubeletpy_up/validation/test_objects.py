@@ -115,6 +115,14 @@ CASES: list[tuple[Change, list[str]]] = [
         ],
     ),
     (
+        lambda p: p["spec"].update(volumes=[{"name": "v", "emptyDir": {"mode": 0o2000}}]),
+        [
+            "spec.volumes[0].emptyDir.mode: Invalid value: 1024: must be a number between 0 and "
+            "01777 (octal), both inclusive",
+            f'{C0}.volumeMounts[0].name: Not found: "v"',
+        ],
+    ),
+    (
         lambda p: first(p)["volumeMounts"][0].update(bindMountOptions=["nodev", "nodev"]),
         [f'{C0}.volumeMounts[0].bindMountOptions[1]: Duplicate value: "nodev"'],
     ),
