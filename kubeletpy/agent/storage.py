@@ -36,6 +36,7 @@ from kubeletpy.volumes.intree.late import LatePlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.manager import NodeVolumes
+from kubeletpy.volumes.payload import OWNERS_GATE
 from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.selinux import SELinux
 from kubeletpy.volumes.set_up import VolumeFeatures
@@ -195,7 +196,9 @@ def build_storage(
         claims=claims,
         bundles=bundles,
         certificates=certificates,
-        features=VolumeFeatures(empty_dir_mode=gates.enabled(MODE_GATE)),
+        features=VolumeFeatures(
+            empty_dir_mode=gates.enabled(MODE_GATE), file_owners=gates.enabled(OWNERS_GATE)
+        ),
     )
 
     # -- what container environments take from the API --------------------------------------------

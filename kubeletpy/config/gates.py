@@ -255,7 +255,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         **{
             name: (False, _NOT_YET + what)
             for name, what in (
-                ("AtomicWriteVolumeUserFields", "files have the owner of the volume"),
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
                 ("DefaultPodSysctls", "pods have only their own sysctls"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),

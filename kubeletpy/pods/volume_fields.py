@@ -15,6 +15,9 @@ from kubeletpy.structs import Struct
 BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 MAX_MODE = 0o1777
 """Of an emptyDir."""
+MAX_USER = 2**31 - 1
+FILE_SOURCES = ("configMap", "secret", "downwardAPI", "projected")
+_SINGLE_FILES = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _MAX_SHOWN = 256
 """Characters of a value in a message."""
@@ -71,6 +74,29 @@ def volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[FieldProbl
     if mode is not None and not 0 <= mode <= MAX_MODE:
         detail = "must be a number between 0 and 01777 (octal), both inclusive"
         yield FieldProblem(f"{path}.emptyDir.mode", "Invalid", mode, detail)
+    for kind in FILE_SOURCES:
+        if source := volume.get(kind):
+            yield from _user_problems(source, "defaultUser", f"{path}.{kind}")
+            yield from _item_problems(source, f"{path}.{kind}")
+    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        for kind, part in source.items():
+            where = f"{path}.projected.sources[{index}].{kind}"
+            if kind in _SINGLE_FILES:
+                yield from _user_problems(part, "user", where)
+            elif kind in FILE_SOURCES:
+                yield from _item_problems(part, where)
+
+
+def _item_problems(source: Mapping[str, Any], path: str) -> Iterator[FieldProblem]:
+    for index, item in enumerate(source.get("items") or ()):
+        yield from _user_problems(item, "user", f"{path}.items[{index}]")
+
+
+def _user_problems(source: Mapping[str, Any], field: str, path: str) -> Iterator[FieldProblem]:
+    user = source.get(field)
+    if user is not None and not 0 <= user <= MAX_USER:
+        detail = f"must be between 0 and {MAX_USER}, inclusive"
+        yield FieldProblem(f"{path}.{field}", "Invalid", user, detail)
 
 
 def bind_mount_problems(

@@ -1,6 +1,7 @@
 """The files of a configMap, secret, downwardAPI or projected volume: path -> content and mode.
 
-Pure. Errors name objects, keys and paths, never contents. Source: docs/reference/behaviour.md, i4.
+Pure. Errors name objects, keys and paths, never contents. Source: docs/reference/behaviour.md, i4,
+i13.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.downward import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.volume_fields import MAX_USER
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.downward import Renderer
 from kubeletpy.volumes.paths import UnsafePath, payload_path
@@ -22,6 +24,7 @@ from kubeletpy.volumes.plan import PlannedVolume
 DEFAULT_MODE = 0o644
 TOKEN_MODE_WITH_OWNER = 0o600
 MAX_MODE = 0o777
+OWNERS_GATE = "AtomicWriteVolumeUserFields"
 MAX_POD_BYTES = 64 << 20
 """The most bytes in the files of all volumes of a pod made of objects and fields; each file counts,
 even where many show the same content.
@@ -95,6 +98,8 @@ class FileOwner(Struct, frozen=True):
     """The one user that all containers run as."""
     group: int | None = None
     """fsGroup"""
+    chosen: bool = False
+    """Whether the fields ``defaultUser`` and ``user`` of volumes are obeyed: they have a gate."""
 
 
 def build_payload(
@@ -118,11 +123,13 @@ def build_payload(
     """
     most = left
     default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
+    user = volume.source.get("defaultUser") if owner.chosen else None
     files: Payload = {}
     problems: list[str] = []
     for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
         try:
-            made = _SOURCES[kind](source, found, _Context(namespace, default, owner, left, most))
+            context = _Context(namespace, default, user, owner, left, most)
+            made = _SOURCES[kind](source, found, context)
         except PayloadError as error:
             problems.append(str(error))
             continue
@@ -163,6 +170,8 @@ def too_large(left: int) -> PayloadError:
 class _Context(Struct, frozen=True):
     namespace: str
     default_mode: int
+    default_user: int | None
+    """``defaultUser`` of the volume, if it is obeyed."""
     owner: FileOwner
     left: int
     """The most bytes that files may have."""
@@ -208,20 +217,20 @@ def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Pay
         if left < 0:
             raise too_large(context.most)
         mode = _mode(item.get("mode"), context.default_mode)
-        files[_path(item.get("path"))] = FileContent(data, mode)
+        files[_path(item.get("path"))] = FileContent(data, mode, _chosen(item, context))
     return files
 
 
 def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
     if not isinstance(found, TokenInput):
         raise PayloadError(str(found))
-    return {_path(source.get("path")): _for_owner(found.token.encode(), context)}
+    return {_path(source.get("path")): _for_owner(found.token.encode(), source, context)}
 
 
 def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
     if not isinstance(found, TrustInput):
         raise PayloadError(str(found))
-    return {_path(source.get("path")): _for_owner(found.pem, context)}
+    return {_path(source.get("path")): _for_owner(found.pem, source, context)}
 
 
 def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
@@ -233,17 +242,37 @@ def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> 
         "certificateChainPath": found.chain,
     }
     return {
-        _path(source[name]): _for_owner(data, context)
+        _path(source[name]): _for_owner(data, source, context)
         for name, data in files.items()
         if source.get(name)
     }
 
 
-def _for_owner(data: bytes, context: _Context) -> FileContent:
-    """A file that only the pod's user or group may read, if it has one."""
-    owned = context.owner.user is not None or context.owner.group is not None
+def _for_owner(data: bytes, source: Mapping[str, Any], context: _Context) -> FileContent:
+    """A file that only its user and the pod's group may read, if there is one of them.
+
+    Its user is the one that the volume names, else the one that all containers run as.
+    """
+    user = _chosen(source, context)
+    if user is None:
+        user = context.owner.user
+    owned = user is not None or context.owner.group is not None
     mode = TOKEN_MODE_WITH_OWNER if owned else context.default_mode
-    return FileContent(data, mode, context.owner.user)
+    return FileContent(data, mode, user)
+
+
+def _chosen(item: Mapping[str, Any], context: _Context) -> int | None:
+    """The owner that the volume names for a file; 0 is root, None is the default.
+
+    Raises:
+        PayloadError: no user can have that number.
+    """
+    user = item.get("user") if context.owner.chosen else None
+    if user is None:
+        user = context.default_user
+    if user is not None and not 0 <= user <= MAX_USER:
+        raise PayloadError(f"user {user} is not between 0 and {MAX_USER}")
+    return user
 
 
 def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
@@ -279,9 +308,8 @@ def _select(
     """All keys under their names, or the listed keys at their paths."""
     items = source.get("items")
     if not items:
-        return {
-            _path(key): FileContent(content, context.default_mode) for key, content in data.items()
-        }
+        mode, user = context.default_mode, _chosen({}, context)
+        return {_path(key): FileContent(content, mode, user) for key, content in data.items()}
     files: Payload = {}
     for item in items:
         key = item.get("key") or ""
@@ -290,7 +318,7 @@ def _select(
                 continue
             raise PayloadError(f"{missing}{key}")
         mode = _mode(item.get("mode"), context.default_mode)
-        files[_path(item.get("path"))] = FileContent(data[key], mode)
+        files[_path(item.get("path"))] = FileContent(data[key], mode, _chosen(item, context))
     return files
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes import host_path
 from kubeletpy.volumes.atomic import write_payload
 from kubeletpy.volumes.empty_dir import (
@@ -54,6 +54,8 @@ class VolumeFeatures(Struct, frozen=True):
 
     empty_dir_mode: bool = False
     """``emptyDir.mode``"""
+    file_owners: bool = False
+    """``defaultUser`` and ``user`` of volumes made of files."""
 
 
 NO_FEATURES = VolumeFeatures()
@@ -159,7 +161,8 @@ def _own(directory: str, group: int, *, read_only: bool, owning: list[float]) ->
 
 def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float], left: int) -> int:
     volume, group = item.volume, setting.owner.group
-    payload = build_payload(volume, item.inputs, setting.pod.namespace, setting.owner, left)
+    owner = replace(setting.owner, chosen=setting.features.file_owners)
+    payload = build_payload(volume, item.inputs, setting.pod.namespace, owner, left)
     directory = setting.paths.volume(volume.kind, volume.name)
     if volume.in_memory:
         make_tmpfs(directory, memory_size({}, setting.pod, setting.allocatable_memory))

@@ -70,6 +70,49 @@ def test_modes_of_empty_dirs_out_of_range(mode: int) -> None:
     )
 
 
+def volumes_with(user: int) -> list[dict[str, Any]]:
+    """A volume for each place that names an owner."""
+    item = {"items": [{"path": "p", "user": user}]}
+    parts = [{kind: item} for kind in ("configMap", "secret", "downwardAPI")]
+    single = [
+        {kind: {"user": user}}
+        for kind in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
+    ]
+    return [
+        {"configMap": {"defaultUser": user, **item}},
+        {"secret": {"defaultUser": user, **item}},
+        {"downwardAPI": {"defaultUser": user, **item}},
+        {"projected": {"defaultUser": user, "sources": [*parts, *single]}},
+    ]
+
+
+@pytest.mark.parametrize("user", [0, 1000, 2**31 - 1])
+def test_owners_of_files(user: int) -> None:
+    assert list(problems({"volumes": volumes_with(user), "containers": []})) == []
+
+
+@pytest.mark.parametrize("user", [-1, 2**31, 2**63 - 1])
+def test_owners_of_files_out_of_range(user: int) -> None:
+    found = list(problems({"volumes": volumes_with(user), "containers": []}))
+    assert [each.path for each in found] == [
+        "spec.volumes[0].configMap.defaultUser",
+        "spec.volumes[0].configMap.items[0].user",
+        "spec.volumes[1].secret.defaultUser",
+        "spec.volumes[1].secret.items[0].user",
+        "spec.volumes[2].downwardAPI.defaultUser",
+        "spec.volumes[2].downwardAPI.items[0].user",
+        "spec.volumes[3].projected.defaultUser",
+        "spec.volumes[3].projected.sources[0].configMap.items[0].user",
+        "spec.volumes[3].projected.sources[1].secret.items[0].user",
+        "spec.volumes[3].projected.sources[2].downwardAPI.items[0].user",
+        "spec.volumes[3].projected.sources[3].serviceAccountToken.user",
+        "spec.volumes[3].projected.sources[4].clusterTrustBundle.user",
+        "spec.volumes[3].projected.sources[5].podCertificate.user",
+    ]
+    message = f"Invalid value: {user}: must be between 0 and 2147483647, inclusive"
+    assert {each.message() for each in found} == {message}
+
+
 def test_mounts_of_every_kind_of_container_are_checked() -> None:
     mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["x"]}
     each = [{"name": "c", "volumeMounts": [mount]}]

@@ -34,7 +34,9 @@ def paths() -> Iterator[PodPaths]:
     shutil.rmtree(root)
 
 
-def make(paths: PodPaths, source: dict[str, Any], features: VolumeFeatures, **owner: int) -> int:
+def make(
+    paths: PodPaths, source: dict[str, Any], features: VolumeFeatures, group: int | None = None
+) -> int:
     """Set the volume up as an agent that has just started does; the mode of its directory."""
     container = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     volumes = [{"name": "v", "emptyDir": source}]
@@ -43,7 +45,7 @@ def make(paths: PodPaths, source: dict[str, Any], features: VolumeFeatures, **ow
     pod = Pod(cast(Any, {"metadata": about, "spec": spec}))
     (volume,) = plan_volumes(pod).volumes
     assert isinstance(volume, PlannedVolume)
-    setting = PodSetting(pod, paths, FileOwner(**owner), "1Gi", 0.0, features=features)
+    setting = PodSetting(pod, paths, FileOwner(group=group), "1Gi", 0.0, features=features)
     (outcome,) = set_up_all([VolumeWork(volume, ())], setting)
     assert outcome.problem == ""
     return stat.S_IMODE(os.stat(paths.volume("emptyDir", "v")).st_mode)  # noqa: PTH116
@@ -66,8 +68,7 @@ def test_the_mode_is_exact(
     paths: PodPaths, medium: str, mode: int, fs_group: int | None, expected: int
 ) -> None:
     source = {"mode": mode, **({"medium": medium} if medium else {})}
-    owner = {} if fs_group is None else {"group": fs_group}
-    assert make(paths, source, ON, **owner) == expected
+    assert make(paths, source, ON, fs_group) == expected
 
 
 @pytest.mark.usefixtures("strict_umask")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from kubeletpy.api.types import JSON
-from kubeletpy.pods.volume_fields import CONTAINERS
+from kubeletpy.pods.volume_fields import CONTAINERS, FILE_SOURCES
 
 
 def without_disabled(pod: JSON, old: JSON | None, gates: Collection[str]) -> JSON:
@@ -52,6 +52,30 @@ def _without_mode(spec: JSON) -> JSON:
     return _with_volumes(spec, lambda volume: _in_source(volume, "emptyDir", "mode"))
 
 
+def _without_users(spec: JSON) -> JSON:
+    return _with_volumes(spec, _without_volume_users)
+
+
+def _without_volume_users(volume: JSON) -> JSON:
+    for kind in FILE_SOURCES:
+        if volume.get(kind):
+            source = _without(volume[kind], "items", "user")
+            volume = _in_source({**volume, kind: source}, kind, "defaultUser")
+    projected = volume.get("projected")
+    if not projected or not projected.get("sources"):
+        return volume
+    sources = [
+        {kind: _without_user(part) for kind, part in each.items()} for each in projected["sources"]
+    ]
+    return {**volume, "projected": {**projected, "sources": sources}}
+
+
+def _without_user(part: JSON) -> JSON:
+    """A source of a projected volume without owners of its files."""
+    kept = {k: v for k, v in (part or {}).items() if k != "user"}
+    return _without(kept, "items", "user") if part else part
+
+
 def _with_volumes(spec: JSON, change: Callable[[JSON], JSON]) -> JSON:
     if not spec.get("volumes"):
         return spec
@@ -67,6 +91,7 @@ def _in_source(volume: JSON, kind: str, dropped: str) -> JSON:
 
 _FIELDS: Mapping[str, Callable[[JSON], JSON]] = MappingProxyType(
     {
+        "AtomicWriteVolumeUserFields": _without_users,
         "EmptyDirVolumeMode": _without_mode,
         "VolumeBindMountOptions": _without_bind_mount_options,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -47,6 +48,40 @@ def test_the_mode_of_an_empty_dir_needs_its_gate(on: bool) -> None:
         registry.feature_gates = frozenset()
         changed = registry.update(ADMIN, "pods", made, "default")
         assert changed["spec"]["volumes"][0]["emptyDir"]["mode"] == 0o750
+
+
+FIELD = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+KEY = {"key": "a", "path": "a", "user": 5}
+OWNED: list[dict[str, Any]] = [
+    {"configMap": {"name": "c", "defaultUser": 1, "items": [KEY]}},
+    {"secret": {"secretName": "s", "defaultUser": 1, "items": [KEY]}},
+    {"downwardAPI": {"defaultUser": 1, "items": [{"path": "a", "user": 5, **FIELD}]}},
+    {
+        "projected": {
+            "defaultUser": 1,
+            "sources": [
+                {"configMap": {"name": "c", "items": [KEY]}},
+                {"secret": {"name": "s", "items": [KEY]}},
+                {"downwardAPI": {"items": [{"path": "a", "user": 5, **FIELD}]}},
+                {"serviceAccountToken": {"path": "a", "expirationSeconds": 600, "user": 0}},
+                {"clusterTrustBundle": {"name": "b", "path": "a", "user": 0}},
+                {"podCertificate": {"signerName": "s.io/x", "keyType": "ED25519", "user": 0}},
+            ],
+        }
+    },
+]
+
+
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize("source", OWNED, ids=[next(iter(each)) for each in OWNED])
+def test_owners_of_files_need_their_gate(source: dict[str, Any], on: bool) -> None:
+    registry = make_registry(feature_gates=["AtomicWriteVolumeUserFields"] if on else ())
+    given = new_pod(volumes=[{"name": "v", **source}])
+    made = registry.create(ADMIN, "pods", given, "default")
+    (kept,) = made["spec"]["volumes"]
+    assert json.dumps(kept).count('ser": ') == (json.dumps(source).count('ser": ') if on else 0)
+    registry.feature_gates = frozenset()
+    assert registry.update(ADMIN, "pods", made, "default")["spec"]["volumes"] == [kept]
 
 
 def test_what_a_stored_pod_uses_stays_when_the_gate_is_turned_off() -> None:
