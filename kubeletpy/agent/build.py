@@ -71,6 +71,8 @@ from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
 from kubeletpy.plugins.model import DEVICE, DRA
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.qos import qos_class
+from kubeletpy.pods.resources import resource_levels
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -554,6 +556,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
         show_held=composer.held,
+        on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
     pod_tasks, bad_manifests, hurry_pods = source_tasks(
         settings, kube_api, loop, own_node, rng, given=outside.pod_sources

@@ -136,7 +136,7 @@ class AllocationManager:
             if shown != NONE:
                 # if no resize is waiting, it was allocated but not yet reported to the API
                 pending = shown.pending if waits else None
-                self._reports.take_over(pod.uid, ResizeConditions(pending, shown.in_progress))
+                self._reports.take_over(pod, ResizeConditions(pending, shown.in_progress))
             if waits:
                 self._queue[pod.uid] = None
                 found = True

@@ -50,7 +50,7 @@ class ResizeReports:
         self._decided = decided
         self._conditions: dict[str, ResizeConditions] = {}
         self._priorities: dict[str, str] = {}
-        """Pod uid -> priority bucket, of deferred resizes."""
+        """Pod uid -> priority bucket, of pods with a pending resize."""
 
     def of(self, uid: str) -> ResizeConditions:
         """The conditions that hold for a pod."""
@@ -60,9 +60,10 @@ class ResizeReports:
         """The pods with a condition."""
         return list(self._conditions)
 
-    def take_over(self, uid: str, found: ResizeConditions) -> None:
+    def take_over(self, pod: Pod, found: ResizeConditions) -> None:
         """Adopt the conditions that the API shows."""
-        self._keep(uid, found)
+        self._priorities[pod.uid] = priority_bucket(pod.priority)
+        self._keep(pod.uid, found)
 
     def forget(self, uid: str) -> None:
         """A pod is not resized any more."""
@@ -89,20 +90,20 @@ class ResizeReports:
 
     def deferred(self, pod: Pod, why: str, message: str) -> None:
         """A resize does not fit now. ``why``: the reason that admission gave."""
-        self._priorities[pod.uid] = priority_bucket(pod.priority)
         self._pending(pod, DEFERRED, why, message)
 
     def _measure(self, uid: str, resolution: str) -> None:
         """Record how long a resize was deferred, if it was."""
-        priority, found = self._priorities.pop(uid, "unknown"), self.of(uid)
+        found = self.of(uid)
         since = (found.pending or {}).get("lastTransitionTime")
         if found.deferred and since:
             waited = max(0.0, self._clock.now() - parse_time(since))
-            self._metrics.deferred.labels(resolution, priority).observe(waited)
+            self._metrics.deferred.labels(resolution, self._priorities[uid]).observe(waited)
 
     def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
         uid, generation = pod.uid, pod.generation
         before = self.of(uid)
+        self._priorities[uid] = priority_bucket(pod.priority)
         made, news = conditions.pending(
             before.pending, reason, message, generation, now=self._clock.now()
         )
@@ -152,11 +153,12 @@ class ResizeReports:
             return
         if found == NONE:
             del self._conditions[uid]
+            self._priorities.pop(uid, None)
         else:
             self._conditions[uid] = found
         reasons = Counter(
-            (each.pending.get("reason") or "").lower()
-            for each in self._conditions.values()
+            ((each.pending.get("reason") or "").lower(), self._priorities[uid])
+            for uid, each in self._conditions.items()
             if each.pending is not None
         )
         doing = sum(each.in_progress is not None for each in self._conditions.values())

@@ -213,9 +213,9 @@ async def _cgroups(
 
 
 def new_metrics(settings: KubeletSettings) -> Metrics:
-    metrics = Metrics()
-    metrics.process.set_build(KUBELET_VERSION)
     gates = settings.feature_gates
+    metrics = Metrics(gates.version)
+    metrics.process.set_build(KUBELET_VERSION)
     stages = known_gates(gates.version)
     metrics.process.set_features(
         {name: (stages[name].stage, on) for name, on in gates.effective.items()}

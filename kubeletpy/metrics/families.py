@@ -11,6 +11,10 @@ from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.metrics.versions import has_metric, missing_labels, name_in, stability
 
 MAX_SERIES = 500
 """Most series of a counter with labels from outside; any further ones count as "other"."""
@@ -22,26 +26,6 @@ POD_START_SECONDS = (
     *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
     *(900, 1200, 1800, 2700, 3600),
 )
-
-
-_STABILITY = {
-    "BETA": (
-        "kubelet_image_volume_mounted_errors_total",
-        "kubelet_image_volume_mounted_succeed_total",
-        "kubelet_image_volume_requested_total",
-        "kubernetes_build_info",
-        "kubernetes_feature_enabled",
-        "prober_probe_total",
-    ),
-    "INTERNAL": ("kubelet_first_network_pod_start_sli_duration_seconds",),
-    "STABLE": ("kubernetes_healthcheck", "kubernetes_healthchecks_total"),
-}
-_STABILITY_OF = {name: level for level, names in _STABILITY.items() for name in names}
-
-
-def with_stability(name: str, help: str) -> str:
-    """A help text that begins with the metric's stability level, as the kubelet's does."""
-    return f"[{_STABILITY_OF.get(name, 'ALPHA')}] {help}"
 
 
 class PlainCounter(Counter):
@@ -70,32 +54,73 @@ class BoundedCounter(Counter):
         return super().labels(*labelvalues, **labelkwargs)
 
 
-class Families:
-    """Makes metrics on one registry."""
+class SummedGauge(Gauge):
+    """A gauge that is scraped without some of its labels: its series are added up over them."""
 
-    def __init__(self) -> None:
+    unseen: tuple[str, ...] = ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The metric with one sample for all that differ only in unseen labels."""
+        for metric in super().collect():
+            sums: dict[tuple[tuple[str, str], ...], float] = {}
+            for sample in metric.samples:
+                kept = tuple(item for item in sample.labels.items() if item[0] not in self.unseen)
+                sums[kept] = sums.get(kept, 0.0) + sample.value
+            metric.samples = [
+                Sample(metric.name, dict(labels), value) for labels, value in sums.items()
+            ]
+            yield metric
+
+
+class Families:
+    """Makes metrics on one registry.
+
+    A metric that the Kubernetes version does not have can be counted like the others; no scrape
+    shows it.
+    """
+
+    def __init__(self, version: KubernetesVersion = NEWEST) -> None:
         self.registry = CollectorRegistry()
+        self._version = version
+
+    def newest_name(self, *names: str) -> str:
+        """The name that a renamed metric has in this version; ``names`` from the newest on."""
+        return name_in(self._version, *names)
 
     def counter(self, name: str, help: str, *labels: str) -> Counter:
-        """A counter; ``name`` ends in _total."""
-        return Counter(name, with_stability(name, help), labels, registry=self.registry)
+        """A counter, scraped under its own name."""
+        if not name.endswith("_total"):
+            return self.plain_counter(name, help, *labels)
+        return Counter(name, self._help(name, help), labels, registry=self._shown(name))
 
     def plain_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter whose name does not end in _total."""
-        return PlainCounter(name, with_stability(name, help), labels, registry=self.registry)
+        return PlainCounter(name, self._help(name, help), labels, registry=self._shown(name))
 
     def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter with labels from outside."""
-        return BoundedCounter(name, with_stability(name, help), labels, registry=self.registry)
+        return BoundedCounter(name, self._help(name, help), labels, registry=self._shown(name))
 
     def gauge(self, name: str, help: str, *labels: str) -> Gauge:
         """A gauge."""
-        return Gauge(name, with_stability(name, help), labels, registry=self.registry)
+        text, registry = self._help(name, help), self._shown(name)
+        unseen = missing_labels(name, self._version)
+        if not unseen:
+            return Gauge(name, text, labels, registry=registry)
+        summed = SummedGauge(name, text, labels, registry=registry)
+        summed.unseen = unseen
+        return summed
 
     def histogram(
         self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
     ) -> Histogram:
         """A histogram."""
-        return Histogram(
-            name, with_stability(name, help), labels, registry=self.registry, buckets=buckets
-        )
+        text, registry = self._help(name, help), self._shown(name)
+        return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+    def _shown(self, name: str) -> CollectorRegistry | None:
+        return self.registry if has_metric(name, self._version) else None
+
+    def _help(self, name: str, text: str) -> str:
+        """A help text that begins with the metric's stability level, as the kubelet's does."""
+        return f"[{stability(name, self._version)}] {text}"

@@ -68,19 +68,27 @@ class PlacementMetrics:
             buckets=DURATION_MS,
         )
         self.allocations = families.counter(
-            "resource_manager_allocations_total",
+            families.newest_name(
+                "kubelet_resource_manager_allocations_total", "resource_manager_allocations_total"
+            ),
             "Allocations by who gave them and what for.",
             "resource_name",
             "source",
         )
         self.allocation_errors = families.counter(
-            "resource_manager_allocation_errors_total",
+            families.newest_name(
+                "kubelet_resource_manager_allocation_errors_total",
+                "resource_manager_allocation_errors_total",
+            ),
             "Allocations that failed.",
             "resource_name",
             "source",
         )
-        self.assignments = families.plain_counter(
-            "resource_manager_container_assignments",
+        self.assignments = families.counter(
+            families.newest_name(
+                "kubelet_resource_manager_container_assignments_total",
+                "resource_manager_container_assignments",
+            ),
             "Containers by how they were given what is theirs.",
             "resource_name",
             "assignment_type",

@@ -70,6 +70,12 @@ class PodWorkerMetrics:
             "Pods refused at admission.",
             "reason",
         )
+        self.pod_level_resources_admission = families.counter(
+            "kubelet_pod_level_resources_admission_total",
+            "Pods admitted, by where they state resources and by QoS class.",
+            "config_mode",
+            "qos_class",
+        )
         self.preemptions = families.plain_counter(
             "kubelet_preemptions",
             "Pods killed for a critical pod, by the first resource that it lacked.",
@@ -89,6 +95,10 @@ class PodWorkerMetrics:
     def pod_taken_on(self, containers: int) -> None:
         """A pod with that many regular containers has its first sync."""
         self.containers_per_pod_count.observe(containers)
+
+    def pod_admitted(self, levels: str, qos_class: str) -> None:
+        """A pod was admitted; ``levels``: where it states resources, empty for nowhere."""
+        self.pod_level_resources_admission.labels(levels, qos_class.lower()).inc()
 
     def sync_done(self, operation: str, seconds: float) -> None:
         """A worker's sync ended ``seconds`` after the message that caused it."""

@@ -5,6 +5,7 @@ Built once per agent and handed to its parts; nothing here is global.
 
 from __future__ import annotations
 
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.metrics.devices import DeviceMetrics, PodResourcesMetrics
@@ -34,8 +35,8 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 class Metrics:
     """The agent's metrics by subject, in a registry of their own (``registry``)."""
 
-    def __init__(self) -> None:
-        families = Families()
+    def __init__(self, version: KubernetesVersion = NEWEST) -> None:
+        families = Families(version)
         self.registry = families.registry
         self.runtime = RuntimeMetrics(families)
         self.workers = PodWorkerMetrics(families)
@@ -62,11 +63,11 @@ class Metrics:
         self.process = ProcessMetrics(families)
         self.hooks = HookMetrics(families)
         self.certificates = CertificateMetrics(families)
-        apart = Families()
+        apart = Families(version)
         self.probe_registry = apart.registry
         self.probes = ProbeMetrics(apart)
         show_start(apart)
-        checks = Families()
+        checks = Families(version)
         self.sli_registry = checks.registry
         show_start(checks)
         self.health = HealthMetrics(checks)

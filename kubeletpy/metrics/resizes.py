@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from kubeletpy.metrics.families import Families
 
-PENDING_REASONS = ("deferred", "infeasible")
 ACCEPTED, REVERTED, TERMINATED = "accepted", "reverted", "terminated"
 """How a deferred resize ends."""
 DEFERRED_BUCKETS = (
@@ -43,6 +42,7 @@ class ResizeMetrics:
             "kubelet_pod_pending_resizes",
             "Pods with a resize that is not allocated: deferred or infeasible.",
             "reason",
+            "priority_bucket",
         )
         self.in_progress = families.gauge(
             "kubelet_pod_in_progress_resizes", "Pods with a resize allocated and not done."
@@ -65,8 +65,9 @@ class ResizeMetrics:
             "retry_trigger",
         )
 
-    def now(self, pending: Mapping[str, int], in_progress: int) -> None:
-        """Set the number of pods with a resize pending, by reason, and in progress."""
-        for reason in PENDING_REASONS:
-            self.pending.labels(reason).set(pending.get(reason, 0))
+    def now(self, pending: Mapping[tuple[str, str], int], in_progress: int) -> None:
+        """Set the number of pods with a resize in progress, and pending by reason and priority."""
+        self.pending.clear()
+        for labels, count in pending.items():
+            self.pending.labels(*labels).set(count)
         self.in_progress.set(in_progress)

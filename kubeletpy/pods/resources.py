@@ -101,6 +101,23 @@ def pod_level_set(pod: Pod) -> bool:
     )
 
 
+def resource_levels(pod: Pod) -> str:
+    """Where a pod states requests or limits, as kubelet_pod_level_resources_admission_total does.
+
+    ``pod_and_container_level``, ``pod_level``, ``container_level``, or empty for nowhere.
+    Source: docs/reference/metrics.csv: kubelet_pod_level_resources_admission_total.
+    """
+    on_pod = pod_level_set(pod)
+    on_containers = any(
+        resources.get("requests") or resources.get("limits")
+        for container in (*pod.containers, *pod.init_containers)
+        if (resources := container.get("resources"))
+    )
+    if on_pod:
+        return "pod_and_container_level" if on_containers else "pod_level"
+    return "container_level" if on_containers else ""
+
+
 def container_sum(pod: Pod, which: Kind) -> Amounts:
     """What the containers request together at the pod's peak. Raises ValueError."""
     return _container_sum(pod, which, parse)

@@ -31,12 +31,14 @@ class Admitting:
         current: Callable[[str], Pod | None],
         start: Callable[[str], None],
         show_held: Callable[[Pod], None] = lambda pod: None,
+        on_admitted: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         reject: has the pod's worker report a refusal.
         active: the pods that use the node.
         current: the newest object of a pod in the configuration.
         show_held: called with each pod that is held.
+        on_admitted: called with each pod that is admitted.
         start: called with the uid of a pod that was held and may run now.
         """
         self._admit = admit
@@ -47,6 +49,7 @@ class Admitting:
         self._current = current
         self._start = start
         self._show_held = show_held
+        self._on_admitted = on_admitted
         self.held = HeldPods(self._settled)
 
     def may_start(self, pod: Pod) -> bool:
@@ -61,6 +64,8 @@ class Admitting:
         if isinstance(answer, Deferred):
             self.held.hold(pod.uid, answer.settle(self.admitted_pods))
             self._show_held(as_before)
+        else:
+            self._on_admitted(pod)
         return answer is None
 
     def admitted_pods(self) -> list[Pod]:
@@ -76,6 +81,7 @@ class Admitting:
         if rejection is not None:
             self._refuse(pod, rejection)
         else:
+            self._on_admitted(pod)
             self._allocations.added((pod,))
             self._start(uid)
 

@@ -65,6 +65,7 @@ class SyncLoop:
         runtime_error: Callable[[], str] = lambda: "",
         on_api_object: Callable[[Pod], None] = lambda pod: None,
         show_held: Callable[[Pod], None] = lambda pod: None,
+        on_admitted: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         sources: all must deliver before anything is killed.
@@ -74,6 +75,7 @@ class SyncLoop:
         on_api_object: called with the pod that runs whenever its object in the API has changed
             (for a mirror: the static pod), after the pod manager has it.
         show_held: called with each pod whose admission takes a while.
+        on_admitted: called with each pod that is admitted.
         """
         self._sources = sources
         self._merge = merge
@@ -95,6 +97,7 @@ class SyncLoop:
             current=pods.get,
             start=self._admitted,
             show_held=show_held,
+            on_admitted=on_admitted,
         )
         self._held = self._admitting.held
         self._on_api_object = on_api_object

@@ -109,6 +109,8 @@ One has the classes that values are, each of which costs a twentieth of what a d
 
 MORE = {
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
+    "kubeletpy.host.user_namespace": "the Node object says whether it runs in one",
+    "kubeletpy.metrics.versions": "which metrics a version has, before any is made",
     "kubeletpy.config.version_facts": "differences between versions that no gate describes",
     "kubeletpy.kubernetes_version": "the version whose gates and fields a configuration has",
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",

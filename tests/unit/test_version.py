@@ -57,4 +57,5 @@ def test_no_other_module_says_which_kubernetes_this_is() -> None:
         if KUBERNETES_MINOR in (text := path.read_text())
         if any(KUBERNETES_MINOR in each for each in literals(text))
     }
-    assert saying == {"kubeletpy/version.py", "kubeletpy/config/fields.py"}  # fields: since when
+    since_when = {"kubeletpy/config/fields.py", "kubeletpy/metrics/versions.py"}
+    assert saying == {"kubeletpy/version.py", *since_when}

@@ -45,4 +45,4 @@ def test_what_can_never_be_is_said(node2: Node, namespace: str) -> None:
     scrape = urllib.request.urlopen(f"http://127.0.0.1:{node.health_port}/metrics").read().decode()
     detail = 'reason_detail="plr_feature_gate_off"'
     assert f"kubelet_pod_infeasible_resizes_total{{{detail}}} 1\n" in scrape
-    assert 'kubelet_pod_pending_resizes{reason="infeasible"} 1\n' in scrape
+    assert 'kubelet_pod_pending_resizes{priority_bucket="normal",reason="infeasible"} 1\n' in scrape

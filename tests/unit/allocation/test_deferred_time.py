@@ -72,12 +72,17 @@ def test_what_was_not_deferred_is_not_measured() -> None:
     assert not any(s.measured(end, "normal")[0] for end in ("accepted", "reverted", "terminated"))
 
 
-def test_a_deferral_of_an_earlier_run_has_no_known_priority() -> None:
+def test_a_deferral_of_an_earlier_run_counts_from_its_own_time() -> None:
     s = Setup()
     shown: Any = {"reason": DEFERRED, "lastTransitionTime": "2027-01-15T07:59:00Z"}
-    s.reports.take_over("u", ResizeConditions(shown, None))
-    s.reports.forget("u")
-    assert s.measured("terminated", "unknown") == (1, 60)
+    pod = make_pod(priority=5)
+    s.reports.take_over(pod, ResizeConditions(shown, None))
+    pending = {"reason": "deferred", "priority_bucket": "medium"}
+    count = s.families.registry.get_sample_value
+    assert count("kubelet_pod_pending_resizes", pending) == 1
+    s.reports.forget(pod.uid)
+    assert count("kubelet_pod_pending_resizes", pending) is None
+    assert s.measured("terminated", "medium") == (1, 60)
 
 
 @pytest.mark.parametrize(

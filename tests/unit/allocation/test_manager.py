@@ -158,7 +158,10 @@ async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
     assert (kind, reason) == ("Warning", "ResizeDeferred")
     assert message.startswith("Pod resize OutOfcpu: ")
     assert json.loads(message.partition(": ")[2])["error"] == "no room"
-    assert node.counted("kubelet_pod_pending_resizes", reason="deferred") == 1
+    assert (
+        node.counted("kubelet_pod_pending_resizes", reason="deferred", priority_bucket="normal")
+        == 1
+    )
     await asyncio.sleep(181)
     assert node.judged == ["u1", "u1"]
     assert node.reasons == ["ResizeDeferred"], "told once"
@@ -170,7 +173,10 @@ async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
     assert node.conditions() == {"PodResizeInProgress": ""}
     accepted = "kubelet_pod_deferred_accepted_resizes_total"
     assert node.counted(accepted, retry_trigger="pods_removed") == 1
-    assert node.counted("kubelet_pod_pending_resizes", reason="deferred") == 0
+    assert (
+        node.counted("kubelet_pod_pending_resizes", reason="deferred", priority_bucket="normal")
+        == 0
+    )
     await asyncio.sleep(1000)
     assert len(node.judged) == 3, "nothing waits any more"
 

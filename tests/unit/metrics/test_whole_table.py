@@ -6,15 +6,23 @@ import re
 
 import pytest
 
+from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.stats import log_metrics, resource
 from kubeletpy.stats.usage import Disks, PodDisk
-from tests.unit.metrics.test_registry import LABEL, SAMPLE, with_all_series
+from tests.unit.metrics.test_registry import (
+    LABEL,
+    SAMPLE,
+    in_version,
+    of_version,
+    with_all_series,
+)
 from tests.unit.stats.readings import REF, pod, reading, use
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
-ROWS = {(row["endpoint"], row["name"]): row for row in rows("metrics.csv")}
+TABLE = rows("metrics.csv")
+ROWS = {(row["endpoint"], row["name"]): row for row in TABLE if in_version(row, NEWEST)}
 
 HELP = re.compile(r"# HELP (\w+) (?:\[(\w+)\] )?\w")
 
@@ -34,9 +42,9 @@ def families(scrape: bytes) -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-def scrapes() -> dict[str, bytes]:
+def scrapes(version: KubernetesVersion = NEWEST) -> dict[str, bytes]:
     """What each endpoint shows."""
-    metrics: Metrics = with_all_series()
+    metrics: Metrics = with_all_series(version)
     metrics.health.counted({"ping": lambda: ""})["ping"]()
     disks = Disks(pods={REF.uid: PodDisk(logs={"main": use(7)})})
     return {
@@ -51,14 +59,14 @@ SCRAPES = scrapes()
 SERVED = {endpoint: families(scrape) for endpoint, scrape in SCRAPES.items()}
 
 
-def levels() -> dict[str, str]:
+def levels(scrapes: dict[str, bytes]) -> dict[str, str]:
     """Name -> level of stability in its help text, of all endpoints together."""
-    text = b"".join(SCRAPES.values()).decode()
+    text = b"".join(scrapes.values()).decode()
     found = [HELP.match(line) for line in text.splitlines() if line.startswith("# HELP ")]
     return {each[1]: each[2] or "" for each in found if each}
 
 
-LEVELS = levels()
+LEVELS = levels(SCRAPES)
 
 
 @pytest.mark.parametrize(("endpoint", "name"), ROWS)
@@ -77,6 +85,44 @@ def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
 )
 def test_help_says_how_stable_a_metric_is(name: str, level: str) -> None:
     assert LEVELS.get(name, level) == level
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_a_scrape_has_the_metrics_of_the_version(version: KubernetesVersion) -> None:
+    found = scrapes(version)
+    served = {endpoint: families(scrape) for endpoint, scrape in found.items()}
+    wanted: dict[str, dict[str, tuple[str, set[str]]]] = {endpoint: {} for endpoint in found}
+    for row in (of_version(each, version) for each in TABLE if in_version(each, version)):
+        if not allowed("metrics.csv", row["name"], "not served"):
+            labels = set(filter(None, row["labels"].split("|")))
+            wanted[row["endpoint"]][row["name"]] = (row["type"], labels)
+            level = levels(found)[row["name"]]
+            assert level == (row["stability"] or level), row["name"]
+    for endpoint, metrics in served.items():
+        own = {name for name in metrics if allowed("metrics.csv", name, "only here")}
+        started = {"process_start_time_seconds"} - wanted[endpoint].keys()
+        rest = {name: shape for name, shape in metrics.items() if name not in own | started}
+        assert rest == wanted[endpoint]
+
+
+def test_labels_that_a_version_lacks_are_added_up() -> None:
+    pending = {("deferred", "high"): 2, ("deferred", "normal"): 1, ("infeasible", "normal"): 4}
+    oldest, newest = Metrics(OLDEST), Metrics()
+    for metrics in (oldest, newest):
+        metrics.resizes.now({("infeasible", "low"): 9}, 1)
+        metrics.resizes.now(pending, 0)
+    name = "kubelet_pod_pending_resizes"
+    lines = [line for line in oldest.render().decode().splitlines() if line.startswith(name)]
+    assert lines == [f'{name}{{reason="deferred"}} 3', f'{name}{{reason="infeasible"}} 4']
+    text = newest.render().decode()
+    assert f'{name}{{priority_bucket="high",reason="deferred"}} 2' in text
+    assert text.count(f"\n{name}{{") == 3
+
+
+def test_a_metric_of_another_version_can_be_counted() -> None:
+    metrics = Metrics(OLDEST)
+    metrics.workers.pod_admitted("", "BestEffort")
+    assert b"kubelet_pod_level_resources_admission_total" not in metrics.render()
 
 
 def test_endpoints_of_their_own_say_when_the_process_started() -> None:

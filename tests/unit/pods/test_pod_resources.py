@@ -13,6 +13,7 @@ from kubeletpy.pods.resources import (
     pod_level_set,
     pod_limits,
     pod_requests,
+    resource_levels,
 )
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
@@ -73,6 +74,32 @@ def test_which_resources_are_of_the_pod(
 ) -> None:
     pod = make_pod(container("app"), resources=resources)
     assert (pod_level_requests_set(pod), pod_level_set(pod)) == (of_requests, of_any)
+
+
+SOME: dict[str, Any] = {"requests": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "regular", "init", "levels"),
+    [
+        (None, {}, {}, ""),
+        ({}, {"requests": {}}, {}, ""),
+        (SOME, {}, {}, "pod_level"),
+        ({"requests": {"example.com/x": "1"}}, {}, {}, ""),
+        (None, {"limits": {"memory": "1"}}, {}, "container_level"),
+        (None, {}, SOME, "container_level"),
+        (SOME, {}, SOME, "pod_and_container_level"),
+        (SOME, SOME, {}, "pod_and_container_level"),
+    ],
+)
+def test_resource_levels_name_where_resources_are_stated(
+    of_pod: Any, regular: dict[str, Any], init: dict[str, Any], levels: str
+) -> None:
+    spec = {} if of_pod is None else {"resources": of_pod}
+    pod = make_pod(
+        container("app", resources=regular), init=(container("i", resources=init),), **spec
+    )
+    assert resource_levels(pod) == levels
 
 
 def test_pod_level_values_replace_sums() -> None:

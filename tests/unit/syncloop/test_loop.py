@@ -25,6 +25,7 @@ from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS, Merge
+from kubeletpy.syncloop.rejection import Deferred, Others
 from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 from tests.unit.podworkers.builders import pod_object, runtime_status
@@ -72,6 +73,8 @@ class Node:
         self.cache.populated = populated
         self.error = ""
         self.refuse: dict[str, Rejection] = {}
+        self.slow: dict[str, Deferred] = {}
+        self.admitted: list[str] = []
         self.judged: list[tuple[str, list[str]]] = []
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
@@ -122,15 +125,16 @@ class Node:
             admit=self.admit,
             runtime_error=lambda: self.error,
             on_api_object=lambda pod: self.told.append(pod.uid),
+            on_admitted=lambda pod: self.admitted.append(pod.uid),
         )
         self.task = asyncio.ensure_future(self.loop.run())
 
     def pod_finished(self, uid: str) -> None:
         self.loop.housekeeping_soon(uid)
 
-    def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+    def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
         self.judged.append((pod.uid, [other.uid for other in others]))
-        return self.refuse.get(pod.uid)
+        return self.refuse.get(pod.uid) or self.slow.get(pod.uid)
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -302,6 +306,31 @@ async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan() 
     node.loop._held.hold("uid-web", answer)
     await asyncio.sleep(30)
     assert node.syncer.verbs == []
+    await node.stop()
+
+
+@on_virtual_time
+async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
+    node = Node()
+    node.refuse["uid-web"] = Rejection("OutOfpods", "too many")
+    answers: dict[str, asyncio.Future[Rejection | None]] = {}
+    for name in ("let-in", "turned-away"):
+        uid = f"uid-{name}"
+        answers[uid] = answer = asyncio.get_running_loop().create_future()
+
+        async def settle_later(others: Others, answer: Any = answer) -> Rejection | None:
+            found: Rejection | None = await answer
+            return found
+
+        node.slow[uid] = Deferred(settle_later)
+    names = ("web", "other", "let-in", "turned-away")
+    node.loop.deliver("api", [pod_object(name) for name in names])
+    await settle()
+    assert node.admitted == ["uid-other"]
+    answers["uid-let-in"].set_result(None)
+    answers["uid-turned-away"].set_result(Rejection("OutOfcpu", "too much"))
+    await settle()
+    assert node.admitted == ["uid-other", "uid-let-in"]
     await node.stop()
 
 
