@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.api.sysctls import IPC, NET, USER, namespace_of, normalize
 from kubeletpy.pods.pod import Pod
 
-IPC, NET = "IPC", "Net"
 _SAFE = {
     "kernel.shm_rmid_forced": "",
     "net.ipv4.ip_local_port_range": "",
@@ -29,30 +29,6 @@ _SAFE = {
     "net.ipv4.tcp_notsent_lowat": "4.6",
 }
 """Safe sysctl -> the first kernel on which it is namespaced; empty: every kernel."""
-_IPC_NAMES = frozenset(
-    f"kernel.{name}"
-    for name in (
-        *("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"),
-        *("msgmax", "msgmnb", "msgmni"),
-    )
-)
-_IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
-_NET_PREFIX = "net."
-
-
-def namespace_of(sysctl: str) -> str | None:
-    """IPC or Net; None for a sysctl not known to be namespaced. Takes dotted names."""
-    if sysctl in _IPC_NAMES or sysctl.startswith(_IPC_PREFIXES):
-        return IPC
-    return NET if sysctl.startswith(_NET_PREFIX) else None
-
-
-def normalize(name: str) -> str:
-    """The dotted form of a name written with slashes, in which dots and slashes are swapped."""
-    slash, dot = name.find("/"), name.find(".")
-    if slash < 0 or 0 <= dot < slash:
-        return name
-    return name.translate(str.maketrans("./", "/."))
 
 
 def safe_sysctls(kernel_version: str) -> Iterator[str]:
@@ -78,11 +54,15 @@ def forbidden(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection
 
 
 def _problem(pod: Pod, name: str, allowed: bool) -> str:
-    namespace = namespace_of(name)
+    namespace = namespace_of(name, pattern=True)
     if not allowed or namespace is None:
         return f'"{name}" not allowlisted'
-    shared = pod.host_network if namespace == NET else pod.spec.get("hostIPC")
-    return f'"{name}" not allowed with host {namespace} enabled' if shared else ""
+    shared = {
+        IPC: pod.spec.get("hostIPC"),
+        NET: pod.host_network,
+        USER: pod.spec.get("hostUsers") is not False,
+    }
+    return f'"{name}" not allowed with host {namespace} enabled' if shared.get(namespace) else ""
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ def runtime_settings(
     settings: KubeletSettings, flags: NodeFlags, machine: Machine, root: Path
 ) -> RuntimeSettings:
     """``root`` is the kubelet's root directory."""
-    facts, kernel = machine.facts, machine.kernel
+    facts, kernel, gates = machine.facts, machine.kernel, settings.feature_gates
     return RuntimeSettings(
         pod_logs_dir=settings.pod_logs_dir,
         container_logs_dir=machine.container_logs_dir,
@@ -43,5 +43,6 @@ def runtime_settings(
             ),
         ),
         thermal_throttle_paths=kernel.thermal_throttle_paths,
-        stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
+        default_sysctls=settings.default_pod_sysctls if gates.enabled("DefaultPodSysctls") else {},
+        stop_signals=gates.enabled("ContainerStopSignals"),
     )

@@ -253,7 +253,7 @@ _IMAGES_AND_RUNTIME = (
     Field("clusterDomain", d.string, ""),
     Field("clusterDNS", _STRINGS, _NONE),
     Field("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
-    Field("defaultPodSysctls", _STRING_MAP, _EMPTY, since="1.37"),
+    Field("defaultPodSysctls", _STRING_MAP, _EMPTY, r.default_sysctls, since="1.37"),
     Field("volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
     Field("volumeStatsAggPeriod", d.duration, 60.0),
     _pointer("enableControllerAttachDetach", d.boolean, True),

@@ -256,7 +256,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             name: (False, _NOT_YET + what)
             for name, what in (
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
-                ("DefaultPodSysctls", "pods have only their own sysctls"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
                 ("NativeHistograms", "histograms have classic buckets only"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubeletpy.api import quantity
 from kubeletpy.api.durations import format_duration
+from kubeletpy.api.sysctls import MAX_NAME, is_name, namespace_of, normalize
 from kubeletpy.config.settings import MemoryReservation, Taint
 
 Rule = Callable[[Any], str]
@@ -20,8 +21,6 @@ Rule = Callable[[Any], str]
 _LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _IMAGE_PATTERN = re.compile(r"[a-z0-9][A-Za-z0-9.\-_:/]*")
-_SYSCTL = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
-_NAMESPACED_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")
 _CPUSET_PART = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
@@ -119,14 +118,28 @@ def enforcement(values: tuple[str, ...]) -> str:
 def sysctls(values: tuple[str, ...]) -> str:
     """``allowedUnsafeSysctls``: names, or prefixes ending in ``*``, of namespaced sysctls only."""
     for value in values:
-        name = value.replace("/", ".")
+        name = normalize(value)
         prefix = name.endswith("*")
         stem = name.rstrip("*").rstrip(".") if prefix else name
-        if not _SYSCTL.fullmatch(stem) or name.count("*") > prefix:
+        if not is_name(stem) or name.count("*") > prefix:
             return f"{value!r} is not a sysctl name or prefix ending in *"
-        namespaced = name == "kernel.sem" or name.startswith(_NAMESPACED_SYSCTLS)
-        if not namespaced:
+        if namespace_of(name.rstrip("*"), pattern=True) is None:
             return f"{value!r} is not a namespaced sysctl (kernel.shm*, kernel.msg*, net.*, ...)"
+    return ""
+
+
+def default_sysctls(values: Mapping[str, str]) -> str:
+    """``defaultPodSysctls``: names of namespaced sysctls, each once in whichever form."""
+    seen: set[str] = set()
+    for key in values:
+        name = normalize(key)
+        if not is_name(key):
+            return f"{key[:MAX_NAME]!r} is not a sysctl name"
+        if namespace_of(name) is None:
+            return f"{key!r} is not a namespaced sysctl (kernel.shm*, kernel.msg*, net.*, ...)"
+        if name in seen:
+            return f"{name!r} is there twice, with dots and with slashes"
+        seen.add(name)
     return ""
 
 

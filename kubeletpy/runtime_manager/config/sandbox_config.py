@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.api.sysctls import IPC, NET, USER, UTS, namespace_of, normalize
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.hostname import HostnameError, kernel_hostname
 from kubeletpy.pods.pod import Pod, is_sidecar
@@ -92,17 +93,6 @@ def _size(values: Mapping[str, str]) -> int:
     return sum(len(text.encode()) for pair in values.items() for text in pair)
 
 
-def normalize_sysctl(name: str) -> str:
-    """The dotted form of a sysctl name: ``net/ipv4/conf/eth0.1/mtu`` has dots and slashes swapped.
-
-    A name whose first separator is a dot, or that has none, already has that form.
-    """
-    first = next((each for each in name if each in "./"), ".")
-    if first == ".":
-        return name
-    return name.translate(str.maketrans("./", "/."))
-
-
 def _port_mappings(pod: Pod) -> Iterable[cri.PortMapping]:
     """Ports of the node itself that are mapped to the pod; duplicates count once."""
     seen: set[tuple[Any, ...]] = set()
@@ -158,14 +148,29 @@ def _linux(
         cgroup_parent=cgroup_parent,
         security_context=_security(pod, extra_groups, userns),
         sysctls={
-            normalize_sysctl(sysctl["name"]): sysctl.get("value") or ""
-            for sysctl in pod_context.get("sysctls") or ()
+            **default_sysctls(pod, settings.default_sysctls),
+            **{
+                normalize(sysctl["name"]): sysctl.get("value") or ""
+                for sysctl in pod_context.get("sysctls") or ()
+            },
         },
         overhead=overhead,
         resources=linux_resources(
             settings, requests.get("cpu"), limits.get("cpu"), limits.get("memory")
         ),
     )
+
+
+def default_sysctls(pod: Pod, defaults: Mapping[str, str]) -> dict[str, str]:
+    """The node's default sysctls of those namespaces that are the pod's own; dotted names."""
+    own = {
+        IPC: not pod.spec.get("hostIPC"),
+        NET: not pod.host_network,
+        UTS: not pod.host_network,
+        USER: pod.spec.get("hostUsers") is False,
+    }
+    named = {normalize(name): value for name, value in defaults.items()}
+    return {name: value for name, value in named.items() if own.get(namespace_of(name) or "")}
 
 
 def _security(

@@ -5,8 +5,13 @@ Filled in by the composition root from KubeletConfiguration and the machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.structs import Struct
+
+NO_SYSCTLS: Mapping[str, str] = MappingProxyType({})
 
 
 class RuntimeSettings(Struct, frozen=True):
@@ -41,5 +46,7 @@ class RuntimeSettings(Struct, frozen=True):
     selinux_enabled: bool = False
     memory_qos: MemoryQoS | None = None
     """None: gate MemoryQoS is off, or the node has no cgroup v2."""
+    default_sysctls: Mapping[str, str] = NO_SYSCTLS
+    """defaultPodSysctls, which sandboxes get unless their pods set them."""
     stop_signals: bool = False
     """Gate ContainerStopSignals: lifecycle.stopSignal is passed to the runtime."""

@@ -11,7 +11,7 @@ from kubeletpy.admission.fit import is_extended, no_fewer, pod_needs, shortages
 from kubeletpy.admission.handlers import judge
 from kubeletpy.admission.node_selection import selects
 from kubeletpy.admission.preemption import NoVictims, preempted, victims, yields
-from kubeletpy.admission.sysctls import normalize, safe_sysctls
+from kubeletpy.admission.sysctls import safe_sysctls
 from kubeletpy.admission.verdict import (
     Admitted,
     AskForNode,
@@ -21,6 +21,7 @@ from kubeletpy.admission.verdict import (
     Shortage,
 )
 from kubeletpy.api import types as api
+from kubeletpy.api.sysctls import normalize
 from tests.unit.cgroups.pods import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")
@@ -365,6 +366,8 @@ def test_a_selector_and_an_affinity_must_both_fit() -> None:
         (["fs.mqueue.*"], "fs.mqueue.msg_max", True),
         (["*"], "kernel.core_pattern", False),
         (["vm.*"], "vm.swappiness", False),
+        (["kernel.domainname"], "kernel.domainname", True),
+        (["user.*"], "user.max_user_namespaces", False),
     ],
 )
 def test_unsafe_sysctls(unsafe: list[str], name: str, allowed: bool) -> None:

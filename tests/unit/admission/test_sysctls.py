@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.admission.sysctls import namespace_of, normalize, safe_sysctls
+from kubeletpy.admission.sysctls import safe_sysctls
+from kubeletpy.api.sysctls import is_name, namespace_of, normalize
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,41 @@ def test_safe_since_a_kernel(kernel: str, safe: set[str], unsafe: set[str]) -> N
         ("kernel.msg_next_id", "IPC"),
         ("fs.mqueue.msg_max", "IPC"),
         ("net.core.somaxconn", "Net"),
+        ("kernel.domainname", "UTS"),
+        ("user.max_user_namespaces", "User"),
         ("kernel.semaphore", None),
+        ("kernel.hostname", None),
         ("vm.swappiness", None),
     ],
 )
 def test_whose_a_sysctl_is(sysctl: str, namespace: str | None) -> None:
-    assert namespace_of(sysctl) == namespace
+    assert namespace_of(sysctl, pattern=True) == namespace
+    if namespace is None or sysctl != "kernel.msg_next_id":
+        assert namespace_of(sysctl) == namespace
+    else:
+        assert namespace_of(sysctl) is None, "no pattern stands for it"
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("net.ipv4.ip_forward", True),
+        ("net/ipv4/conf/eth0.1/mtu", True),
+        ("a" * 253, True),
+        ("a" * 254, False),
+        ("", False),
+        ("net..ipv4", False),
+        ("net.ipv4.", False),
+        ("net.ipv4.*", False),
+        ("Net.ipv4", False),
+        ("net.-a", False),
+        ("net.a\n", False),
+        ("../../etc/x", False),
+    ],
+)
+def test_names_of_sysctls(name: str, valid: bool) -> None:
+    assert is_name(name) is valid
+
+
+async def test_the_form_of_a_name_takes_time_in_proportion_to_its_length() -> None:
+    assert not is_name("a" * 100_000 + "!")

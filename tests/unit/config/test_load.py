@@ -235,6 +235,11 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ),
         ("allowedUnsafeSysctls: [kernel.panic]\n", "not a namespaced sysctl"),
         ("allowedUnsafeSysctls: ['*']\n", "not a sysctl name"),
+        ("defaultPodSysctls: {net.core.somaxconn: '1'}\n", "needs feature gate DefaultPodSysctls"),
+        (
+            "defaultPodSysctls: {vm.swappiness: '1'}\nfeatureGates: {DefaultPodSysctls: true}\n",
+            "not a namespaced sysctl",
+        ),
         ("registerWithTaints: [{key: a, effect: Never}]\n", "effects are NoSchedule"),
         ("registerWithTaints: [{key: a}]\n", "registerWithTaints[0].effect: is required"),
         ("registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: x}]\n", "timeAdded"),

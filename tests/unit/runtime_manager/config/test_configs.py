@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.api.sysctls import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import Device, Placement
 from kubeletpy.pods.mount import Mount
@@ -19,9 +20,10 @@ from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.sandbox_config import (
     build_pod_sandbox_config,
-    normalize_sysctl,
+    default_sysctls,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 SETTINGS = RuntimeSettings(
@@ -184,6 +186,49 @@ def test_sandbox_resources() -> None:
     assert linux.overhead.memory_limit_in_bytes == 16 * 2**20
 
 
+DEFAULTS = {
+    "net/core/somaxconn": "1024",
+    "kernel.shmall": "1",
+    "fs.mqueue.msg_max": "2",
+    "kernel.domainname": "d",
+    "user.max_mnt_namespaces": "3",
+}
+IPC = {"kernel.shmall", "fs.mqueue.msg_max"}
+NET = {"net.core.somaxconn", "kernel.domainname"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, IPC | NET),
+        ({"hostNetwork": True}, IPC),
+        ({"hostIPC": True}, NET),
+        ({"hostPID": True}, IPC | NET),
+        ({"hostNetwork": True, "hostIPC": True}, set()),
+        ({"hostUsers": True}, IPC | NET),
+        ({"hostUsers": False}, IPC | NET | {"user.max_mnt_namespaces"}),
+    ],
+)
+def test_default_sysctls_of_the_pods_own_namespaces(
+    spec: dict[str, Any], expected: set[str]
+) -> None:
+    assert set(default_sysctls(make_pod(**spec), DEFAULTS)) == expected
+
+
+def test_the_pods_own_sysctls_win_in_either_form() -> None:
+    settings = replace(SETTINGS, default_sysctls=DEFAULTS)
+    own = [{"name": "net.core.somaxconn", "value": "5"}, {"name": "kernel/shmall", "value": "6"}]
+    pod = make_pod(securityContext={"sysctls": own})
+    made = build_pod_sandbox_config(pod, 0, settings, DNS).linux.sysctls
+    assert dict(made) == {
+        "net.core.somaxconn": "5",
+        "kernel.shmall": "6",
+        "fs.mqueue.msg_max": "2",
+        "kernel.domainname": "d",
+    }
+    assert not sandbox(make_pod()).linux.sysctls
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -195,7 +240,7 @@ def test_sandbox_resources() -> None:
     ],
 )
 def test_sysctl_names(name: str, expected: str) -> None:
-    assert normalize_sysctl(name) == expected
+    assert normalize(name) == expected
     pod = make_pod(securityContext={"sysctls": [{"name": name, "value": "1"}]})
     assert dict(sandbox(pod).linux.sysctls) == {expected: "1"}
 

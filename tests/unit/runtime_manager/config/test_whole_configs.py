@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from kubeletpy.api.sysctls import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import Device, Placement
 from kubeletpy.pods.mount import Mount
@@ -25,7 +26,6 @@ from kubeletpy.runtime_manager.config.resources import oom_score_adj
 from kubeletpy.runtime_manager.config.sandbox_config import (
     MAX_METADATA,
     build_pod_sandbox_config,
-    normalize_sysctl,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names.labels import MAX_HANDLER, PORTS, container_annotations
@@ -458,7 +458,7 @@ def test_a_container_in_a_user_namespace_without_selinux() -> None:
     ],
 )
 def test_sysctls(name: str, normal: str) -> None:
-    assert normalize_sysctl(name) == normal
+    assert normalize(name) == normal
 
 
 @pytest.mark.parametrize("what", ["labels", "annotations"])

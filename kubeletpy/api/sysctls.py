@@ -1,0 +1,53 @@
+"""Names of sysctls and the kernel namespaces that they belong to.
+
+Pure. Source: docs/reference/behaviour.md, j4.
+"""
+
+from __future__ import annotations
+
+import re
+
+IPC, NET, UTS, USER = "IPC", "Net", "UTS", "User"
+MAX_NAME = 253
+"""Characters of a name."""
+_NAME = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_NAMES = {
+    **{
+        f"kernel.{name}": IPC
+        for name in (
+            *("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"),
+            *("msgmax", "msgmnb", "msgmni"),
+        )
+    },
+    "kernel.domainname": UTS,
+}
+_PREFIXES = {"fs.mqueue.": IPC, "net.": NET, "user.": USER}
+_GROUPS = {"kernel.shm": IPC, "kernel.msg": IPC}
+"""Beginnings of names that only patterns (``kernel.shm*``) stand for."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a sysctl, with dots or slashes."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
+
+
+def normalize(name: str) -> str:
+    """The dotted form of a name: ``net/ipv4/conf/eth0.1/mtu`` has dots and slashes swapped.
+
+    A name whose first separator is a dot, or that has none, already has that form.
+    """
+    slash, dot = name.find("/"), name.find(".")
+    if slash < 0 or 0 <= dot < slash:
+        return name
+    return name.translate(str.maketrans("./", "/."))
+
+
+def namespace_of(sysctl: str, *, pattern: bool = False) -> str | None:
+    """The namespace of a sysctl, None if it is not known to be namespaced. Takes dotted names.
+
+    ``pattern``: the name is a pattern without its ``*``, or matches one.
+    """
+    if found := _NAMES.get(sysctl):
+        return found
+    beginnings = {**_PREFIXES, **_GROUPS} if pattern else _PREFIXES
+    return next((found for each, found in beginnings.items() if sysctl.startswith(each)), None)
