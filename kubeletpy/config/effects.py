@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
+from kubeletpy.config.flag_table import FLAGS as FLAG_TABLE
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
+from kubeletpy.kubernetes_version import KubernetesVersion
 from kubeletpy.structs import Struct, replace
 
 
@@ -78,7 +80,6 @@ FLAGS: Mapping[str, str] = MappingProxyType(
                 "housekeeping-interval",
                 "log-cadvisor-usage",
                 "machine-id-file",
-                "max-housekeeping-interval",
                 "storage-driver-buffer-duration",
                 "storage-driver-db",
                 "storage-driver-host",
@@ -116,7 +117,7 @@ def notices(
             found.append(Notice(path, show(path, asked), fixed.consequence))
     for name, text in flags.items():
         shown = "<masked>" if "password" in name else show(name, text)
-        found.append(Notice(f"--{name}", shown, FLAGS[name]))
+        found.append(Notice(f"--{name}", shown, _of_flag(name, settings.feature_gates.version)))
     if cloud_provider not in ("", "external"):
         text = "only external is known: the node is run as without a cloud"
         found.append(Notice("--cloud-provider", show("", cloud_provider), text))
@@ -126,6 +127,18 @@ def notices(
     found += _of_tracing(settings.tracing)
     found += _of_reserved_memory(settings)
     return (*found, *gate_notices(settings.feature_gates))
+
+
+def _of_flag(name: str, version: KubernetesVersion) -> str:
+    """The consequence of a flag; one that the version does not have is accepted all the same.
+
+    The flag never had an effect here, and after an upgrade of the API server a restarted agent has
+    the newer version: to refuse the flag would take a working node away.
+    """
+    if not FLAG_TABLE[name].gone(version):
+        return FLAGS[name]
+    removed = f"Kubernetes {version} does not have the flag, and its kubelet does not start with it"
+    return f"{FLAGS[name]}; {removed}: remove it"
 
 
 def _content_type(settings: KubeletSettings) -> str:

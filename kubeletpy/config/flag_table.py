@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion, supported
 from kubeletpy.structs import Struct
 
 # Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
@@ -120,7 +121,8 @@ volume-plugin-dir text volumePluginDir
 volume-stats-agg-period text volumeStatsAggPeriod
 """
 
-# Flags that set no field of the document: flag, how its text is read, what it is about.
+# Flags that set no field of the document: flag, how its text is read, what it is about, the last
+# version that has it.
 _NODE_FLAGS = """
 bootstrap-kubeconfig text
 cert-dir text
@@ -141,7 +143,6 @@ keep-kernel-settings bool
 kubeconfig text
 kubernetes-version text
 lock-file text
-max-housekeeping-interval text meaningless
 maximum-dead-containers int deprecated
 maximum-dead-containers-per-container int deprecated
 minimum-container-ttl-duration duration deprecated
@@ -151,24 +152,24 @@ node-labels map
 root-dir text
 runtime-cgroups text
 version version
-application-metrics-count-limit int meaningless
-boot-id-file text meaningless
-container-hints text meaningless
-containerd text meaningless
-containerd-namespace text meaningless
-enable-load-reader bool meaningless
-event-storage-age-limit text meaningless
-event-storage-event-limit text meaningless
-global-housekeeping-interval text meaningless
-log-cadvisor-usage bool meaningless
-machine-id-file text meaningless
-storage-driver-buffer-duration text meaningless
-storage-driver-db text meaningless
-storage-driver-host text meaningless
-storage-driver-password text meaningless
-storage-driver-secure bool meaningless
-storage-driver-table text meaningless
-storage-driver-user text meaningless
+application-metrics-count-limit int meaningless 1.36
+boot-id-file text meaningless 1.36
+container-hints text meaningless 1.36
+containerd text meaningless 1.36
+containerd-namespace text meaningless 1.36
+enable-load-reader bool meaningless 1.36
+event-storage-age-limit text meaningless 1.36
+event-storage-event-limit text meaningless 1.36
+global-housekeeping-interval text meaningless 1.36
+log-cadvisor-usage bool meaningless 1.36
+machine-id-file text meaningless 1.36
+storage-driver-buffer-duration text meaningless 1.36
+storage-driver-db text meaningless 1.36
+storage-driver-host text meaningless 1.36
+storage-driver-password text meaningless 1.36
+storage-driver-secure bool meaningless 1.36
+storage-driver-table text meaningless 1.36
+storage-driver-user text meaningless 1.36
 """
 
 SHORT: Mapping[str, str] = MappingProxyType({"h": "help", "v": "v"})
@@ -183,12 +184,20 @@ class Flag(Struct, frozen=True):
         kind: how its text is read; see :mod:`kubeletpy.config.flags`.
         field: path of the document's field it sets; empty when it sets none.
         note: ``deprecated``, ``meaningless`` (accepted, does nothing here) or empty.
+        until: the last Kubernetes version that has the flag; None: the newest.
     """
 
     name: str
     kind: str
     field: str
     note: str
+    until: KubernetesVersion | None = None
+
+    def gone(self, version: KubernetesVersion) -> bool:
+        """Whether the kubelet of a version does not know the flag, and does not start with it."""
+        if self.until is None:
+            return False
+        return SUPPORTED.index(version) > SUPPORTED.index(self.until)
 
 
 def _read_tables() -> dict[str, Flag]:
@@ -197,8 +206,8 @@ def _read_tables() -> dict[str, Flag]:
         name, kind, field, *current = line.split()
         flags[name] = Flag(name, kind, field, "" if current else "deprecated")
     for line in _NODE_FLAGS.strip().split("\n"):
-        name, kind, *note = line.split()
-        flags[name] = Flag(name, kind, "", note[0] if note else "")
+        name, kind, note, until, *_ = (*line.split(), "", "")
+        flags[name] = Flag(name, kind, "", note, supported(until))
     return flags
 
 

@@ -227,6 +227,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "KubeletSeparateDiskGC": (True, "a file system of images of its own is known as one"),
         "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "files are counted by looking"),
         "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
+        "NativeHistograms": (
+            False,
+            "histograms have classic buckets only: the Prometheus library has no native ones",
+        ),
         "PLEGOnDemandRelist": (True, "what has changed is looked at once"),
         "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
         "PodLevelResourcesFixKubeletQOSClass": (
@@ -258,7 +262,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
-                ("NativeHistograms", "histograms have classic buckets only"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
             )
         },

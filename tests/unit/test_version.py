@@ -57,5 +57,9 @@ def test_no_other_module_says_which_kubernetes_this_is() -> None:
         if KUBERNETES_MINOR in (text := path.read_text())
         if any(KUBERNETES_MINOR in each for each in literals(text))
     }
-    since_when = {"kubeletpy/config/fields.py", "kubeletpy/metrics/versions.py"}
+    since_when = {
+        "kubeletpy/config/fields.py",
+        "kubeletpy/config/flag_table.py",
+        "kubeletpy/metrics/versions.py",
+    }
     assert saying == {"kubeletpy/version.py", *since_when}

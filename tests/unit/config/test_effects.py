@@ -18,7 +18,7 @@ from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import attribute
-from kubeletpy.kubernetes_version import SUPPORTED
+from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from tests.unit.config.test_tables import FIELD_ROWS
 from tools.rulebook.differences import listed
 from tools.rulebook.tables import rows
@@ -197,6 +197,17 @@ def test_a_flag_without_effect_is_named(name: str) -> None:
     assert [notice.value for notice in loaded.notices] == ["<masked>" if secret else show("", text)]
     if secret:
         assert "hunter2" not in str(loaded)
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+@pytest.mark.parametrize("name", [each for each in effects.FLAGS if FLAGS[each].until])
+def test_a_removed_flag_is_accepted_and_named(name: str, version: KubernetesVersion) -> None:
+    text = {"bool": "true", "int": "1"}.get(FLAGS[name].kind, "x")
+    loaded = config.load(None, (), config.parse_flags([f"--{name}={text}"]), version=version)
+    (notice,) = loaded.notices
+    removed = f"Kubernetes {version} does not have the flag" in notice.consequence
+    assert removed is (version == NEWEST)
+    assert removed is notice.consequence.endswith("remove it")
 
 
 def test_another_cloud_than_external_is_named() -> None:

@@ -133,6 +133,21 @@ def test_every_flag_is_known() -> None:
     assert have == {(row["flag"], row["config_field"].split(" ")[0]) for row in rows("flags.csv")}
 
 
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_flags_that_a_version_does_not_have(version: KubernetesVersion) -> None:
+    columns = [str(each) for each in SUPPORTED]
+    last = {row["flag"]: columns.index(row["until"]) for row in rows("flags.csv") if row["until"]}
+    gone = {name for name, until in last.items() if until < SUPPORTED.index(version)}
+    assert {flag.name for flag in FLAGS.values() if flag.gone(version)} == gone
+
+
+@pytest.mark.parametrize("table", ["events.csv", "flags.csv", "metrics.csv", "reasons.csv"])
+def test_columns_of_versions_name_supported_ones(table: str) -> None:
+    names = {str(each) for each in SUPPORTED}
+    for row in rows(table):
+        assert {row["since"] or "", row["until"] or ""} <= {"", *names}, row
+
+
 def test_flags_without_effect() -> None:
     known = {flag for flag in FLAGS if allowed("flags.csv", flag, "no effect")}
     assert {flag.name for flag in FLAGS.values() if flag.note == "meaningless"} <= known
