@@ -44,14 +44,13 @@ def mount_context(
 
     ``supported``: its plugin can mount with a context.
     """
-    sole = spec.access_modes == _SOLE
     if not node.file_label or spec.pv is None or spec.mode is Mode.BLOCK:
         return None
-    if not supported or not (sole or node.all_modes):
+    if not supported or not (node.all_modes or spec.access_modes == _SOLE):
         return None
     labels = sorted({_label(each, node.file_label) for each in _options(spec.pod_volume, pod)})
     if len(labels) > 1:
-        return Conflict(tuple(labels)) if sole else None
+        return Conflict(tuple(labels))
     recursive = _context(pod.spec).get("seLinuxChangePolicy") == RECURSIVE
     return None if recursive or not labels else labels[0] or None
 

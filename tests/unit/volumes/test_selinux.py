@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.config import default_settings
 from kubeletpy.host.selinux import DEFAULT_LABEL, file_label
+from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.volumes.claims.model import Cause, Mode
 from kubeletpy.volumes.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (
@@ -94,10 +96,36 @@ def test_the_option_of_a_mount(context: str | None, options: tuple[str, ...]) ->
     assert mount_option(context) == options
 
 
-def test_labels_that_differ_leave_a_shared_volume_to_the_runtime() -> None:
-    node = SELinux(NODE.file_label, all_modes=True)
-    volume = spec(pv=pv(), access_modes=("ReadWriteMany",))
-    assert mount_context(volume, using(ONE, TWO), node, supported=True) is None
+MODES = [SOLE, ("ReadWriteOnce",), ("ReadOnlyMany",), ("ReadWriteMany",), (*SOLE, "ReadWriteOnce")]
+
+
+@pytest.mark.parametrize("modes", MODES, ids=["+".join(each) for each in MODES])
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_which_volumes_have_labels_by_default(
+    version: KubernetesVersion, modes: tuple[str, ...]
+) -> None:
+    """Until 1.36 those of one pod alone; from 1.37 those of every access mode."""
+    gate = default_settings(version).feature_gates.enabled("SELinuxMount")
+    node = SELinux(NODE.file_label, all_modes=gate)
+    labeled = modes == SOLE or version == NEWEST
+    volume = spec(pv=pv(), access_modes=modes)
+    other = LABEL.replace("c1,c2", "c3,c4")
+    assert mount_context(volume, using(ONE), node, supported=True) == (LABEL if labeled else None)
+    conflict = Conflict((LABEL, other)) if labeled else None
+    assert mount_context(volume, using(ONE, TWO), node, supported=True) == conflict
+    left = using(ONE, seLinuxChangePolicy="Recursive")
+    assert mount_context(volume, left, node, supported=True) is None
+    assert mount_context(volume, using(ONE), node, supported=False) is None
+    assert mount_context(volume, using(ONE), SELinux("", all_modes=gate), supported=True) is None
+    inline = spec(pv=None, access_modes=modes)
+    assert mount_context(inline, using(ONE), node, supported=True) is None
+
+
+def test_the_default_can_be_turned_off() -> None:
+    gates = default_settings(featureGates={"SELinuxMount": False}).feature_gates
+    node = SELinux(NODE.file_label, all_modes=gates.enabled("SELinuxMount"))
+    shared = spec(pv=pv(), access_modes=("ReadWriteMany",))
+    assert mount_context(shared, using(ONE, TWO), node, supported=True) is None
 
 
 def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> Plan:
