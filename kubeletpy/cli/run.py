@@ -65,6 +65,8 @@ def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     try:
         for warning in loaded.warnings:
             logger.warning(warning)
+        effective = config.text_for_log(config.in_effect(loaded.settings))
+        logger.info("effective KubeletConfiguration", extra={"config": effective})
         with asyncio.Runner(loop_factory=WatchedLoop) as runner:
             runner.run(_until_signalled(agent(loaded)))
     except (config.ConfigError, KubeconfigError, LaunchError) as error:

@@ -3,7 +3,7 @@
 Pure but for :mod:`kubeletpy.config.files`. Knows nothing about the rest of the project.
 """
 
-from kubeletpy.config.document import document
+from kubeletpy.config.document import document, text_for_log
 from kubeletpy.config.effects import Notice, in_effect
 from kubeletpy.config.fields import PROTOBUF
 from kubeletpy.config.files import load_files
@@ -32,4 +32,5 @@ __all__ = [
     "load_document",
     "load_files",
     "parse_flags",
+    "text_for_log",
 ]

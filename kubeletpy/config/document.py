@@ -5,8 +5,10 @@ Must never show what is masked in messages (request headers may hold credentials
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct, structs
 
@@ -37,6 +39,20 @@ def document(settings: KubeletSettings) -> dict[str, Any]:
             place = place.setdefault(group, {})
         place[name] = _encode(field, value)
     return result
+
+
+def text_for_log(settings: KubeletSettings) -> str:
+    """The complete document as JSON, without secrets: also none that the URL of manifests holds."""
+    shown = document(settings)
+    if url := shown.get("staticPodURL"):
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        hidden = "<masked>@" if host != parts.netloc else ""
+        query = "<masked>" if parts.query else ""
+        shown["staticPodURL"] = urlunsplit(
+            (parts.scheme, hidden + host, parts.path, query, parts.fragment)
+        )
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _encode(field: Field, value: Any) -> Any:

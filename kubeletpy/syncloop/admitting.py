@@ -1,7 +1,8 @@
 """Lets pods in: has them judged as they are allocated, holds what takes a while, refuses the rest.
 
 The decisions are made by the ``Admit`` it is given. Must never let a pod start that is held or was
-refused.
+refused, nor count a pod as allocated before it is admitted.
+Source: docs/reference/behaviour.md, l.
 """
 
 from __future__ import annotations
@@ -55,18 +56,25 @@ class Admitting:
     def may_start(self, pod: Pod) -> bool:
         """Whether the pod may run now; if not, it is refused, or held until that is settled."""
         as_before = self._allocations.admitting(pod)
-        others = [self._allocations.allocated(o) for o in self._active() if o.uid != pod.uid]
+        others = [other for other in self.admitted_pods() if other.uid != pod.uid]
         answer = self._admit(as_before, others)
         if isinstance(answer, Rejection):
             self._refuse(pod, answer)
             return False
-        self._allocations.admitted(as_before)
         if isinstance(answer, Deferred):
-            self.held.hold(pod.uid, answer.settle(self.admitted_pods))
+            self.held.hold(pod.uid, self._settle(as_before, answer))
             self._show_held(as_before)
-        else:
-            self._on_admitted(pod)
-        return answer is None
+            return False
+        self._allocations.admitted(as_before)
+        self._on_admitted(pod)
+        return True
+
+    async def _settle(self, pod: Pod, answer: Deferred) -> Rejection | None:
+        """Await the outcome; an admitted pod is allocated what it was judged with."""
+        rejection = await answer.settle(self.admitted_pods)
+        if rejection is None:
+            self._allocations.admitted(pod)
+        return rejection
 
     def admitted_pods(self) -> list[Pod]:
         """The admitted pods that use the node, as they are allocated."""

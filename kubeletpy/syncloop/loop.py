@@ -34,6 +34,7 @@ from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import Merged, Op
 from kubeletpy.syncloop.pause import Pause
 from kubeletpy.syncloop.rejection import Admit, admit_all
+from kubeletpy.syncloop.sources.priority import priority_warning
 from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 
@@ -243,6 +244,8 @@ class SyncLoop:
             if resolved.pod is None:
                 continue
             self._tell(pod, resolved.pod)
+            if pod.is_static and (warning := priority_warning(pod)):
+                log.warning("priority of a static pod", extra={"pod": pod.key, "why": warning})
             if resolved.was_mirror:
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
             elif self._may_start(pod):

@@ -45,6 +45,24 @@ def test_the_agent_gets_settings_and_flags(
     assert (loaded.settings.max_pods, loaded.node.hostname_override) == (7, "node")
 
 
+def test_the_effective_configuration_is_logged_without_secrets(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://user:hunter2@host.example:8443/pods?token=hunter2"
+    secret = f"staticPodURL: {url}\nstaticPodURLHeader: {{Authorization: [hunter2]}}\n"
+    (tmp_path / "config.yaml").write_text(f"{HEAD}maxPods: 7\n{secret}")
+
+    async def agent(loaded: config.LoadedConfig) -> None:
+        assert loaded.settings.static_pod_url == url
+
+    assert run.main(files, agent) == 0
+    logged = capsys.readouterr().err
+    assert "effective KubeletConfiguration" in logged
+    for shown in ("maxPods", "https://<masked>@host.example:8443/pods?<masked>", "podPidsLimit"):
+        assert shown in logged
+    assert "hunter2" not in logged
+
+
 def test_the_root_directory_is_absolute_wherever_the_agent_was_started(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +202,9 @@ def test_what_a_user_can_put_right_has_no_traceback(
         raise KubeconfigError("kubeconfig /x: no current-context")
 
     assert run.main(files, agent) == 1
-    assert capsys.readouterr().err == "kubeletpy: kubeconfig /x: no current-context\n"
+    shown = capsys.readouterr().err
+    assert shown.endswith("\nkubeletpy: kubeconfig /x: no current-context\n")
+    assert "Traceback" not in shown
 
 
 def test_a_crash_is_logged_whole(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

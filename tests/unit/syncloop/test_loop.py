@@ -335,6 +335,47 @@ async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
 
 
 @on_virtual_time
+async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
+    node = Node()
+    answer: asyncio.Future[Rejection | None] = asyncio.get_running_loop().create_future()
+
+    async def settle_later(others: Others) -> Rejection | None:
+        return await answer
+
+    node.slow["uid-slow"] = Deferred(settle_later)
+    asks = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    node.loop.deliver("api", [pod_object("slow", containers=asks)])
+    await settle()
+    state = node.loop._allocations._state
+    assert state.find("uid-slow") is None
+    node.loop.deliver_event("api", "ADDED", pod_object("web"))
+    await settle()
+    assert node.judged == [("uid-slow", []), ("uid-web", [])]
+    answer.set_result(None)
+    await settle()
+    assert state.find("uid-slow") is not None
+    node.loop.deliver_event("api", "ADDED", pod_object("third"))
+    await settle()
+    assert sorted(node.judged[-1][1]) == ["uid-slow", "uid-web"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_useless_priority_of_a_static_pod_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node("file")
+    manifest = pod_object("web", "s")
+    manifest["spec"]["priorityClassName"] = "high"
+    for _ in range(2):
+        node.loop.deliver("file", [manifest])
+        await settle()
+    warned = [record for record in caplog.records if record.message == "priority of a static pod"]
+    assert [vars(record)["pod"] for record in warned] == ["default/web"]
+    await node.stop()
+
+
+@on_virtual_time
 async def test_refused_pods() -> None:
     node = Node()
     node.refuse["uid-web"] = Rejection("OutOfpods", "too many")

@@ -1,0 +1,34 @@
+"""Which priorities of static pods are worth a warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.syncloop.sources.priority import (
+    NODE_CRITICAL,
+    NODE_CRITICAL_CLASS,
+    priority_warning,
+)
+from tests.unit.runtime_manager.pods_and_records import make_pod
+
+
+@pytest.mark.parametrize(
+    ("spec", "begins"),
+    [
+        ({}, ""),
+        ({"priorityClassName": ""}, ""),
+        ({"priorityClassName": "high"}, "priorityClassName without priority"),
+        ({"priority": 0}, "priority without priorityClassName"),
+        ({"priority": 5, "priorityClassName": "high"}, "the API shows a pod"),
+        ({"priority": 5, "priorityClassName": NODE_CRITICAL_CLASS}, "the API shows a pod"),
+        ({"priority": NODE_CRITICAL, "priorityClassName": "high"}, "the API shows a pod"),
+        ({"priority": NODE_CRITICAL, "priorityClassName": NODE_CRITICAL_CLASS}, ""),
+    ],
+)
+def test_a_priority_that_is_of_no_use_is_named(spec: dict[str, Any], begins: str) -> None:
+    found = priority_warning(make_pod(**spec))
+    assert found.startswith(begins)
+    assert bool(found) is bool(begins)
+    assert found.endswith("or neither") or not found
