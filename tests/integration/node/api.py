@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,8 @@ class ApiServer:
         self.port = free_port()
         self.certificate_lifetime = LIFETIME_S
         """Seconds, of what is signed for nodes after the next start."""
+        self.feature_gates: Collection[str] = ()
+        """Those that are on from the next start."""
         self._directory = directory
         self._node_name = node_name
         self.endpoint: Endpoint
@@ -104,6 +106,7 @@ class ApiServer:
                 port=self.port,
                 certificate_lifetime=self.certificate_lifetime,
                 volumes_dir=self._directory / "volumes",
+                feature_gates=self.feature_gates,
                 compress_watches=True,  # as every cluster's API does from Kubernetes 1.37 on
             )
 

@@ -24,7 +24,12 @@ class Node(UserSide, MachineSide):
     """One node: its life, from the start to what must not be left of it."""
 
     def start(self) -> None:
-        """Start the API and the agent, and wait until the node is Ready."""
+        """Start the API and the agent, and wait until the node is Ready.
+
+        The API has the feature gates that the agent's configuration turns on.
+        """
+        gates = self.config().get("featureGates") or {}
+        self.api.feature_gates = [name for name, on in gates.items() if on]
         self.api.start()
         self.start_agent()
         self.wait_ready()
