@@ -6,12 +6,15 @@ Pure. Source: docs/reference/declared-features.csv; docs/reference/behaviour.md,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
+from kubeletpy.api.quantity import parse
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.structs import Struct
 
 GATE = "NodeDeclaredFeatures"
@@ -77,6 +80,42 @@ NEEDED: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
 """Feature -> whether a pod needs it in order to run. Only later operations need the others."""
 
 
+def _pod_level(old: Pod, new: Pod) -> bool:
+    return _amounts(old.spec) != _amounts(new.spec)
+
+
+def _init_containers(old: Pod, new: Pod) -> bool:
+    return any(
+        _amounts(before) != _amounts(after)
+        for before, after in zip(old.init_containers, new.init_containers, strict=False)
+        if not is_sidecar(before)
+    )
+
+
+def _exclusive_cpus(old: Pod, new: Pod) -> bool:
+    key = ("requests", "cpu")
+    return old.status.get("qosClass") == "Guaranteed" and any(
+        _amounts(before).get(key) != _amounts(after).get(key)
+        for before, after in zip(old.containers, new.containers, strict=False)
+    )
+
+
+def _memory_volumes(old: Pod, new: Pod) -> bool:
+    before, after = _memory_limits(old), _memory_limits(new)
+    return any(name in before and limit != before[name] for name, limit in after.items())
+
+
+NEEDED_BY_UPDATE: Mapping[str, Callable[[Pod, Pod], bool]] = MappingProxyType(
+    {
+        "GuaranteedQoSPodCPUResize": _exclusive_cpus,
+        "InPlacePodLevelResourcesVerticalScaling": _pod_level,
+        "InPlacePodVerticalScalingInitContainers": _init_containers,
+        "InPlacePodVerticalScalingMemoryBackedVolumes": _memory_volumes,
+    }
+)
+"""Feature -> whether a change of a pod, from the first to the second, needs it."""
+
+
 @cache
 def features_of(version: KubernetesVersion) -> Mapping[str, str]:
     """The features that a version has, sorted by name, each with what declares it."""
@@ -106,6 +145,45 @@ def lacking(pod: Pod, available: Collection[str], version: KubernetesVersion) ->
         for name in features_of(version)
         if name in NEEDED and name not in available and NEEDED[name](pod)
     ]
+
+
+def lacking_for_update(
+    old: Pod, new: Pod, available: Collection[str], version: KubernetesVersion
+) -> list[str]:
+    """Features that a change of a pod needs and the node lacks, sorted."""
+    return [
+        name
+        for name in features_of(version)
+        if name in NEEDED_BY_UPDATE and name not in available and NEEDED_BY_UPDATE[name](old, new)
+    ]
+
+
+def _amounts(holder: Mapping[str, Any]) -> dict[tuple[str, str], Decimal | str]:
+    """Requests and limits of a container or a pod's spec, by kind and resource."""
+    resources = holder.get("resources") or {}
+    return {
+        (kind, name): _amount(text)
+        for kind in ("requests", "limits")
+        for name, text in (resources.get(kind) or {}).items()
+    }
+
+
+def _memory_limits(pod: Pod) -> dict[str, Decimal | str]:
+    """The size limits of volumes in memory, by name."""
+    return {
+        volume["name"]: _amount(limit)
+        for volume in pod.spec.get("volumes") or ()
+        if (source := volume.get("emptyDir")) and source.get("medium") == "Memory"
+        if (limit := source.get("sizeLimit")) is not None
+    }
+
+
+def _amount(text: str) -> Decimal | str:
+    """A quantity as a number; one that can't be read as its text."""
+    try:
+        return parse(text)
+    except ValueError:
+        return text
 
 
 def _declares(name: str, by: str, node: NodeConfiguration) -> bool:

@@ -185,8 +185,12 @@ def _declared(pod: Pod, state: NodeState) -> Rejection | None:
     missing = lacking(pod, state.declared_features, state.version)
     if not missing:
         return None
-    text = f"Pod requires node features that are not available: {', '.join(missing)}"
-    return Rejection("PodFeatureUnsupported", text)
+    return Rejection("PodFeatureUnsupported", missing_features(missing))
+
+
+def missing_features(names: Sequence[str]) -> str:
+    """The message about features that the node lacks."""
+    return f"Pod requires node features that are not available: {', '.join(names)}"
 
 
 def _shutdown(pod: Pod, state: NodeState) -> Rejection | None:

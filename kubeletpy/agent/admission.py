@@ -103,5 +103,6 @@ def build_admission(
         place=place,
         held=held,
         plugins=plugins,
+        resizes_preempt=not gates.enabled("InPlacePodVerticalScalingSchedulerPreemption"),
     )
     return Admission(gate, shutdown)

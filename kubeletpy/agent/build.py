@@ -556,6 +556,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
         show_held=composer.held,
+        on_updated=gate.updated,
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
     pod_tasks, bad_manifests, hurry_pods = source_tasks(

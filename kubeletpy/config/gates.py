@@ -261,7 +261,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             for name, what in (
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
                 ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
-                ("InPlacePodVerticalScalingSchedulerPreemption", "resizes preempt no pod"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
             )
         },

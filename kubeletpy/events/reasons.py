@@ -50,6 +50,7 @@ class Reason(StrEnum):
     FAILED_SYNC = "FailedSync"
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret"
     FAILED_UNMOUNT = "FailedUnMount"
+    FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck"
     FAILED_VALIDATION = "FailedValidation"
     FILE_SYSTEM_RESIZE_FAILED = "FileSystemResizeFailed"
     FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful"

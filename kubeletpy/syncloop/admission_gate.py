@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kubeletpy.admission.declared_features import lacking_for_update
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import NOTHING, Needs, pod_needs
-from kubeletpy.admission.handlers import before_placement, judge
+from kubeletpy.admission.handlers import before_placement, judge, missing_features
 from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
 from kubeletpy.admission.verdict import (
     Admitted,
@@ -79,6 +80,7 @@ class AdmissionGate:
         place: Place = anywhere,
         held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
         plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
+        resizes_preempt: bool = True,
     ) -> None:
         """Args:
         node: the node as the API last showed it.
@@ -88,6 +90,8 @@ class AdmissionGate:
             for a plugin blocks no other.
         plugins: what a pod waits for before it is given its place: plugins that come back after the
             start of the agent; None: nothing.
+        resizes_preempt: whether others give way for a resize of a critical pod; False: the
+            scheduler preempts for resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
         held: how many devices are in use, by resource, if the pod with this uid has some of them.
         """
         self._state = state
@@ -100,6 +104,7 @@ class AdmissionGate:
         self._place = place
         self._held = held
         self._plugins = plugins
+        self._resizes_preempt = resizes_preempt
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
         """By uid of the pod for whose resize others give way."""
@@ -125,15 +130,30 @@ class AdmissionGate:
     def fits(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
         """Judge a pod as it would be after a resize, alongside the others.
 
-        For a critical pod others are made to give way; until they have, it does not fit.
+        For a critical pod others are made to give way, unless the scheduler does that; until they
+        have, it does not fit.
         """
         match self._judge(pod, others, self._node()):
             case Admitted():
                 return None
-            case Preempt(shortages):
+            case Preempt(shortages) if self._resizes_preempt:
                 return self._begin_to_make_room(pod, others, shortages)
+            case Preempt(shortages):
+                return shortages[0].rejection()
             case Refused(rejection) | AskForNode(rejection):
                 return rejection
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        """A pod's object has changed: an event names features that the change needs in vain.
+
+        Source: docs/reference/events.csv: FailedNodeDeclaredFeaturesCheck.
+        """
+        state = self._state()
+        if state.declared_features is None:
+            return
+        if missing := lacking_for_update(old, new, state.declared_features, state.version):
+            reason, text = Reason.FAILED_NODE_DECLARED_FEATURES_CHECK, missing_features(missing)
+            self._recorder.event(pod_reference(new), WARNING, reason, text)
 
     def foresee(self, pod: Pod, others: Sequence[Pod]) -> tuple[Verdict, Sequence[Pod]]:
         """Judge a pod that has not come; second, whom it would preempt. Changes nothing."""

@@ -66,6 +66,7 @@ class SyncLoop:
         runtime_error: Callable[[], str] = lambda: "",
         on_api_object: Callable[[Pod], None] = lambda pod: None,
         show_held: Callable[[Pod], None] = lambda pod: None,
+        on_updated: Callable[[Pod, Pod], None] = lambda old, new: None,
         on_admitted: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
@@ -77,6 +78,7 @@ class SyncLoop:
             (for a mirror: the static pod), after the pod manager has it.
         show_held: called with each pod whose admission takes a while.
         on_admitted: called with each pod that is admitted.
+        on_updated: called with a pod of the configuration before and after a change of its spec.
         """
         self._sources = sources
         self._merge = merge
@@ -102,6 +104,7 @@ class SyncLoop:
         )
         self._held = self._admitting.held
         self._on_api_object = on_api_object
+        self._on_updated = on_updated
         self._pause = Pause(self._merge, runtime_error, self._resume)
         self._unread = unread
         self._soon = asyncio.Event()
@@ -271,6 +274,8 @@ class SyncLoop:
                 self._tell(pod, resolved.pod)
                 if not resolved.was_mirror and not self._held.holds(pod.uid):
                     self._allocations.updated(old, pod)
+                    if old is not None:
+                        self._on_updated(old, pod)
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
 
     def _removed(self, pods: Sequence[Pod]) -> None:

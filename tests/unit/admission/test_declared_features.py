@@ -13,6 +13,7 @@ from kubeletpy.admission.declared_features import (
     declared,
     features_of,
     lacking,
+    lacking_for_update,
 )
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
@@ -96,6 +97,58 @@ def test_no_feature_is_declared_that_this_agent_does_not_have(
     found = declared(NodeConfiguration(resolve(gates, version), BOTH))
     built = name in features_of(version) and HERE.get(name, (True, ""))[0]
     assert (name in found) is built
+
+
+CPU_1: Any = {"requests": {"cpu": "1"}}
+CPU_1000M: Any = {"requests": {"cpu": "1000m"}}
+CPU_2: Any = {"requests": {"cpu": "2"}}
+MEMORY = "InPlacePodVerticalScalingMemoryBackedVolumes"
+
+
+def resized(**fields: Any) -> Any:
+    return pod({"name": "c", "resources": CPU_1}, **fields)
+
+
+def tmpfs(limit: str | None, medium: str = "Memory") -> Any:
+    source = {"medium": medium, **({} if limit is None else {"sizeLimit": limit})}
+    return resized(volumes=[{"name": "v", "emptyDir": source}])
+
+
+def with_init(resources: Any, **fields: Any) -> Any:
+    return resized(initContainers=[{"name": "i", "resources": resources, **fields}])
+
+
+@pytest.mark.parametrize(
+    ("version", "old", "new", "missing"),
+    [
+        ("1.37", resized(), resized(), []),
+        ("1.37", resized(resources=CPU_1), resized(resources=CPU_2), [POD_LEVEL]),
+        ("1.36", resized(), resized(resources=CPU_2), [POD_LEVEL]),
+        ("1.37", resized(resources=CPU_1), resized(resources=CPU_1000M), []),
+        ("1.37", resized(), resized(resources={}), []),
+        ("1.37", resized(), resized(resources={"requests": {"cpu": "?"}}), [POD_LEVEL]),
+        ("1.37", with_init(CPU_1), with_init(CPU_2), [INIT]),
+        ("1.35", with_init(CPU_1), with_init(CPU_2), []),
+        ("1.37", with_init(CPU_1, restartPolicy="Always"),
+         with_init(CPU_2, restartPolicy="Always"), []),
+        ("1.37", tmpfs("1Mi"), tmpfs("2Mi"), [MEMORY]),
+        ("1.37", tmpfs("1Mi"), tmpfs("1024Ki"), []),
+        ("1.37", tmpfs(None), tmpfs("2Mi"), []),
+        ("1.37", tmpfs("1Mi", ""), tmpfs("2Mi", ""), []),
+        ("1.36", tmpfs("1Mi"), tmpfs("2Mi"), []),
+        ("1.35", resized(status={"qosClass": "Guaranteed"}),
+         pod({"name": "c", "resources": CPU_2}), [RESIZE]),
+        ("1.35", resized(status={"qosClass": "Burstable"}),
+         pod({"name": "c", "resources": CPU_2}), []),
+        ("1.36", resized(status={"qosClass": "Guaranteed"}),
+         pod({"name": "c", "resources": CPU_2}), []),
+    ],
+)  # fmt: skip
+def test_an_update_needs_only_features_of_what_it_changes(
+    version: str, old: Any, new: Any, missing: list[str]
+) -> None:
+    assert lacking_for_update(old, new, (), version_of(version)) == missing
+    assert lacking_for_update(old, new, missing, version_of(version)) == []
 
 
 AGAIN: Any = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}

@@ -22,6 +22,7 @@ from kubeletpy.pods_api.server import PodsServer
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
+from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.trace.names import Step
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -203,6 +204,14 @@ async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between
 async def test_the_pods_api_has_a_gate(tmp_path: Path, on: bool) -> None:
     agent = made(tmp_path, api=False, sockets=True, featureGates={"PodsAPI": on})
     assert any(isinstance(room.made, PodsServer) for room in agent.rooms) is on
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_resizes_preempt_unless_the_scheduler_does(tmp_path: Path, on: bool) -> None:
+    gates = {"InPlacePodVerticalScalingSchedulerPreemption": on}
+    agent = made(tmp_path, featureGates=gates)
+    (gate,) = [room.made for room in agent.rooms if isinstance(room.made, AdmissionGate)]
+    assert gate._resizes_preempt is not on
 
 
 async def test_what_the_runtime_can_do_is_asked_of_its_newest_version(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
+import pytest
+
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
 from kubeletpy.metrics.registry import Metrics
@@ -32,7 +34,7 @@ def node(**labels: str) -> Any:
 
 
 class Gate:
-    def __init__(self) -> None:
+    def __init__(self, state: NodeState | None = None, *, resizes_preempt: bool = True) -> None:
         self.node: Any = node()
         self.newest: Any = None
         self.asked = 0
@@ -49,7 +51,7 @@ class Gate:
         self.slow_kill = asyncio.Event()
         self.slow_kill.set()
         self.gate = AdmissionGate(
-            NodeState,
+            lambda: state or NodeState(),
             self,
             LoopClock(),
             self.metrics.workers,
@@ -58,6 +60,7 @@ class Gate:
             kill=self.kill,
             place=self.place,
             plugins=lambda asked: self.plugins.get(asked.uid),
+            resizes_preempt=resizes_preempt,
         )
 
     def place(self, asked: Pod) -> Rejection | Settle | None:
@@ -280,6 +283,48 @@ async def test_a_resize_is_judged_beside_what_others_have_or_are_given() -> None
     itself = as_it_has(pod(container("500m")), "2")
     assert gate.gate.fits(itself, [pod(container("1500m"), uid="b")]) is None
     assert gate.rejections("OutOfcpu") == 0, "a resize is no admission"
+
+
+@on_virtual_time
+async def test_the_scheduler_preempts_for_a_resize_where_the_gate_is_on() -> None:
+    gate = Gate(resizes_preempt=False)
+    gate.active = [pod(container("1"), uid="a")]
+    wants = pod(container("1500m"), **CRITICAL)
+    refused = gate.gate.fits(wants, gate.active)
+    await settle()
+    assert refused is not None
+    assert refused.reason == "OutOfcpu"
+    assert (gate.killed, gate.events) == ([], [])
+    answer = gate.gate(wants, gate.active)
+    assert isinstance(answer, Deferred)
+    assert await answer.settle(lambda: gate.active) is None
+    assert gate.killed == ["a"], "the pod itself is admitted as ever"
+
+
+@pytest.mark.parametrize(
+    ("declared", "events"),
+    [
+        (None, []),
+        (("InPlacePodLevelResourcesVerticalScaling",), []),
+        (
+            (),
+            [
+                "u Warning FailedNodeDeclaredFeaturesCheck: Pod requires node features that are "
+                "not available: InPlacePodLevelResourcesVerticalScaling"
+            ],
+        ),
+    ],
+)
+@on_virtual_time
+async def test_an_update_that_needs_what_the_node_does_not_declare_has_an_event(
+    declared: Any, events: list[str]
+) -> None:
+    gate = Gate(NodeState(declared_features=declared))
+    old = pod(container("1"), uid="u")
+    new = pod(container("1"), uid="u", resources={"requests": {"cpu": "2"}})
+    gate.gate.updated(old, new)
+    gate.gate.updated(new, new)
+    assert gate.events == events
 
 
 @on_virtual_time

@@ -75,6 +75,7 @@ class Node:
         self.refuse: dict[str, Rejection] = {}
         self.slow: dict[str, Deferred] = {}
         self.admitted: list[str] = []
+        self.changed: list[tuple[int, int]] = []
         self.judged: list[tuple[str, list[str]]] = []
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
@@ -126,6 +127,7 @@ class Node:
             runtime_error=lambda: self.error,
             on_api_object=lambda pod: self.told.append(pod.uid),
             on_admitted=lambda pod: self.admitted.append(pod.uid),
+            on_updated=lambda old, new: self.changed.append((old.generation, new.generation)),
         )
         self.task = asyncio.ensure_future(self.loop.run())
 
@@ -372,6 +374,18 @@ async def test_a_useless_priority_of_a_static_pod_is_logged_once(
         await settle()
     warned = [record for record in caplog.records if record.message == "priority of a static pod"]
     assert [vars(record)["pod"] for record in warned] == ["default/web"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_change_of_a_spec_is_shown_with_what_it_was_before() -> None:
+    node = Node()
+    before, after = pod_object(), pod_object(hostname="other")
+    before["metadata"]["generation"], after["metadata"]["generation"] = 1, 2
+    node.loop.deliver("api", [before])
+    node.loop.deliver_event("api", "MODIFIED", after)
+    await settle()
+    assert node.changed == [(1, 2)]
     await node.stop()
 
 
