@@ -29,6 +29,11 @@ class KubernetesVersion(Struct, frozen=True):
         return f"v1.{self.minor}.0"
 
     @property
+    def next_release(self) -> str:
+        """The first release of the next minor version, without ``v``, such as ``1.38.0``."""
+        return f"1.{self.minor + 1}.0"
+
+    @property
     def kubelet(self) -> str:
         """The kubelet version that a node reports, such as ``v1.37.0+kubeletpy.0.1.0``.
 

@@ -73,7 +73,7 @@ class SummedGauge(Gauge):
 
 
 class Families:
-    """Makes metrics on one registry.
+    """Makes metrics on one registry, those of a Kubernetes version.
 
     A metric that the Kubernetes version does not have can be counted like the others; no scrape
     shows it.
@@ -81,11 +81,11 @@ class Families:
 
     def __init__(self, version: KubernetesVersion = NEWEST) -> None:
         self.registry = CollectorRegistry()
-        self._version = version
+        self.version = version
 
     def newest_name(self, *names: str) -> str:
         """The name that a renamed metric has in this version; ``names`` from the newest on."""
-        return name_in(self._version, *names)
+        return name_in(self.version, *names)
 
     def counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter, scraped under its own name."""
@@ -104,7 +104,7 @@ class Families:
     def gauge(self, name: str, help: str, *labels: str) -> Gauge:
         """A gauge."""
         text, registry = self._help(name, help), self._shown(name)
-        unseen = missing_labels(name, self._version)
+        unseen = missing_labels(name, self.version)
         if not unseen:
             return Gauge(name, text, labels, registry=registry)
         summed = SummedGauge(name, text, labels, registry=registry)
@@ -119,8 +119,8 @@ class Families:
         return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
     def _shown(self, name: str) -> CollectorRegistry | None:
-        return self.registry if has_metric(name, self._version) else None
+        return self.registry if has_metric(name, self.version) else None
 
     def _help(self, name: str, text: str) -> str:
         """A help text that begins with the metric's stability level, as the kubelet's does."""
-        return f"[{stability(name, self._version)}] {text}"
+        return f"[{stability(name, self.version)}] {text}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from kubeletpy.kubernetes_version import NEWEST
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.containerd import Containerd
@@ -131,7 +132,7 @@ def test_a_runtime_without_runtime_config_is_losing_support(
     name = "kubelet_cri_losing_support"
     old = make_node(session_containerd16)
     old.start()
-    assert old.metric(name, version="1.37.0") == 1
+    assert old.metric(name, version=NEWEST.next_release) == 1
     assert f"\n{name}" not in node2.http("/metrics")[1]
 
 

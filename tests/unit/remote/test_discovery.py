@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
@@ -53,6 +54,10 @@ async def test_driver(
 
 
 @pytest.mark.parametrize(
+    ("version", "until"),
+    list(zip(SUPPORTED, ("1.36.0", "1.37.0", "1.38.0"), strict=True)),
+)
+@pytest.mark.parametrize(
     ("answer", "losing"),
     [
         (Unimplemented("RuntimeConfig"), 1),
@@ -61,12 +66,15 @@ async def test_driver(
     ],
 )
 async def test_a_runtime_without_the_call_is_losing_support(
-    answer: cri.RuntimeConfigResponse | CRIError, losing: int
+    answer: cri.RuntimeConfigResponse | CRIError,
+    losing: int,
+    version: KubernetesVersion,
+    until: str,
 ) -> None:
-    metrics = Metrics()
+    metrics = Metrics(version)
     await cgroup_driver(Runtime(answer), metrics.runtime.losing_support)  # type: ignore[arg-type]
     text = metrics.render().decode()
-    assert text.count('\nkubelet_cri_losing_support{version="1.37.0"} 1\n') == losing
+    assert text.count(f'\nkubelet_cri_losing_support{{version="{until}"}} 1\n') == losing
     assert text.count("\nkubelet_cri_losing_support{") == losing
 
 
