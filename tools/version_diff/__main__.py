@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.version_diff.gates import differences, gates
 from tools.version_diff.members import go_members, proto_members
+from tools.version_diff.metrics import flags, metrics
 
 GATES = (
     ("kubernetes", "pkg/features/kube_features.go"),
@@ -26,6 +27,17 @@ GATES = (
 )
 """Where gates are registered that a kubelet accepts."""
 PROTOS = (("cri-api", ""), ("kubelet", ""))
+METRICS = (
+    ("kubernetes", "pkg/kubelet"),
+    ("kubernetes", "pkg/volume"),
+    ("kubernetes", "pkg/credentialprovider"),
+    ("component-base", "metrics/prometheus"),
+    ("apiserver", "pkg/authentication"),
+    ("apiserver", "pkg/authorization"),
+    ("client-go", "util"),
+)
+"""Where metrics of a kubelet are registered."""
+FLAGS = ("kubernetes", "cmd/kubelet/app/options")
 CONFIGURATION = ("kubelet", "config/v1beta1/types.go")
 
 
@@ -60,6 +72,21 @@ class Sources:
                 found |= {f"{module}/{at} {name}": kind for name, kind in members.items()}
         return found
 
+    def metrics(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for module, below in METRICS:
+            for folder in sorted({file.parent for file in self._go_files(module, below)}):
+                texts = (file.read_text() for file in self._go_files(module, folder, "*.go"))
+                found |= metrics(texts)
+        return found
+
+    def flags(self) -> dict[str, str]:
+        return flags(file.read_text() for file in self._go_files(*FLAGS))
+
+    def _go_files(self, module: str, below: str | Path, pattern: str = "**/*.go") -> list[Path]:
+        found = sorted((self.folder(module) / below).glob(pattern))
+        return [file for file in found if not file.name.endswith("_test.go")]
+
     def configuration(self) -> dict[str, str]:
         module, name = CONFIGURATION
         return go_members((self.folder(module) / name).read_text())
@@ -74,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     old, new = Sources(given.old), Sources(given.new)
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(("about", "name", given.old, given.new))
-    for about in ("gates", "configuration", "protos"):
+    for about in ("gates", "configuration", "flags", "metrics", "protos"):
         for row in differences(getattr(old, about)(), getattr(new, about)()):
             rows.writerow((about, *row))
     return 0
