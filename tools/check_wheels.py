@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kubeletpy.version import KUBELET, VERSION  # noqa: E402 - from the checkout
+from kubeletpy.kubernetes_version import NEWEST  # noqa: E402 - from the checkout
+from kubeletpy.version import VERSION  # noqa: E402
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
 """Package (a distribution is named after it) -> the folder of its pyproject.toml."""
@@ -117,7 +118,7 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
 
     run(*install, wheels["kubeletpy"])
     expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")
-    expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {KUBELET}")
+    expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {NEWEST.kubelet}")
     expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     expect(run(kubeletpy, "up", code=1), "pip install ./up")

@@ -355,7 +355,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         cgroup_parent=cgroups.parent,
         user_namespace=user_namespaces.of,
         host_dns=lambda: host_dns(settings.resolv_conf),
-        hooks=LifecycleHookRunner(outside.runtime, recorder, metrics.hooks, machine.node_ips),
+        hooks=LifecycleHookRunner(
+            outside.runtime, recorder, metrics.hooks, machine.node_ips, gates.version
+        ),
         actuated=given.actuated,
         pod_limits=cgroups.limits,
         placement=placement.cpus.placement,
@@ -379,6 +381,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             recorder,
             http2=gates.enabled("H2CContainerProbe"),
             grpc_tls=gates.enabled("GRPCContainerProbeTLS"),
+            version=gates.version,
         ),
         clock=clock,
         get_status=statuses.get_status,

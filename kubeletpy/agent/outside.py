@@ -15,6 +15,7 @@ from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
 from kubeletpy.config import Notice
+from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.devices.plugin import OpenPlugin
 from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.guards.host import GuardedHost
@@ -117,6 +118,8 @@ class Outside(Struct, frozen=True):
     """Notifies a watchdog while all health checks pass; None: there is none."""
     notices: Sequence[Notice] = ()
     """What the configuration asks for but does not get, for explain."""
+    kubernetes: ResolvedVersion | None = None
+    """Where the version comes from, for explain; None: nothing was resolved."""
     tracer: Tracer = NO_TRACER
     """Where the spans of pods are sent besides being kept."""
     sockets: bool = True

@@ -17,11 +17,12 @@ from typing import Any
 from kubeletpy import config
 from kubeletpy.cli import logs, machine, pauses, version
 from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
+from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
+from kubeletpy.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.structs import replace
 from kubeletpy.trace.watched_loop import WatchedLoop
-from kubeletpy.version import KUBELET
 from kubeletpy.wire.accepting import LoopProblems
 
 logger = logging.getLogger(__name__)
@@ -43,12 +44,14 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
             print(usage())
             return 0
         if flags.node.version:
-            print(version.raw() if flags.node.version == "raw" else f"Kubernetes {KUBELET}")
+            here = config.version_without_server(flags.node)
+            full = flags.node.version == "raw"
+            print(version.raw(here) if full else f"Kubernetes {here.kubelet}")
             return 0
-        loaded = config.load_files(flags, _problems_here)
         # the runtime gets paths below it, and has its own working directory
-        root = str(Path(loaded.node.root_dir).absolute())
-        loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
+        root = str(Path(flags.node.root_dir).absolute())
+        flags = replace(flags, node=replace(flags.node, root_dir=root))
+        loaded = _load(flags)
     except config.ConfigError as error:
         return fail(error)
     keep_little_freed_memory()
@@ -123,6 +126,32 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
             raise
     finally:
         giving_back.cancel()
+
+
+def _load(flags: config.FlagValues) -> config.LoadedConfig:
+    """The settings for the version that applies until the API server answers.
+
+    If they are wrong for that version, which may not be the server's, the server is asked first.
+    Raises ConfigError.
+    """
+    try:
+        return config.load_files(flags, _problems_here)
+    except config.ConfigError:
+        other = _version_of_server(flags.node)
+        if other in (None, config.version_without_server(flags.node)):
+            raise
+    return config.load_files(flags, _problems_here, other)
+
+
+def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
+    paths = [path for path in (node.kubeconfig, node.bootstrap_kubeconfig) if Path(path).is_file()]
+    if supported(node.kubernetes_version) is not None or not node.kubeconfig or not paths:
+        return None
+    from kubeletpy.launch.server_version import ask_kubeconfig
+
+    answer = asyncio.run(ask_kubeconfig(paths[0]))
+    found = version_choice.decide(None, answer, None)
+    return found.version if found.source is version_choice.VersionSource.SERVER else None
 
 
 def _problems_here(

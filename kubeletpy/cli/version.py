@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from kubeletpy.version import KUBELET, KUBERNETES_MINOR, VERSION
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.version import VERSION
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -14,13 +15,14 @@ def main(arguments: Sequence[str] = ()) -> int:
         print("usage: kubeletpy version")
         return 0 if arguments[0] in ("-h", "--help") else 2
     print(f"kubeletpy {VERSION} (Python {platform.python_version()})")
+    print(f"Kubernetes {', '.join(map(str, SUPPORTED))}")
     return 0
 
 
-def raw() -> str:
+def raw(version: KubernetesVersion) -> str:
     """In Go's format for the value, which tools parse."""
-    major, minor = KUBERNETES_MINOR.split(".")
+    major, minor = str(version).split(".")
     return (
-        f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBELET}", '
+        f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{version.kubelet}", '
         f'Compiler:"{platform.python_implementation()}", Platform:"linux/{platform.machine()}"}}'
     )

@@ -1,21 +1,33 @@
-"""Reading the configuration's files: the only part of this package that touches the disk."""
+"""Reading the configuration's files, and the record of the Kubernetes version.
+
+The only part of this package that touches the disk.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from kubeletpy.config.flags import FlagValues
+from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.load import Check, LoadedConfig, load
 from kubeletpy.config.problems import ConfigError, Problem
+from kubeletpy.config.version_choice import MAX_RECORD_BYTES, read_record, without_server
+from kubeletpy.kubernetes_version import KubernetesVersion, supported
 
 _MAX_BYTES = 4 * 1024 * 1024
+VERSION_RECORD = "kubernetes-version"
+"""In the root directory: the version that the API server stated at the last start."""
 
 
-def load_files(flag_values: FlagValues, check: Check | None = None) -> LoadedConfig:
+def load_files(
+    flag_values: FlagValues,
+    check: Check | None = None,
+    version: KubernetesVersion | None = None,
+) -> LoadedConfig:
     """Settings from the files that ``--config`` and ``--config-dir`` name, and from all flags.
 
     ``check`` is as for :func:`kubeletpy.config.load.load`: all problems are reported together.
+    ``version`` None: the one that applies as long as no API server has answered.
 
     Raises:
         ConfigError: unreadable files, and everything :func:`kubeletpy.config.load.load` raises.
@@ -32,7 +44,33 @@ def load_files(flag_values: FlagValues, check: Check | None = None) -> LoadedCon
     if problems:
         raise ConfigError(problems)
     base_dir = str(Path(node.config).resolve().parent) if node.config else ""
-    return load(text, dropins, flag_values, file_name=node.config, base_dir=base_dir, check=check)
+    version = version or version_without_server(node)
+    return load(
+        text,
+        dropins,
+        flag_values,
+        file_name=node.config,
+        base_dir=base_dir,
+        version=version,
+        check=check,
+    )
+
+
+def version_without_server(node: NodeFlags) -> KubernetesVersion:
+    """The version that applies as long as no API server has answered: that of the flag, else of
+    the last start, else the newest."""
+    asked = supported(node.kubernetes_version)
+    record = read_version_record(node.root_dir) if asked is None and node.kubeconfig else None
+    return without_server(asked, record)
+
+
+def read_version_record(root_dir: str) -> KubernetesVersion | None:
+    """The version of the last start with an answer; None when there is no readable record."""
+    try:
+        with Path(root_dir, VERSION_RECORD).open("rb") as file:
+            return read_record(file.read(MAX_RECORD_BYTES))
+    except OSError:
+        return None  # decide() names what follows from it
 
 
 def _dropin_paths(directory: Path, problems: list[Problem]) -> list[Path]:

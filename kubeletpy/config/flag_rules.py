@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from kubeletpy.api import node_labels
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
+from kubeletpy.config.version_choice import AUTO
 from kubeletpy.kubernetes_version import SUPPORTED, supported
 
 
@@ -47,10 +48,10 @@ def check_node_ip(text: str) -> list[Problem]:
 
 
 def check_kubernetes_version(text: str) -> list[Problem]:
-    """``--kubernetes-version``: one of the versions that this agent can be a kubelet of."""
-    if not text or supported(text) is not None:
+    """``--kubernetes-version``: auto, or a version that this agent can be a kubelet of."""
+    if text in ("", AUTO) or supported(text) is not None:
         return []
-    allowed = f"must be one of {', '.join(map(str, SUPPORTED))}"
+    allowed = f"must be {AUTO} or one of {', '.join(map(str, SUPPORTED))}"
     return [Problem("--kubernetes-version", show("kubernetes-version", text), allowed)]
 
 

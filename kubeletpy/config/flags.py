@@ -21,6 +21,7 @@ from kubeletpy.config.flag_rules import (
 )
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
+from kubeletpy.config.version_choice import AUTO
 from kubeletpy.structs import Struct, field
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -50,8 +51,8 @@ class NodeFlags(Struct, frozen=True):
     image_credential_provider_config: str = ""
     keep_kernel_settings: bool = False
     kubeconfig: str = ""
-    kubernetes_version: str = ""
-    """The minor version whose kubelet this agent is, such as 1.36."""
+    kubernetes_version: str = AUTO
+    """The minor version whose kubelet this agent is, such as 1.36; auto: the API server's."""
     lock_file: str = ""
     maximum_dead_containers: int = -1
     maximum_dead_containers_per_container: int = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kubeletpy.config import cross_rules, decode, effects
@@ -35,6 +36,9 @@ Check = Callable[[KubeletSettings, NodeFlags], list[Problem]]
 """Finds problems that depend on more than the settings: on the machine, on files."""
 
 
+OfVersion = Callable[[KubernetesVersion], "LoadedConfig"]
+
+
 class LoadedConfig(Struct, frozen=True):
     """Settings ready to use.
 
@@ -42,12 +46,14 @@ class LoadedConfig(Struct, frozen=True):
         settings: validated.
         node: what flags say beyond the document.
         warnings: for the log, in order.
+        of_version: reads the same texts for another version. Raises ConfigError.
         notices: what was asked for and has no effect.
     """
 
     settings: KubeletSettings
     node: NodeFlags
     warnings: tuple[str, ...]
+    of_version: OfVersion
     notices: tuple[effects.Notice, ...] = ()
 
 
@@ -112,7 +118,16 @@ def load(
         settings, explicit, flag_values.ignored, flag_values.node.cloud_provider
     )
     said = (*warnings, *derived, *effects.lines(notices))
-    return LoadedConfig(settings, flag_values.node, said, notices)
+    again = partial(
+        load, file_text, dropins, flag_values, file_name=file_name, base_dir=base_dir, check=check
+    )
+    return LoadedConfig(
+        settings,
+        flag_values.node,
+        said,
+        lambda version: again(version=version),
+        notices,
+    )
 
 
 def default_settings(version: KubernetesVersion = NEWEST, /, **fields: Any) -> KubeletSettings:

@@ -24,14 +24,12 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.http2_client import Turns
 from kubeletpy.remote.unary_call import UnaryCall
-from kubeletpy.version import KUBERNETES_MINOR
 from kubeletpy.wire.messages import Field, message_classes
 
 __all__ = ["Turns", "check"]
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1
-_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
 
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _FIELDS = {
@@ -49,6 +47,7 @@ async def check(
     turns: Turns | None = None,
     *,
     tls: bool = False,
+    agent: str = "kube-probe",
 ) -> Reply:
     """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds.
 
@@ -59,6 +58,7 @@ async def check(
         timeout: in seconds.
         turns: shared by all checks of the event loop; None: this is the only one.
         tls: over TLS, without verifying the server; it must agree on HTTP/2 (ALPN).
+        agent: the User-Agent.
 
     Raises:
         HandlerError: the machine has run out of something, such as descriptors.
@@ -71,7 +71,7 @@ async def check(
 
     asked = request(service=service).SerializeToString()
     contexts = [unchecked_context(curve, "h2") for curve in CURVES] if tls else [None]
-    call = UnaryCall(connect, where, METHOD, _AGENT, turns or Turns(), tls=contexts)
+    call = UnaryCall(connect, where, METHOD, agent, turns or Turns(), tls=contexts)
     try:
         async with asyncio.timeout(timeout):
             status = _status(response, await call.answer(asked, timeout))

@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from kubeletpy.api import types as api
 from kubeletpy.handlers.ports import host_port, resolve_port
 from kubeletpy.structs import Struct
-from kubeletpy.version import KUBERNETES_MINOR
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
 _OF_CONNECTIONS = frozenset({"keep-alive", "proxy-connection", "te", "upgrade"})
@@ -83,9 +82,9 @@ def request_for(
     action: api.HTTPGetAction,
     ports: Iterable[api.ContainerPort],
     pod_ip: str,
-    purpose: str,
+    agent: str,
 ) -> HttpRequest:
-    """The request of an action; ``purpose`` is ``probe`` or ``lifecycle``.
+    """The request of an action; ``agent`` is the User-Agent unless the action has one.
 
     Raises:
         HandlerError: the port is not known.
@@ -93,7 +92,7 @@ def request_for(
     tls = str(action.get("scheme") or "").lower() == "https"
     host = str(action.get("host") or "") or pod_ip
     port = resolve_port(action.get("port"), ports)
-    headers, host_header = _headers(action.get("httpHeaders") or (), purpose)
+    headers, host_header = _headers(action.get("httpHeaders") or (), agent)
     return HttpRequest(
         tls, host, port, _target(str(action.get("path") or "")), tuple(headers), host_header
     )
@@ -123,7 +122,7 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
 
 
 def _headers(
-    wanted: Iterable[Mapping[str, object]], purpose: str
+    wanted: Iterable[Mapping[str, object]], agent: str
 ) -> tuple[list[tuple[str, str]], str]:
     """Headers to send, and the Host header; our own are omitted if empty."""
     given = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in wanted]
@@ -136,7 +135,7 @@ def _headers(
         and not (name.lower() in ("user-agent", "accept") and not first[name.lower()])
     ]
     if "user-agent" not in names:
-        headers.append(("User-Agent", f"kube-{purpose}/{KUBERNETES_MINOR}"))
+        headers.append(("User-Agent", agent))
     if "accept" not in names:
         headers.append(("Accept", "*/*"))
     return headers, first.get("host", "")

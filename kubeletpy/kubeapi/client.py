@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
 from kubeletpy.kubeapi.http_calls import HttpCall, error_of, http_call
 from kubeletpy.kubeapi.limits import RateLimiter, spread
 from kubeletpy.kubeapi.observer import RequestObserver
-from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
+from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES, Call, KubeApi, WatchEvent
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import Response, TransportError
 from kubeletpy.kubeapi.usage import Usage, together
@@ -180,6 +180,18 @@ class KubeClient(KubeApi):
                 f"{request.method} {_path(request)}: the answer is not an object"
             )
         return answer
+
+    async def version(self) -> bytes:
+        request = HttpCall("GET", "/version", None, {})
+        async with self._under_way, self._send(request, self._timeout) as response:
+            try:
+                body = await response.read(MAX_VERSION_BYTES)
+            except TransportError as error:
+                raise errors.Unavailable(f"GET /version: {_why(error)}") from error
+            finally:
+                response.close()
+        self._answered(request, len(body))
+        return body
 
     async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         seconds, version = call.timeout_seconds + WATCH_SLACK, call.resource_version

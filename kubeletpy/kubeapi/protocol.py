@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.usage import Usage
@@ -67,6 +68,9 @@ SUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", False, "SubjectAccessReview"
 )
 
+
+MAX_VERSION_BYTES = 64 * 1024
+"""Of an answer of /version; a real one has about 400."""
 
 JSONPatch = list[dict[str, Any]]
 """The operations of an RFC 6902 patch."""
@@ -154,6 +158,11 @@ class KubeApi(ABC):
     def watch_capacity(self) -> int:
         """Watches of pods' objects that it carries at once; it may change."""
         return MAX_WATCHES
+
+    async def version(self) -> bytes:
+        """The answer of /version, at most MAX_VERSION_BYTES, not interpreted. An implementation
+        without one raises Unavailable."""
+        raise Unavailable("the API states no version")
 
     @abstractmethod
     async def answer(self, call: Call) -> JSON:

@@ -19,12 +19,14 @@ from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import LoadedConfig
+from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips
 from kubeletpy.launch.runtime import ask_runtime
+from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
 from kubeletpy.launch.start import api_clients, bind_ports, clear_unfinished, make_root, new_metrics
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import node_name
@@ -111,6 +113,12 @@ async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Ag
         ConfigError, KubeconfigError: the configuration can't work here.
         LaunchError: the runtime does not answer, or the root directory can't be used.
     """
+    return await made(loaded, stack, partial(_embed, parts))
+
+
+async def _embed(
+    parts: Parts, loaded: LoadedConfig, stack: AsyncExitStack, resolved: ResolvedVersion | None
+) -> Agent:
     settings, flags = loaded.settings, loaded.node
     root, clock, metrics = Path(flags.root_dir), SystemClock(), new_metrics(settings)
     make_root(root)
@@ -128,6 +136,10 @@ async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Ag
         identity = await join(settings, flags, node_name(flags, facts.hostname), metrics, stack)
         if identity is not None:
             api, tasks = api_clients(settings, identity.client), identity.tasks
+    resolved = await resolve(loaded, api.pods if api is not None else None, resolved)
+    if resolved.version != settings.feature_gates.version:
+        raise OtherVersion(resolved)
+    await settle(resolved, root)
     outside = Outside(
         machine=Machine(
             facts,
@@ -147,6 +159,7 @@ async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Ag
         pod_sources=parts.pod_sources,
         plugins=SocketRegistrations(),
         notices=loaded.notices,
+        kubernetes=resolved,
         sockets=False,
     )
     try:

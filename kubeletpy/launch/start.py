@@ -22,6 +22,7 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.effects import Notice
 from kubeletpy.config.gates import known_gates
+from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.eviction.machine import MachineSignals
 from kubeletpy.guards.host import this_machine
 from kubeletpy.host.patient_threads import SteadyThreads
@@ -33,11 +34,12 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips, follow_addresses
 from kubeletpy.launch.runtime import ask_runtime, pod_selectors, wait_for_runtime
+from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import KUBELET_VERSION, NodeOptions, node_name, reserved_cpus
+from kubeletpy.node.options import NodeOptions, node_name, reserved_cpus
 from kubeletpy.node.resources import capacity
 from kubeletpy.placement.machine import MachineTopology, TopologyUnknown, read_machine
 from kubeletpy.placement.state_file import StateUnusable
@@ -102,6 +104,16 @@ async def make_agent(
     ``manager``: the one whose watchdog to notify; None: there is none.
     """
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
+    return await made(loaded, stack, partial(_make, manager=manager))
+
+
+async def _make(
+    loaded: LoadedConfig,
+    stack: AsyncExitStack,
+    resolved: ResolvedVersion | None,
+    *,
+    manager: ServiceManager | None,
+) -> Agent:
     settings, flags = loaded.settings, loaded.node
     metrics, clock, root = new_metrics(settings), SystemClock(), Path(flags.root_dir)
     make_root(root)
@@ -112,8 +124,16 @@ async def make_agent(
     ports = bind_ports(settings, flags, stack)
     clear_unfinished(flags)
     identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
+    asking = asyncio.ensure_future(
+        resolve(loaded, identity.client if identity is not None else None, resolved)
+    )
+    stack.callback(asking.cancel)
     info = await wait_for_runtime(runtime)
     node_ips = NodeAddresses(await find_node_ips(flags, facts))
+    resolved = await asking
+    if resolved.version != settings.feature_gates.version:
+        raise OtherVersion(resolved)
+    await settle(resolved, root)
     _share_root(root)
     kernel = read_kernel_facts()
     now = clock.now()
@@ -153,6 +173,7 @@ async def make_agent(
         plugins=SocketRegistrations(),
         watchdog=manager.keep_alive if manager is not None and manager.watchdog_s else None,
         notices=(*loaded.notices, *untraced),
+        kubernetes=resolved,
         tracer=tracer,
     )
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
@@ -215,7 +236,7 @@ async def _cgroups(
 def new_metrics(settings: KubeletSettings) -> Metrics:
     gates = settings.feature_gates
     metrics = Metrics(gates.version)
-    metrics.process.set_build(KUBELET_VERSION)
+    metrics.process.set_build(gates.version.release)
     stages = known_gates(gates.version)
     metrics.process.set_features(
         {name: (stages[name].stage, on) for name, on in gates.effective.items()}

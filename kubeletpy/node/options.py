@@ -13,12 +13,7 @@ from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
 from kubeletpy.config.version_facts import version_facts
-from kubeletpy.kubernetes_version import supported
 from kubeletpy.structs import Struct, field
-from kubeletpy.version import KUBELET, KUBERNETES
-
-KUBELET_VERSION = f"v{KUBERNETES}"
-"""The kubelet whose behaviour this agent has; the API server's skew rules apply to it."""
 
 
 class NodeOptions(Struct, frozen=True):
@@ -65,7 +60,6 @@ class NodeOptions(Struct, frozen=True):
         declared_features: Sequence[str] = (),
     ) -> NodeOptions:
         """Read the settings; ``port`` is the one that the agent's server uses."""
-        version = supported(flags.kubernetes_version)
         return cls(
             name=node_name(flags, hostname),
             register=settings.register_node,
@@ -89,7 +83,7 @@ class NodeOptions(Struct, frozen=True):
             max_images=settings.node_status_max_images,
             declared_features=declared_features,
             report_user_namespace=_reports_user_namespace(settings),
-            version=version.kubelet if version is not None else KUBELET,
+            version=settings.feature_gates.version.kubelet,
         )
 
 

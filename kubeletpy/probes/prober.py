@@ -17,6 +17,7 @@ from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
 from kubeletpy.handlers.ports import resolve_port
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.probe_results import ProbeOutcome
@@ -70,13 +71,16 @@ class Prober:
         *,
         http2: bool = False,
         grpc_tls: bool = False,
+        version: KubernetesVersion = NEWEST,
     ) -> None:
         """Args:
         runtime: runs commands in containers.
         recorder: of failures.
         http2: whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe).
         grpc_tls: whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS).
+        version: in the User-Agent of probes.
         """
+        self._agent = f"kube-probe/{version}"
         self._http2, self._grpc_tls = http2, grpc_tls
         self._commands = ProbeCommands(runtime)
         self._recorder = recorder
@@ -125,7 +129,7 @@ class Prober:
             key = target.container_id, target.spec.kind
             return await self._commands.run(key, words, timeout)
         if (get := probe.get("httpGet")) is not None:
-            request = request_for(get, ports, target.pod_ip, "probe")
+            request = request_for(get, ports, target.pod_ip, self._agent)
             _must_have_address(request.host)
             exchange = None
             if self._http2 and get.get("protocol") == "HTTP2":
@@ -148,7 +152,7 @@ class Prober:
             self._turns = self._turns or grpc_health.Turns()
             tls = self._grpc_tls and call.get("mode") == "TLS"
             return await grpc_health.check(
-                target.pod_ip, port, service, timeout, self._turns, tls=tls
+                target.pod_ip, port, service, timeout, self._turns, tls=tls, agent=self._agent
             )
         raise HandlerError(
             f"missing probe handler for {target.pod.description}:{target.container['name']}"

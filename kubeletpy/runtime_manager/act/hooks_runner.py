@@ -20,6 +20,7 @@ from kubeletpy.handlers.http_request import BadRequest, HttpRequest, request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError
 from kubeletpy.handlers.ports import host_port
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -66,8 +67,13 @@ class LifecycleHookRunner:
         recorder: EventRecorder,
         metrics: HookMetrics,
         node_ips: Sequence[str] = (),
+        version: KubernetesVersion = NEWEST,
     ) -> None:
-        """``node_ips`` are those of pods on the host's network; they may change meanwhile."""
+        """``node_ips`` are those of pods on the host's network; they may change meanwhile.
+
+        ``version``: in the User-Agent of hooks.
+        """
+        self._agent = f"kube-lifecycle/{version}"
         self._runtime = runtime
         self._recorder = recorder
         self._metrics = metrics
@@ -150,7 +156,7 @@ class LifecycleHookRunner:
             status = (await self._runtime.container_status(container_id)).status
             ports = read_container_annotations(status.annotations).ports
         ip = "" if action.get("host") else await self._pod_ip(container_id)
-        request = request_for(action, ports, ip, "lifecycle")
+        request = request_for(action, ports, ip, self._agent)
         try:
             await http.get(self._resolver, request)
         except http.NotTLS:

@@ -13,7 +13,7 @@ class Program(Struct, frozen=True):
     Attributes:
         flags: by name without dashes; possible credentials are masked.
         started_at: Unix seconds.
-        version: of the kubelet that this agent stands in for, ``v1.36.0``.
+        version: of the kubelet that this agent stands in for, ``v1.37.0+kubeletpy.0.1.0``.
     """
 
     flags: Mapping[str, str]

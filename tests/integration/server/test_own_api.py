@@ -19,7 +19,7 @@ def test_status_flags_logs_and_profiles(node2: Node) -> None:
     assert get("/healthz?verbose").splitlines()[:3] == ["[+]ping ok", "[+]log ok", "[+]syncloop ok"]
     assert get("/healthz/syncloop") == "ok"
     assert f"hostname-override={node2.name}\n" in get("/flagz")
-    assert "Binary version: 1.36.0" in get("/statusz")
+    assert "Binary version: 1.37.0" in get("/statusz")
     names = {entry.name for entry in Path("/var/log").iterdir() if entry.is_file()}
     listed = get("/logs/")
     assert all(name in listed for name in names if name.isalnum())

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from kubeletpy.cli import main
-from kubeletpy.version import KUBELET, KUBERNETES, VERSION
+from kubeletpy.kubernetes_version import NEWEST
+from kubeletpy.version import VERSION
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--version"]])
@@ -79,11 +80,11 @@ def test_called_by_the_kubelets_name(
     form = r"\s*Kubernetes v(\d+\.\d+\.\d+)([-0-9a-zA-Z_\.+]*)\s*"
     said = re.fullmatch(form, capsys.readouterr().out)
     assert said is not None
-    assert (said[1], said[2]) == (KUBERNETES, f"+kubeletpy.{VERSION}")
+    assert (said[1], said[2]) == (NEWEST.release[1:], f"+kubeletpy.{VERSION}")
 
 
 def test_the_version_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.kubelet(["--version=raw"]) == 0
-    assert f'GitVersion:"{KUBELET}"' in capsys.readouterr().out
+    assert f'GitVersion:"{NEWEST.kubelet}"' in capsys.readouterr().out
     assert main.kubelet(["--version=what"]) == 1
     assert "--version" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy import config
 from kubeletpy.cli import machine, run
+from kubeletpy.config.version_choice import NoVersion, ServerVersion
 from kubeletpy.kubeapi.credentials import KubeconfigError
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -193,6 +194,44 @@ def test_kernel_settings_are_refused_by_name(
 
 def test_which_kernel_settings_are_wrong(tmp_path: Path) -> None:
     assert "kernel.panic is not readable, must be 10" in machine.wrong_kernel_settings(tmp_path)
+
+
+GATE_OF_1_36 = HEAD + "featureGates: {SidecarContainers: true}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "flags", "version"),
+    [
+        (ServerVersion(1, 36, "v1.36.3"), [], "1.36"),
+        (ServerVersion(1, 37, "v1.37.2"), [], None),
+        (NoVersion("connection refused"), [], None),
+        (ServerVersion(1, 36, "v1.36.3"), ["--kubernetes-version=1.37"], None),
+    ],
+)
+def test_a_configuration_may_be_valid_for_the_servers_version_only(  # noqa: PLR0917 - a table
+    files: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: ServerVersion | NoVersion,
+    flags: list[str],
+    version: str | None,
+) -> None:
+    seen: list[str] = []
+
+    async def ask(path: str) -> ServerVersion | NoVersion:
+        assert path == f"{tmp_path}/kubeconfig"
+        return answer
+
+    async def agent(loaded: config.LoadedConfig) -> None:
+        seen.append(str(loaded.settings.feature_gates.version))
+
+    monkeypatch.setattr("kubeletpy.launch.server_version.ask_kubeconfig", ask)
+    (tmp_path / "config.yaml").write_text(GATE_OF_1_36)
+    root = f"--root-dir={tmp_path}"
+    assert run.main([*files, root, *flags], agent) == (0 if version else 1)
+    assert seen == ([version] if version else [])
+    assert ("does not exist in Kubernetes 1.37" in capsys.readouterr().err) is (version is None)
 
 
 def test_what_a_user_can_put_right_has_no_traceback(

@@ -151,9 +151,9 @@ def test_the_flag_selects_the_gates(tmp_path: Path) -> None:
         config.load_files(newest)
 
 
-@pytest.mark.parametrize("text", ["1.34", "1.38", "1.36.1", "v1.36", "auto", "x"])
+@pytest.mark.parametrize("text", ["1.34", "1.38", "1.36.1", "v1.36", "Auto", "x"])
 def test_a_version_that_is_not_supported_is_refused(text: str) -> None:
-    with pytest.raises(config.ConfigError, match=r"must be one of 1\.35, 1\.36, 1\.37"):
+    with pytest.raises(config.ConfigError, match=r"must be auto or one of 1\.35, 1\.36, 1\.37"):
         config.parse_flags([f"--kubernetes-version={text}"])
 
 

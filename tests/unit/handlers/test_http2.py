@@ -40,7 +40,7 @@ def always(status: int, body: bytes = b"", **headers: str) -> Responds:
 
 
 async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
-    request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
+    request = request_for({"port": port, **action}, (), LOOPBACK, "kube-probe/1.37")  # type: ignore[typeddict-item]
     exchange = http2.exchange(http2.Turns())
     async with asyncio.timeout(timeout + 20):
         return await http.probe(Resolver(), request, timeout, exchange)
@@ -80,7 +80,7 @@ async def test_the_request() -> None:
         assert (await ask(port, path="/a b?c=d", httpHeaders=headers)).answer is Answer.SUCCESS
     (request,) = heard
     agent = request.pop("user-agent")
-    assert agent.startswith("kube-probe/1.")
+    assert agent == "kube-probe/1.37"
     assert request == {
         ":method": "GET",
         ":scheme": "http",

@@ -17,7 +17,7 @@ PORTS: Any = [{"name": "web", "containerPort": 8080}, {"name": "90", "containerP
 
 
 def lines(action: dict[str, Any], ip: str = "10.0.0.9") -> list[str]:
-    request = request_for(action, PORTS, ip, "probe")  # type: ignore[arg-type]
+    request = request_for(action, PORTS, ip, "kube-probe/1.36")  # type: ignore[arg-type]
     text = request.encoded().decode()
     assert text.endswith("\r\n\r\n")
     return text[:-4].split("\r\n")
@@ -167,7 +167,7 @@ def test_nothing_can_be_smuggled(path: str, name: str, value: str) -> None:
 
 
 def test_ipv6_and_schemes() -> None:
-    request = request_for({"port": 443, "scheme": "HTTPS"}, (), "fd00::5", "lifecycle")
+    request = request_for({"port": 443, "scheme": "HTTPS"}, (), "fd00::5", "kube-lifecycle/1.36")
     assert request.tls
     assert request.url == "https://[fd00::5]:443/"
     assert b"Host: [fd00::5]:443\r\n" in request.encoded()

@@ -8,9 +8,8 @@ import pytest
 
 from kubeletpy import config
 from kubeletpy.config.flags import NodeFlags
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion, supported
-from kubeletpy.node.options import KUBELET_VERSION, NodeOptions
-from kubeletpy.version import KUBELET
+from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
+from kubeletpy.node.options import NodeOptions
 
 FLAGS = NodeFlags()
 
@@ -23,19 +22,18 @@ def of(flags: NodeFlags = FLAGS, **document: Any) -> NodeOptions:
 
 def test_of_nothing_configured() -> None:
     found = of()
-    assert (found.name, found.kubelet_port, found.version) == ("h", 7, KUBELET)
+    assert (found.name, found.kubelet_port, found.version) == ("h", 7, NEWEST.kubelet)
     assert (found.register, found.controller_attach_detach, found.local_storage) == (True,) * 3
     assert (found.labels, found.taints, found.node_ips) == ({}, [], [])
     assert (found.provider_id, found.external_cloud_provider) == ("", False)
     assert (found.max_pods, found.pods_per_core, found.max_images) == (110, 0, 50)
     assert (found.lease_duration_s, found.status_update_s, found.status_report_s) == (40, 10, 300)
     assert found.reserved_cpus == 0
-    assert KUBELET_VERSION in KUBELET
 
 
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
-def test_the_node_reports_the_version_that_a_flag_names(version: KubernetesVersion) -> None:
-    found = of(config.parse_flags([f"--kubernetes-version={version}"]).node)
+def test_the_node_reports_the_version_of_its_settings(version: KubernetesVersion) -> None:
+    found = NodeOptions.from_settings(config.default_settings(version), FLAGS)
     assert found.version == version.kubelet
     assert found.version.startswith(f"v{version}.0+kubeletpy.")
 

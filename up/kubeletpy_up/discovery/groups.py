@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.version import KUBERNETES, KUBERNETES_MINOR
+from kubeletpy.kubernetes_version import NEWEST
 from kubeletpy_up import resources
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
-GIT_VERSION = f"v{KUBERNETES}"
+GIT_VERSION = NEWEST.release
 
 
 def version_info() -> JSON:
     """The answer of /version: the API's version that we speak."""
-    major, minor = KUBERNETES_MINOR.split(".")
+    major, minor = str(NEWEST).split(".")
     return {
         "major": major,
         "minor": minor,

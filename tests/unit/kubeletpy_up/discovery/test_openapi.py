@@ -54,7 +54,7 @@ def test_aggregated_says_the_same(core: bool) -> None:
 
 def test_version() -> None:
     version = discovery.version_info()
-    assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "36", "v1.36.0")
+    assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "37", "v1.37.0")
 
 
 POD_PATH = "/api/v1/namespaces/{namespace}/pods/{name}"

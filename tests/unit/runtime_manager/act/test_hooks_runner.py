@@ -130,7 +130,7 @@ async def test_http_asks_and_does_not_care_what_is_answered(status: bytes) -> No
         bench = Bench([{"name": "web", "containerPort": port}])
         await bench.stop({"httpGet": {"port": "web", "path": "/bye"}})
     assert heard[0].startswith(b"GET /bye HTTP/1.1\r\n")
-    assert b"User-Agent: kube-lifecycle/1.36\r\n" in heard[0]
+    assert b"User-Agent: kube-lifecycle/1.37\r\n" in heard[0]
 
 
 async def test_http_by_the_containers_annotations_when_the_pod_is_gone() -> None:

@@ -1,0 +1,163 @@
+"""Which Kubernetes version an agent runs as, and why. Pure.
+
+Inputs are the flag, the answer of the API server and the record of the last start. The answer comes
+from an untrusted peer: it decides nothing but which of the supported versions applies.
+Source: docs/reference/behaviour.md, section V.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+
+from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
+from kubeletpy.structs import Struct
+
+AUTO = "auto"
+"""The flag's value for "that of the API server"."""
+MAX_RECORD_BYTES = 64
+"""Bytes of the record that are read."""
+_NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
+_MINOR = re.compile(r"([0-9]{1,4})\+?", re.ASCII)
+_GIT_VERSION = re.compile(r"[0-9A-Za-z.+_~-]{1,64}", re.ASCII)
+
+
+class VersionSource(StrEnum):
+    """Where a version comes from."""
+
+    FLAG = "flag"
+    SERVER = "server"
+    RECORD = "record"
+    STANDALONE = "standalone"
+    """The node has no API server."""
+    NEWEST = "newest"
+    """No API server answered, and there is no record of an earlier answer."""
+
+
+class ServerVersion(Struct, frozen=True):
+    """What an API server states.
+
+    Attributes:
+        major, minor: of the API that it serves: of the emulated version if that is older.
+        text: for people, such as ``v1.37.2``.
+    """
+
+    major: int
+    minor: int
+    text: str
+
+
+class NoVersion(Struct, frozen=True):
+    """There was no usable answer, for this reason."""
+
+    why: str
+
+
+class ResolvedVersion(Struct, frozen=True):
+    """The version that an agent runs as.
+
+    Attributes:
+        why: one sentence.
+        server: the API server's version; empty while it is unknown.
+        warning: whether the reason has a consequence that somebody should act on.
+    """
+
+    version: KubernetesVersion
+    source: VersionSource
+    why: str
+    server: str = ""
+    warning: bool = False
+
+
+def read_server_version(body: bytes) -> ServerVersion | NoVersion:
+    """Interpret an answer of /version; ``1`` and ``37+`` is 1.37."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return NoVersion("the answer is not JSON")
+    if not isinstance(found, dict):
+        return NoVersion("the answer is not an object")
+    stated = _pair(found.get("major"), found.get("minor"))
+    if stated is None:
+        return NoVersion("the answer has no major and minor version")
+    emulated = _pair(found.get("emulationMajor"), found.get("emulationMinor"))
+    major, minor = min(stated, emulated or stated)
+    text = found.get("gitVersion")
+    if not isinstance(text, str) or not _GIT_VERSION.fullmatch(text):
+        text = f"v{major}.{minor}"
+    if (major, minor) != stated:
+        text = f"{text} (emulates {major}.{minor})"
+    return ServerVersion(major, minor, text)
+
+
+def read_record(content: bytes) -> KubernetesVersion | None:
+    """The version in a record; None when it is none. Another agent's newest or oldest may differ
+    from ours: the nearest that is supported."""
+    text = content[:MAX_RECORD_BYTES].decode(errors="replace").strip()
+    major, _, minor = text.partition(".")
+    pair = _pair(major, minor)
+    return None if pair is None else _nearest(*pair)
+
+
+def without_server(
+    asked: KubernetesVersion | None, record: KubernetesVersion | None
+) -> KubernetesVersion:
+    """The version before an API server has answered."""
+    return asked or record or NEWEST
+
+
+def decide(
+    asked: KubernetesVersion | None,
+    server: ServerVersion | NoVersion | None,
+    record: KubernetesVersion | None,
+) -> ResolvedVersion:
+    """The version, and why.
+
+    Args:
+        asked: by flag; None: auto.
+        server: its answer; None: the node has no API server, or it was not asked.
+        record: the version of the last start with an answer.
+    """
+    if asked is not None:
+        why = f"--kubernetes-version={asked}"
+        return ResolvedVersion(asked, VersionSource.FLAG, why)
+    if server is None:
+        return ResolvedVersion(NEWEST, VersionSource.STANDALONE, "the node has no API server")
+    if isinstance(server, NoVersion):
+        if record is not None:
+            why = f"the API server's version is unknown ({server.why}); that of the last start"
+            return ResolvedVersion(record, VersionSource.RECORD, why)
+        why = (
+            f"the API server's version is unknown ({server.why}), and no earlier start knew it; "
+            "a node must not be newer than its API server: if that is older, restart the agent"
+        )
+        return ResolvedVersion(NEWEST, VersionSource.NEWEST, why, warning=True)
+    version = _nearest(server.major, server.minor)
+    if (server.major, server.minor) < (1, OLDEST.minor):
+        why = (
+            f"the API server is {server.text}, older than any supported version: the node is newer "
+            "than its API server, which may refuse or drop what it reports; upgrade the server"
+        )
+        return ResolvedVersion(version, VersionSource.SERVER, why, server.text, warning=True)
+    if (server.major, server.minor) > (1, NEWEST.minor):
+        why = f"the API server is {server.text}; this agent's newest version is {NEWEST}"
+        return ResolvedVersion(version, VersionSource.SERVER, why, server.text)
+    return ResolvedVersion(
+        version, VersionSource.SERVER, f"the API server is {server.text}", server.text
+    )
+
+
+def _nearest(major: int, minor: int) -> KubernetesVersion:
+    if major != 1:
+        return NEWEST if major > 1 else OLDEST
+    return next((each for each in reversed(SUPPORTED) if each.minor <= minor), OLDEST)
+
+
+def _pair(major: object, minor: object) -> tuple[int, int] | None:
+    if not isinstance(major, str) or not isinstance(minor, str):
+        return None
+    found = _MINOR.fullmatch(minor)
+    if not _NUMBER.fullmatch(major) or found is None:
+        return None
+    return int(major), int(found[1])

@@ -1,0 +1,147 @@
+"""The version that an agent runs as: asks the API server, and keeps a record for the next start.
+
+An agent starts without its API server: what is asked is bounded in time and bytes, and without an
+answer the record of the last start applies. Decisions: :mod:`kubeletpy.config.version_choice`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from kubeletpy.agent.agent import Agent
+from kubeletpy.config import LoadedConfig, NodeFlags, in_effect, text_for_log
+from kubeletpy.config.files import VERSION_RECORD, read_version_record
+from kubeletpy.config.version_choice import (
+    NoVersion,
+    ResolvedVersion,
+    ServerVersion,
+    VersionSource,
+    decide,
+    read_server_version,
+)
+from kubeletpy.host.private_files import write_whole
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubernetes_version import supported
+
+ANSWER_S = 3.0
+"""Seconds that a start waits for the API server's version if no earlier start knew it."""
+ANSWER_WITH_RECORD_S = 1.0
+"""The same if there is a record: a wrong one is noticed later, as any upgrade is."""
+
+log = logging.getLogger(__name__)
+
+Make = Callable[[LoadedConfig, AsyncExitStack, ResolvedVersion | None], Awaitable[Agent]]
+"""Builds an agent. Given no version it resolves one, and may raise OtherVersion."""
+
+
+class OtherVersion(Exception):
+    """The configuration was read for another version than the resolved one."""
+
+    def __init__(self, resolved: ResolvedVersion) -> None:
+        """``resolved``: the version to read it for."""
+        super().__init__(resolved.why)
+        self.resolved = resolved
+
+
+async def made(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent:
+    """Make an agent; once more with the settings of another version if ``make`` finds that it
+    applies. ``stack`` closes what is made. Raises what ``make`` raises, and ConfigError."""
+    resolved = None
+    while True:
+        async with AsyncExitStack() as own:
+            try:
+                agent = await make(loaded, own, resolved)
+            except OtherVersion as other:
+                resolved = other.resolved
+            else:
+                stack.push_async_exit(own.pop_all())
+                return agent
+        loaded = loaded.of_version(resolved.version)
+        for warning in loaded.warnings:
+            log.warning(warning)
+        effective = text_for_log(in_effect(loaded.settings))
+        log.info("effective KubeletConfiguration", extra={"config": effective})
+
+
+async def resolve(
+    loaded: LoadedConfig, api: KubeApi | None, resolved: ResolvedVersion | None
+) -> ResolvedVersion:
+    """The version to run as.
+
+    Args:
+        loaded: read for a version that may turn out to be another one.
+        api: with the node's credentials; None: the node has no API server.
+        resolved: what was resolved before; it stays.
+    """
+    if resolved is not None:
+        return resolved
+    asked = supported(loaded.node.kubernetes_version)
+    if asked is not None or api is None:
+        return decide(asked, None, None)
+    return await resolve_auto(loaded.node, api)
+
+
+async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
+    """The version that the API server states, else that of the record, else the newest."""
+    record = await asyncio.to_thread(read_version_record, flags.root_dir)
+    seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
+    return decide(None, await ask_joining(flags, api, seconds), record)
+
+
+async def ask_joining(flags: NodeFlags, api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
+    """As :func:`ask`; with the bootstrap credentials while the node has none of its own."""
+    if not flags.bootstrap_kubeconfig or not isinstance(api, KubeClient) or api.host:
+        return await ask(api, seconds)
+    return await ask_kubeconfig(flags.bootstrap_kubeconfig, seconds)
+
+
+async def ask_kubeconfig(path: str, seconds: float = ANSWER_S) -> ServerVersion | NoVersion:
+    """As :func:`ask`, with a connection of its own."""
+    try:
+        client = await KubeClient.from_kubeconfig(path)
+    except KubeconfigError as error:
+        return NoVersion(str(error))
+    try:
+        return await ask(client, seconds)
+    finally:
+        await client.close()
+
+
+async def ask(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
+    """What the API server states, within ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            return read_server_version(await api.version())
+    except TimeoutError:
+        return NoVersion(f"no answer within {seconds:g} s")
+    except ApiError as error:
+        return NoVersion(str(error)[:200])
+
+
+async def settle(resolved: ResolvedVersion, root: Path) -> None:
+    """Log the version, and record what an API server has stated for starts without it."""
+    level = logging.WARNING if resolved.warning else logging.INFO
+    extra = {"version": str(resolved.version), "from": str(resolved.source), "why": resolved.why}
+    log.log(level, "Kubernetes version", extra=extra)
+    if resolved.source is VersionSource.SERVER:
+        await asyncio.to_thread(_record, resolved, root)
+
+
+def _record(resolved: ResolvedVersion, root: Path) -> None:
+    path, text = root / VERSION_RECORD, f"{resolved.version}\n"
+    try:
+        if not path.is_file() or path.read_text(errors="replace") != text:
+            write_whole(path, text, mode=0o644)
+    except OSError as error:
+        log.warning(
+            "the Kubernetes version can't be recorded: a start without the API server will not "
+            "know it",
+            extra={"path": str(path), "why": str(error)},
+        )
