@@ -68,6 +68,7 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.plugins.model import DEVICE, DRA
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod_manager import PodManager
@@ -167,7 +168,18 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     async def announce() -> None:
         recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
 
+    def version_differs(text: str, warning: bool) -> None:
+        kind = WARNING if warning else NORMAL
+        recorder.event(node_reference(node_name), kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
+
     rooms.append(Room(recorder, start=announce))
+    version: VersionFollower | None = None
+    if outside.kubernetes is not None:
+        version = VersionFollower(
+            kube_api, outside.kubernetes, root, notify=version_differs, rng=rng
+        )
+        following = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
+        rooms.append(Room(version, following))
     rooms += build_guards(settings, flags, outside, recorder, node_name=node_name)
     pods = PodManager()
     cache = PodStatusCache()
@@ -725,6 +737,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         troubles=workers.notes.troubles,
         gone=gone_pods,
         events=kept_events.of,
+        version=lambda: version.shown if version is not None else None,
         problems=[cgroups.problem, *node.problems(), *bad_manifests, *problems, *unserved],
     )
 

@@ -32,6 +32,7 @@ from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.node.server_version import VersionShown
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerStatus
@@ -112,6 +113,7 @@ def served(
     troubles: Troubles,
     gone: GonePods,
     events: Callable[[str], Sequence[KeptEvent]],
+    version: Callable[[], VersionShown | None],
     problems: Sequence[HealthCheck] = (),
 ) -> list[Room]:
     """``allocated``: the pods that use the node, with what is allocated to them.
@@ -121,7 +123,7 @@ def served(
     no API; ``evictions``: in which order pods would be evicted;
     ``problems``: those of other parts, also for explain; ``troubles``:
     since when pods have been failing, kept over restarts; ``gone``: the pods that have ended;
-    ``events``: the latest of a pod, by uid."""
+    ``events``: the latest of a pod, by uid; ``version``: of Kubernetes."""
     machine, metrics = outside.machine, outside.metrics
     rooms: list[Room] = []
     servers: list[Served] = []
@@ -172,6 +174,7 @@ def served(
         connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
         events=events,
+        version=version,
     )
     if outside.ports is not None and collector is not None:
         from_runtime = settings.feature_gates.enabled("PodAndContainerStatsFromCRI")
@@ -192,6 +195,7 @@ def served(
             render_metrics=scrape.render,
             render_probe_metrics=metrics.render_probes,
             configz=lambda: document(in_effect(settings)),
+            version=lambda: None if (found := version()) is None else to_builtins(found),
             pod_logs_dir=settings.pod_logs_dir,
             stats=StatsViews(
                 collector,

@@ -139,6 +139,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         render_notices,
         render_order,
         render_pressure,
+        render_version,
     )
 
     if given.node:
@@ -151,6 +152,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         parts = (
             render_pressure.node(about["pressure"]) + (f"\n{order}\n" if order else ""),
             render_notices.troubles(about["troubles"]),
+            render_version.version(about.get("version")),
             render_notices.notices(about["without_effect"]),
         )
         # an agent of another version has no word of its connections; they change all the time

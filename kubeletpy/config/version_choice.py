@@ -2,7 +2,7 @@
 
 Inputs are the flag, the answer of the API server and the record of the last start. The answer comes
 from an untrusted peer: it decides nothing but which of the supported versions applies.
-Source: docs/reference/behaviour.md, section V.
+docs/configuration.md describes the rules.
 """
 
 from __future__ import annotations
@@ -146,6 +146,41 @@ def decide(
     return ResolvedVersion(
         version, VersionSource.SERVER, f"the API server is {server.text}", server.text
     )
+
+
+class VersionChange(Struct, frozen=True):
+    """What a restart would change: to which version, one sentence, and whether it is urgent."""
+
+    version: KubernetesVersion
+    why: str
+    warning: bool
+
+
+def after_restart(running: ResolvedVersion, server: ServerVersion) -> VersionChange | None:
+    """What a restart would change now; None: nothing.
+
+    A node that is newer than its API server has to be restarted (version skew policy). With a
+    version by flag only that is reported: an older version is what the owner of the node named.
+    """
+    now, then = running.version, decide(None, server, None).version
+    if then == now:
+        return None
+    if then.minor < now.minor:
+        remedy = f"restart the agent to run as {then}"
+        if running.source is VersionSource.FLAG:
+            remedy = f"restart the agent with --kubernetes-version={then} or auto"
+        why = (
+            f"the node runs as Kubernetes {now} and is newer than its API server, {server.text}, "
+            f"which may refuse or drop what it reports: {remedy}"
+        )
+        return VersionChange(then, why, warning=True)
+    if running.source is VersionSource.FLAG:
+        return None
+    why = (
+        f"the API server is {server.text}, and the node runs as Kubernetes {now}: "
+        f"restart the agent to run as {then}"
+    )
+    return VersionChange(then, why, warning=False)
 
 
 def _nearest(major: int, minor: int) -> KubernetesVersion:

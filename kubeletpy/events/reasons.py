@@ -59,6 +59,7 @@ class Reason(StrEnum):
     INSPECT_FAILED = "InspectFailed"
     INVALID_DISK_CAPACITY = "InvalidDiskCapacity"
     KILLING = "Killing"
+    KUBERNETES_VERSION_DIFFERS = "KubernetesVersionDiffers"
     LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback"
     MISSING_CLUSTER_DNS = "MissingClusterDNS"
     NETWORK_NOT_READY = "NetworkNotReady"

@@ -83,6 +83,7 @@ class ExplainServer:
         connections: Callable[[], Mapping[str, Any] | None] = lambda: None,
         usage: Usage | None = None,
         events: Callable[[str], Sequence[KeptEvent]] = lambda uid: (),
+        version: Callable[[], Any] = lambda: None,
     ) -> None:
         """Args:
         connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
@@ -98,7 +99,9 @@ class ExplainServer:
         troubles: which parts of the agent do not work now, and why.
         usage: answers /usage; None: nothing is measured here.
         events: the latest of a pod, by uid.
+        version: the Kubernetes version of the node and where it comes from; None: not known.
         """
+        self._version = version
         self._usage = usage
         self._events = events
         self._gone = gone
@@ -209,6 +212,7 @@ class ExplainServer:
             "without_effect": [to_builtins(n) for n in self._notices],
             "troubles": list(self._troubles()),
             "api": self._connections(),
+            "version": to_builtins(self._version()),
         }
 
     async def _list(self, _request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The version that an agent runs as: asks the API server, and keeps a record for the next start.
+"""The version that an agent runs as: asks the API server at the start.
 
 An agent starts without its API server: what is asked is bounded in time and bytes, and without an
 answer the record of the last start applies. Decisions: :mod:`kubeletpy.config.version_choice`.
@@ -14,21 +14,19 @@ from pathlib import Path
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.config import LoadedConfig, NodeFlags, in_effect, text_for_log
-from kubeletpy.config.files import VERSION_RECORD, read_version_record
+from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import (
     NoVersion,
     ResolvedVersion,
     ServerVersion,
     VersionSource,
     decide,
-    read_server_version,
 )
-from kubeletpy.host.private_files import write_whole
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError
-from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubernetes_version import supported
+from kubeletpy.node.server_version import ask, write_version_record
 
 ANSWER_S = 3.0
 """Seconds that a start waits for the API server's version if no earlier start knew it."""
@@ -114,34 +112,10 @@ async def ask_kubeconfig(path: str, seconds: float = ANSWER_S) -> ServerVersion 
         await client.close()
 
 
-async def ask(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
-    """What the API server states, within ``seconds``."""
-    try:
-        async with asyncio.timeout(seconds):
-            return read_server_version(await api.version())
-    except TimeoutError:
-        return NoVersion(f"no answer within {seconds:g} s")
-    except ApiError as error:
-        return NoVersion(str(error)[:200])
-
-
 async def settle(resolved: ResolvedVersion, root: Path) -> None:
     """Log the version, and record what an API server has stated for starts without it."""
     level = logging.WARNING if resolved.warning else logging.INFO
     extra = {"version": str(resolved.version), "from": str(resolved.source), "why": resolved.why}
     log.log(level, "Kubernetes version", extra=extra)
     if resolved.source is VersionSource.SERVER:
-        await asyncio.to_thread(_record, resolved, root)
-
-
-def _record(resolved: ResolvedVersion, root: Path) -> None:
-    path, text = root / VERSION_RECORD, f"{resolved.version}\n"
-    try:
-        if not path.is_file() or path.read_text(errors="replace") != text:
-            write_whole(path, text, mode=0o644)
-    except OSError as error:
-        log.warning(
-            "the Kubernetes version can't be recorded: a start without the API server will not "
-            "know it",
-            extra={"path": str(path), "why": str(error)},
-        )
+        await asyncio.to_thread(write_version_record, resolved.version, root)

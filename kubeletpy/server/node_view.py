@@ -24,6 +24,7 @@ class NodeView(Struct, frozen=True):
         configz: the settings as a KubeletConfiguration document.
         pod_logs_dir: podLogsDir; no log outside it is read.
         stats: resource usage on the node; None: not served.
+        version: the Kubernetes version of the node and where it comes from, for /configz.
         allocated: the pods that use the node, with the resources allocated to them.
     """
 
@@ -40,6 +41,7 @@ class NodeView(Struct, frozen=True):
     stats: StatsViews | None = None
     render_slis: Callable[[], bytes] = bytes
     allocated: Callable[[], Sequence[Pod]] = tuple
+    version: Callable[[], Mapping[str, str] | None] = lambda: None
 
     def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
         """A pod by name; with ``uid`` (or that of its mirror) only if it matches."""

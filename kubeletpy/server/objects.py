@@ -49,7 +49,9 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         return _json(pod_list([pod for pod in found if pod is not None]))
 
     async def configz(_request: web.Request) -> web.StreamResponse:
-        return _json({"kubeletconfig": dict(view.configz())})
+        version = view.version()
+        own = {"kubeletpy": {"kubernetesVersion": dict(version)}} if version is not None else {}
+        return _json({"kubeletconfig": dict(view.configz()), **own})
 
     async def healthz(request: web.Request) -> web.StreamResponse:
         if (name := request.match_info.get("check")) is not None:

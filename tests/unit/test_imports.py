@@ -114,6 +114,7 @@ MORE = {
     "kubeletpy.metrics.versions": "which metrics a version has, before any is made",
     "kubeletpy.config.version_facts": "differences between versions that no gate describes",
     "kubeletpy.config.version_choice": "decides which version the agent runs as",
+    "kubeletpy.node.server_version": "notices that the API server was upgraded",
     "kubeletpy.launch.server_version": "asks the API server for its version at the start",
     "kubeletpy.kubernetes_version": "the version whose gates and fields a configuration has",
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",

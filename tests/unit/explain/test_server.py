@@ -23,10 +23,13 @@ from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.moments import since
 from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
+from kubeletpy.node.server_version import VersionShown
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, span
 from tests.unit.explain.facts import facts
+
+VERSION = VersionShown("1.36", "flag", "as named", server="v1.37.2")
 
 
 class OnePod:
@@ -430,6 +433,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         troubles=lambda: ["x: y"],
         connections=lambda: used,
         evictions=evictions,
+        version=lambda: VERSION,
     )
     await made.serve()
     at = f"--socket={path}"
@@ -442,6 +446,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         )
         assert text.startswith("The node is under no pressure.")
         assert "\nDoes not work\n  x: y\n" in text
+        assert "\nKubernetes version\n  runs as 1.36: as named\n  API server: v1.37.2\n" in text
         assert (
             f"\nAPI server\n  connections: 2 over HTTP/2 since {begun}, in application/json; 12 "
             f"watches, 1 requests; 3 lost, the last at {lost}: no answer to a PING\n"
@@ -458,6 +463,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
             "without_effect": [to_builtins(each) for each in notices],
             "troubles": ["x: y"],
             "api": used,
+            "version": to_builtins(VERSION),
             "evictions": [json.loads(json.dumps(to_builtins(order)))],
         }
         broken = True

@@ -27,7 +27,8 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES
 from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, supported
-from kubeletpy.launch.server_version import OtherVersion, ask, made, resolve, settle
+from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
+from kubeletpy.node.server_version import ask
 from tests.unit.kubeapi.api_server import Handler, serving
 
 V35, V36, V37 = SUPPORTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from kubeletpy.server.errors import ServerError
 from kubeletpy.server.routes import ROUTES, VERBS, Route
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import openssl_names
+from kubeletpy.structs import replace
 from tests.unit.server.helpers import PROGRAM, Pki, Reviewer, Running, make_view, serving
 
 PATHS = [(route, path) for route in ROUTES for path in route.paths]
@@ -161,6 +163,19 @@ async def test_objects(pki: Pki, tmp_path: Path) -> None:
         assert (await server.ask("GET", "/healthz/other", client=pki.client))[0] == 404
         assert (await server.ask("GET", "/nothing", client=pki.client))[0] == 404
         assert (await server.ask("POST", "/pods", client=pki.client))[0] == 405
+
+
+async def test_configz_shows_the_kubernetes_version_beside_the_settings(
+    pki: Pki, tmp_path: Path
+) -> None:
+    found = {"running": "1.36", "source": "record"}
+    view = replace(make_view(tmp_path), version=lambda: found)
+    async with serving(view, None, pki, AccessSettings(always_allow=True)) as server:
+        _, text = await server.ask("GET", "/configz", client=pki.client)
+    assert json.loads(text) == {
+        "kubeletconfig": {"kind": "KubeletConfiguration"},
+        "kubeletpy": {"kubernetesVersion": found},
+    }
 
 
 async def test_debugging_off(pki: Pki, tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""The version of the API server: asked at the start, and again while the agent runs.
+
+An agent stays what it was at its start. When its API server is upgraded it reports once that a
+restart would move the node to the new version, and records that version for starts without the
+server. Decisions: :mod:`kubeletpy.config.version_choice`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from kubeletpy.config.files import VERSION_RECORD
+from kubeletpy.config.version_choice import (
+    NoVersion,
+    ResolvedVersion,
+    ServerVersion,
+    VersionSource,
+    after_restart,
+    decide,
+    read_server_version,
+)
+from kubeletpy.host.private_files import write_whole
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.limits import spread
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubernetes_version import KubernetesVersion
+from kubeletpy.structs import Struct
+
+CHECK_S = 600.0
+"""Seconds between two requests, up to twice as many. Nothing acts on the answer but people, and
+5000 nodes then send six requests a second, which read nothing from etcd; their leases are 500."""
+UNKNOWN_CHECK_S = 10.0
+"""The same until the first answer: the node may be newer than its API server."""
+ANSWER_S = 10.0
+"""Seconds for an answer to a running agent."""
+
+log = logging.getLogger(__name__)
+
+
+async def ask(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
+    """What the API server states, within ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            return read_server_version(await api.version())
+    except TimeoutError:
+        return NoVersion(f"no answer within {seconds:g} s")
+    except ApiError as error:
+        return NoVersion(str(error)[:200])
+
+
+def write_version_record(version: KubernetesVersion, root: Path) -> None:
+    """Record a version for a start without the API server. A failure is logged."""
+    path, text = root / VERSION_RECORD, f"{version}\n"
+    try:
+        if not path.is_file() or path.read_text(errors="replace") != text:
+            write_whole(path, text, mode=0o644)
+    except OSError as error:
+        log.warning(
+            "the Kubernetes version can't be recorded: a start without the API server will not "
+            "know it",
+            extra={"path": str(path), "why": str(error)},
+        )
+
+
+class VersionShown(Struct, frozen=True):
+    """What explain shows.
+
+    Attributes:
+        running: the version that the agent runs as.
+        source: where it comes from (VersionSource).
+        why: one sentence.
+        server: the API server's version at the last answer; empty while it is unknown.
+        restart: what a restart would change; empty when nothing.
+    """
+
+    running: str
+    source: str
+    why: str
+    server: str = ""
+    restart: str = ""
+
+
+class VersionFollower:
+    """Notices that the API server has another version than at the start."""
+
+    def __init__(
+        self,
+        api: KubeApi | None,
+        resolved: ResolvedVersion,
+        root: Path,
+        *,
+        notify: Callable[[str, bool], None],
+        rng: random.Random,
+    ) -> None:
+        """Args:
+        api: to ask; None: the node has no API server.
+        resolved: what the agent runs as.
+        root: the directory of the record.
+        notify: reports a sentence to the owner of the node, and whether it is a warning; called
+            once for each version that a restart would lead to.
+        rng: for jitter.
+        """
+        self._api = api
+        self._resolved = resolved
+        self._root = root
+        self._notify = notify
+        self._rng = rng
+        self._server = resolved.server
+        self._restart = ""
+        self._notified: set[KubernetesVersion] = set()
+        self._unreached = False
+
+    @property
+    def shown(self) -> VersionShown:
+        """The version now, for explain."""
+        found = self._resolved
+        return VersionShown(
+            str(found.version), str(found.source), found.why, self._server, self._restart
+        )
+
+    async def run(self) -> None:
+        """Ask from time to time, until cancelled."""
+        assert self._api is not None, "no task without an API"
+        while True:
+            seconds = CHECK_S if self._server else UNKNOWN_CHECK_S
+            await asyncio.sleep(spread(seconds, self._rng.random()))
+            await self.heard(await ask(self._api, ANSWER_S))
+
+    async def heard(self, answer: ServerVersion | NoVersion) -> None:
+        """Take note of an answer."""
+        if isinstance(answer, NoVersion):
+            if not self._unreached:
+                log.info("the API server's version is unknown", extra={"why": answer.why})
+            self._unreached = True
+            return
+        self._unreached = False
+        first, self._server = not self._server, answer.text
+        next_start = decide(None, answer, None)
+        if self._resolved.source is not VersionSource.FLAG:
+            await asyncio.to_thread(write_version_record, next_start.version, self._root)
+        if first and next_start.warning:
+            log.warning("Kubernetes version", extra={"why": next_start.why})
+        change = after_restart(self._resolved, answer)
+        self._restart = change.why if change is not None else ""
+        if change is not None and change.version not in self._notified:
+            self._notified.add(change.version)
+            level = logging.WARNING if change.warning else logging.INFO
+            log.log(level, change.why)
+            self._notify(change.why, change.warning)
