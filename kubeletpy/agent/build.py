@@ -426,6 +426,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         looked_at=starts.looked_at,
         holds_claims=claims.manager.holds,
         device_health=device_health(gates, devices, claims.device_health),
+        volume_health=storage.volume_health,
         metrics=metrics.workers,
         status_log=flight.status,
     )

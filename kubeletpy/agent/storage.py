@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
+from kubeletpy.api import types as api
 from kubeletpy.config import KubeletSettings
+from kubeletpy.config.version_facts import version_facts
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
@@ -45,7 +47,9 @@ from kubeletpy.volumes.usage import VolumeMeter
 from kubeletpy.volumes.usage_reporter import UsageReporter
 
 if TYPE_CHECKING:
+    from kubeletpy.clock import Clock
     from kubeletpy.kubeapi.pod_objects import PodObjects
+    from kubeletpy.volumes.health import VolumeHealthMonitor
     from kubeletpy.volumes.pod_certificates.manager import PodCertificates
     from kubeletpy.volumes.trust_bundles import TrustBundles
 
@@ -58,6 +62,7 @@ class Storage(Struct, frozen=True):
         csi: None: no plugins are asked to register.
         failing_watches: those that keep failing, of services and of objects that a pod (by uid)
             uses and that were never read.
+        volume_health: of the volumes of a pod (by uid).
     """
 
     rooms: list[Room]
@@ -69,6 +74,7 @@ class Storage(Struct, frozen=True):
     tokens: PodTokens
     csi: Csi | None
     failing_watches: Callable[[str], Sequence[FailingWatch]]
+    volume_health: Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
 def build_storage(
@@ -235,8 +241,47 @@ def build_storage(
         unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
         return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
 
+    monitor = _health_monitor(csi, claims, settings, signals, clock)
+    if monitor is not None:
+        rooms.append(Room(monitor, (Task("volume-health", monitor.run),)))
+
+    def volume_health(uid: str) -> Sequence[api.PodVolumeHealth]:
+        return monitor.of_pod(uid) if monitor is not None else ()
+
     return Storage(
-        rooms, objects, volumes, claims, meter, environment, tokens, csi, failing_watches
+        rooms,
+        objects,
+        volumes,
+        claims,
+        meter,
+        environment,
+        tokens,
+        csi,
+        failing_watches,
+        volume_health,
+    )
+
+
+def _health_monitor(
+    csi: Csi | None,
+    claims: ClaimVolumes,
+    settings: KubeletSettings,
+    signals: Signals,
+    clock: Clock,
+) -> VolumeHealthMonitor | None:
+    gates = settings.feature_gates
+    wanted = gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
+    if csi is None or not wanted:
+        return None
+    from kubeletpy.volumes.health import VolumeHealthMonitor
+
+    plugin = csi.plugin
+    return VolumeHealthMonitor(
+        lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
+        plugin.health,
+        signals.pod_changed,
+        clock,
+        period=settings.volume_stats_agg_period,
     )
 
 

@@ -13,6 +13,7 @@ from kubeletpy.structs import Struct
 
 _TABLE = """
 reports_user_namespace no no yes
+reports_volume_health no no yes
 throttling_factor_needs_gate no no yes
 """
 """A line for each fact: its name, then its value in each of SUPPORTED."""
@@ -24,11 +25,14 @@ class VersionFacts(Struct, frozen=True):
     Attributes:
         reports_user_namespace: whether ``status.nodeInfo.runningInUserNamespace`` is set while
             gate KubeletInUserNamespace is on.
+        reports_volume_health: whether ``status.volumeHealth`` of pods is set while gate
+            CSIVolumeHealth is on.
         throttling_factor_needs_gate: whether a ``memoryThrottlingFactor`` other than the former
             default is refused while gate MemoryQoS is off.
     """
 
     reports_user_namespace: bool
+    reports_volume_health: bool
     throttling_factor_needs_gate: bool
 
 

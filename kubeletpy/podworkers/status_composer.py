@@ -62,6 +62,7 @@ class _Settled(Struct, frozen=True):
 
 DeviceHealth = Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
 """For a pod: allocatedResourcesStatus by container name."""
+VolumeHealth = Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
 class StatusComposer:
@@ -85,6 +86,7 @@ class StatusComposer:
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
         device_health: DeviceHealth = lambda pod: {},
+        volume_health: VolumeHealth = lambda uid: [],
         metrics: WorkerMetrics | None = None,
         status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class StatusComposer:
         holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
             the API shows its end.
         device_health: of the devices that a pod's containers have, by container name.
+        volume_health: of the volumes of a pod (by uid), as their drivers last reported it.
         status_log: is given what each status is computed from, and the status, for replays.
         """
         self._status_log = status_log
@@ -120,6 +123,7 @@ class StatusComposer:
         self._looked_at = looked_at
         self._holds_claims = holds_claims
         self._device_health = device_health
+        self._volume_health = volume_health
         self._metrics = metrics or NoWorkerMetrics()
 
     def store(
@@ -166,6 +170,7 @@ class StatusComposer:
             actuated=self._given(pod),
             actuated_pod=self._actuated.get_pod_level(pod.uid),
             device_health=self._device_health(pod),
+            volume_health=self._volume_health(pod.uid),
         )
         may_run = not terminated and (
             starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)

@@ -22,6 +22,7 @@ from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.status.phase import compute_phase
 from kubeletpy.status.pod_resources import pod_level_resources
+from kubeletpy.status.volume_health import shown_volume_health
 from kubeletpy.structs import Struct, field
 
 DEADLINE_REASON = "DeadlineExceeded"
@@ -62,6 +63,8 @@ class StatusInputs(Struct, frozen=True):
     """The pod-level resources that the pod was last given."""
     device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
     """For its containers' resources, by container name."""
+    volume_health: Sequence[api.PodVolumeHealth] = ()
+    """What drivers last reported of its volumes."""
 
     def is_like(self, before: StatusInputs) -> bool:
         """Whether the status is bound to be the same as with earlier inputs: nothing but the time
@@ -103,6 +106,8 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
         del status["observedGeneration"]
     if "startTime" in old:
         status["startTime"] = old["startTime"]
+    if health := shown_volume_health(old.get("volumeHealth") or (), inputs.volume_health):
+        status["volumeHealth"] = health
     return _with_addresses(inputs, status)
 
 

@@ -109,6 +109,7 @@ One has the classes that values are, each of which costs a twentieth of what a d
 
 MORE = {
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
+    "kubeletpy.status.volume_health": "what a status shows of the health of volumes",
     "kubeletpy.syncloop.sources.priority": "warns of static pods as they are added",
     "kubeletpy.host.user_namespace": "the Node object says whether it runs in one",
     "kubeletpy.metrics.versions": "which metrics a version has, before any is made",

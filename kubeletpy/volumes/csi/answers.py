@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 
+from kubeletpy.api import types as api
 from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
@@ -119,6 +120,19 @@ def _must_be_label(key: str, value: str) -> None:
         )
 
 
+MAX_ENTRIES = 256
+"""Entries of one answer about a volume's health that are read."""
+MAX_CONDITIONS = 16
+MAX_REASON, MAX_HEALTH_MESSAGE = 256, 1024
+"""Bytes, as the API takes them."""
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_HEALTH = {
+    csi.VolumeHealthErrorType.DEGRADED: "Degraded",
+    csi.VolumeHealthErrorType.INACCESSIBLE: "Inaccessible",
+    csi.VolumeHealthErrorType.DATA_LOSS: "DataLoss",
+}
+
+
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
     """NodeGetVolumeStats' answer; ``condition``: the driver reports health. Raises BadAnswer."""
     if not answer.usage and not condition:
@@ -143,3 +157,25 @@ def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> 
         abnormal=answer.volume_condition.abnormal if given else None,
         message=scrub(answer.volume_condition.message)[:1024] if given else "",
     )
+
+
+def volume_health(answer: csi.NodeGetVolumeHealthResponse) -> list[api.VolumeHealthCondition]:
+    """NodeGetVolumeHealth's answer: at most MAX_CONDITIONS, each (status, reason) once.
+
+    A reason that the API would refuse, and with it the pod's whole status, is left out.
+    """
+    found: dict[tuple[str, str], api.VolumeHealthCondition] = {}
+    for entry in islice(answer.volume_health.health_statuses, MAX_ENTRIES):
+        status = _HEALTH.get(entry.status)
+        if status is None:
+            continue
+        fits = len(entry.reason) <= MAX_REASON and _REASON.fullmatch(entry.reason)
+        reason = entry.reason if fits else ""
+        message = scrub(entry.message[:MAX_HEALTH_MESSAGE]).encode()[:MAX_HEALTH_MESSAGE]
+        found.setdefault(
+            (status, reason),
+            {"status": status, "reason": reason, "message": message.decode(errors="ignore")},
+        )
+        if len(found) == MAX_CONDITIONS:
+            break
+    return list(found.values())

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from kubeletpy.api import types as api
 from kubeletpy.metrics.csi import NO_ANSWER
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
@@ -153,6 +154,22 @@ class NodeClient:
         return self._read(
             method, lambda found: answers.volume_stats(found, condition=health), answer
         )
+
+    async def health(
+        self, handle: str, path: str, staging: str
+    ) -> list[api.VolumeHealthCondition] | None:
+        """NodeGetVolumeHealth; None: the driver does not report it. Raises OperationFailed.
+
+        ``staging`` is sent only to drivers that stage volumes.
+        """
+        until = asyncio.get_running_loop().time() + STATS_S
+        can = await self._can(until)
+        if _RPC.GET_VOLUME_HEALTH not in can:
+            return None
+        staged = staging if _RPC.STAGE_UNSTAGE_VOLUME in can else ""
+        request = requests.health(handle, path, staged)
+        method, kind = "NodeGetVolumeHealth", csi.NodeGetVolumeHealthResponse
+        return answers.volume_health(await self._call(method, request, kind, until))
 
     def until(self) -> float:
         """The deadline of an operation that starts now (event-loop time)."""

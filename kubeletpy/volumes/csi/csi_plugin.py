@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
     Cause,
@@ -187,6 +188,17 @@ class CsiPlugin:
         if left.mode is Mode.BLOCK:
             path = self._host.paths.block(left.spec_name).map(left.pod_uid)
         return await self._host.client(left.driver).stats(left.handle, path)
+
+    async def health(self, left: PublishedOnDisk) -> list[api.VolumeHealthCondition] | None:
+        """The volume's health; None: the driver does not report it. Raises OperationFailed."""
+        if not (left.driver and left.handle) or left.lifecycle != "Persistent":
+            return None
+        paths, path = self._host.paths, left.path
+        staging = paths.staging(left.driver, left.handle).target
+        if left.mode is Mode.BLOCK:
+            block = paths.block(left.spec_name)
+            path, staging = block.map(left.pod_uid), block.staging
+        return await self._host.client(left.driver).health(left.handle, path, staging)
 
     def found(self) -> Found:
         """Its volumes on disk. Blocks."""

@@ -136,6 +136,13 @@ def expand(
     )
 
 
+def health(handle: str, path: str, staging: str) -> csi.NodeGetVolumeHealthRequest:
+    """NodeGetVolumeHealth."""
+    return csi.NodeGetVolumeHealthRequest(
+        volume_id=handle, volume_publish_path=path, staging_target_path=staging
+    )
+
+
 def stats(handle: str, path: str) -> csi.NodeGetVolumeStatsRequest:
     """NodeGetVolumeStats."""
     return csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path)

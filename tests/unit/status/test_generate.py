@@ -464,3 +464,14 @@ def test_any_other_input_makes_a_difference(name: str) -> None:
     changed: Any = other.get(name, not getattr(before, name))
     after = replace(before, **{name: changed})
     assert after.is_like(before) is (name == "now")
+
+
+def test_the_health_of_volumes_stays_until_a_driver_reports_another() -> None:
+    sick = {"status": "Degraded", "reason": "Slow", "message": "m"}
+    entry: Any = {"name": "v", "healthConditions": [sick], "lastTransitionTime": "t"}
+    well: Any = {"name": "v", "healthConditions": [], "lastTransitionTime": "u"}
+    assert "volumeHealth" not in generate_api_pod_status(inputs(pod(), runtime()))
+    before = inputs(pod(), runtime(), old={"volumeHealth": [entry]})
+    assert generate_api_pod_status(before)["volumeHealth"] == [entry]
+    after = inputs(pod(), runtime(), old={"volumeHealth": [entry]}, volume_health=[well])
+    assert generate_api_pod_status(after)["volumeHealth"] == [well]

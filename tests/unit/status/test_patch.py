@@ -13,6 +13,9 @@ READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": T0}
 FOREIGN: Any = {"type": "x/y", "status": "True"}
 
 
+SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", "message": ""}]}
+
+
 @pytest.mark.parametrize(
     ("in_api", "shown", "changed"),
     [
@@ -50,6 +53,12 @@ FOREIGN: Any = {"type": "x/y", "status": "True"}
             {"conditions": [FOREIGN, READY]},
             {"conditions": [FOREIGN]},
             {"conditions": [{"type": "Ready", "$patch": "delete"}]},
+        ),
+        ({}, {"volumeHealth": [SICK]}, {"volumeHealth": [SICK]}),
+        (
+            {"volumeHealth": [SICK]},
+            {"volumeHealth": [{"name": "v", "healthConditions": []}]},
+            {"volumeHealth": [{"name": "v", "healthConditions": []}, {"$patch": "replace"}]},
         ),
     ],
 )

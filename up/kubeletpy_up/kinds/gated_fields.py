@@ -31,6 +31,21 @@ def without_disabled(pod: JSON, old: JSON | None, gates: Collection[str]) -> JSO
     return pod if spec is pod["spec"] else {**pod, "spec": spec}
 
 
+def changed(pod: JSON, old: JSON, subresource: str, gates: Collection[str]) -> JSON:
+    """A pod that is written through a path, without the fields that need a gate that is off."""
+    if subresource == "status":
+        return _without_disabled_status(pod, old, gates)
+    return without_disabled(pod, old, gates)
+
+
+def _without_disabled_status(pod: JSON, old: JSON, gates: Collection[str]) -> JSON:
+    status = pod.get("status") or {}
+    kept = "CSIVolumeHealth" in gates or (old.get("status") or {}).get("volumeHealth")
+    if kept or "volumeHealth" not in status:
+        return pod
+    return {**pod, "status": {k: v for k, v in status.items() if k != "volumeHealth"}}
+
+
 def _without_bind_mount_options(spec: JSON) -> JSON:
     return {
         key: [_without(each, "volumeMounts", "bindMountOptions") for each in value]

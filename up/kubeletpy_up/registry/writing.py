@@ -252,8 +252,8 @@ class Writer:
         meta.check_preconditions(info, name, old, uid, version)
         new = meta.carry_over(new, old)
         new = kinds.changed(info, new, old, subresource, self._host.context())
-        if info.key == "pods" and subresource != "status":
-            new = gated_fields.without_disabled(new, old, self._host.feature_gates)
+        if info.key == "pods":
+            new = gated_fields.changed(new, old, subresource, self._host.feature_gates)
         if subresource != "status":
             new = pod_defaults.apply_defaults(info, new, creating=False)
         new = kinds.with_generation(info, new, old)

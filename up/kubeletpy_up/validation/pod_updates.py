@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy_up.schema import formats
@@ -25,6 +26,13 @@ _UPDATABLE = ",".join(
     )
 )
 _MAX_PATHS = 10
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_REASON_RULE = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of "
+    "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. "
+    "'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex "
+    "used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
 
 
 def validate(report: Report, new: JSON, old: JSON, subresource: str) -> None:
@@ -166,6 +174,19 @@ def _ephemeral(report: Report, new: JSON, old: JSON) -> None:
             report.forbidden(path, detail)
 
 
+def _volume_health(report: Report, given: list[JSON], spec: JSON) -> None:
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    for index, entry in enumerate(given):
+        path = f"status.volumeHealth[{index}]"
+        if entry.get("name") and entry["name"] not in volumes:
+            report.not_found(f"{path}.name", entry["name"])
+        for number, condition in enumerate(entry.get("healthConditions") or ()):
+            reason = condition.get("reason") or ""
+            if reason and not _REASON.fullmatch(reason):
+                where = f"{path}.healthConditions[{number}].reason"
+                report.invalid(where, reason, _REASON_RULE)
+
+
 def _status(report: Report, new: JSON, old: JSON) -> None:
     after, before = new.get("status") or {}, old.get("status") or {}
     for index, condition in enumerate(after.get("conditions") or ()):
@@ -186,6 +207,7 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
     if after.get("hostIPs") and after["hostIPs"][0].get("ip") != (after.get("hostIP") or ""):
         address = after["hostIPs"][0].get("ip") or ""
         report.invalid("status.hostIPs[0].ip", address, "must be equal to `hostIP`")
+    _volume_health(report, after.get("volumeHealth") or [], new.get("spec") or {})
     for key in ("podIPs", "hostIPs"):
         _addresses(report, f"status.{key}", after.get(key) or [], before.get(key) or [])
     if (old.get("spec") or {}).get("restartPolicy") == "Always":

@@ -119,3 +119,24 @@ def test_a_value_is_refused_only_if_the_gate_is_on() -> None:
     make_registry().create(ADMIN, "pods", wrong, "default", options=dry)
     error = refusal(make_registry(feature_gates=GATES).create, ADMIN, "pods", wrong, "default")
     assert (error.code, error.reason) == (422, "Invalid")
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_health_of_volumes_needs_its_gate(on: bool) -> None:
+    registry = make_registry(feature_gates=["CSIVolumeHealth"] if on else ())
+    made = registry.create(ADMIN, "pods", new_pod(), "default")
+    sick = {"status": "Degraded", "reason": "Slow", "message": "m"}
+    health = [{"name": "v", "healthConditions": [sick], "lastTransitionTime": None}]
+    written = {**made, "status": {**made["status"], "volumeHealth": health}}
+    after = registry.update(ADMIN, "pods", written, "default", subresource="status")
+    assert ("volumeHealth" in after["status"]) is on
+    if not on:
+        return
+    wrong = [{"name": "x", "healthConditions": [{**sick, "reason": "not one"}]}]
+    bad = {**after, "status": {**after["status"], "volumeHealth": wrong}}
+    error = refusal(registry.update, ADMIN, "pods", bad, "default", subresource="status")
+    causes = error.details["causes"]
+    assert [cause["field"] for cause in causes] == [
+        "status.volumeHealth[0].name",
+        "status.volumeHealth[0].healthConditions[0].reason",
+    ]

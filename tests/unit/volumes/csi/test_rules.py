@@ -194,6 +194,9 @@ def test_requests() -> None:
     assert requests.unstage("h", "/s") == csi.NodeUnstageVolumeRequest(
         volume_id="h", staging_target_path="/s"
     )
+    assert requests.health("h", "/t", "/s") == csi.NodeGetVolumeHealthRequest(
+        volume_id="h", volume_publish_path="/t", staging_target_path="/s"
+    )
     assert requests.stats("h", "/t") == csi.NodeGetVolumeStatsRequest(
         volume_id="h", volume_path="/t"
     )
