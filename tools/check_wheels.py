@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kubeletpy.kubernetes_version import NEWEST  # noqa: E402 - from the checkout
+from kubeletpy.kubernetes_version import OLDEST  # noqa: E402 - from the checkout
 from kubeletpy.version import VERSION  # noqa: E402
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
@@ -118,7 +118,7 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
 
     run(*install, wheels["kubeletpy"])
     expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")
-    expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {NEWEST.kubelet}")
+    expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {OLDEST.kubelet}")
     expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     expect(run(kubeletpy, "up", code=1), "pip install ./up")

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
             print(usage())
             return 0
         if flags.node.version:
-            here = config.version_without_server(flags.node)
+            here = config.printed_version(flags.node)
             full = flags.node.version == "raw"
             print(version.raw(here) if full else f"Kubernetes {here.kubelet}")
             return 0
@@ -138,7 +138,7 @@ def _load(flags: config.FlagValues) -> config.LoadedConfig:
         return config.load_files(flags, _problems_here)
     except config.ConfigError:
         other = _version_of_server(flags.node)
-        if other in (None, config.version_without_server(flags.node)):
+        if other in (None, config.expected_version(flags.node)):
             raise
     return config.load_files(flags, _problems_here, other)
 

@@ -6,7 +6,7 @@ Pure but for :mod:`kubeletpy.config.files`. Knows nothing about the rest of the 
 from kubeletpy.config.document import document, text_for_log
 from kubeletpy.config.effects import Notice, in_effect
 from kubeletpy.config.fields import PROTOBUF
-from kubeletpy.config.files import load_files, version_without_server
+from kubeletpy.config.files import expected_version, load_files, printed_version
 from kubeletpy.config.flag_rules import check_node_name
 from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
 from kubeletpy.config.host import check_host
@@ -27,11 +27,12 @@ __all__ = [
     "check_node_name",
     "default_settings",
     "document",
+    "expected_version",
     "in_effect",
     "load",
     "load_document",
     "load_files",
     "parse_flags",
+    "printed_version",
     "text_for_log",
-    "version_without_server",
 ]

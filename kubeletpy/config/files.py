@@ -11,8 +11,8 @@ from pathlib import Path
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.load import Check, LoadedConfig, load
 from kubeletpy.config.problems import ConfigError, Problem
-from kubeletpy.config.version_choice import MAX_RECORD_BYTES, read_record, without_server
-from kubeletpy.kubernetes_version import KubernetesVersion, supported
+from kubeletpy.config.version_choice import MAX_RECORD_BYTES, read_record
+from kubeletpy.kubernetes_version import NEWEST, OLDEST, KubernetesVersion, supported
 
 _MAX_BYTES = 4 * 1024 * 1024
 VERSION_RECORD = "kubernetes-version"
@@ -27,7 +27,8 @@ def load_files(
     """Settings from the files that ``--config`` and ``--config-dir`` name, and from all flags.
 
     ``check`` is as for :func:`kubeletpy.config.load.load`: all problems are reported together.
-    ``version`` None: the one that applies as long as no API server has answered.
+    ``version`` None: the one that probably applies: that of the flag, else of the last start,
+    else the newest.
 
     Raises:
         ConfigError: unreadable files, and everything :func:`kubeletpy.config.load.load` raises.
@@ -44,7 +45,7 @@ def load_files(
     if problems:
         raise ConfigError(problems)
     base_dir = str(Path(node.config).resolve().parent) if node.config else ""
-    version = version or version_without_server(node)
+    version = version or expected_version(node)
     return load(
         text,
         dropins,
@@ -56,12 +57,17 @@ def load_files(
     )
 
 
-def version_without_server(node: NodeFlags) -> KubernetesVersion:
-    """The version that applies as long as no API server has answered: that of the flag, else of
-    the last start, else the newest."""
+def expected_version(node: NodeFlags) -> KubernetesVersion:
+    """The version that the configuration is read for before an API server has answered."""
     asked = supported(node.kubernetes_version)
     record = read_version_record(node.root_dir) if asked is None and node.kubeconfig else None
-    return without_server(asked, record)
+    return asked or record or NEWEST
+
+
+def printed_version(node: NodeFlags) -> KubernetesVersion:
+    """The version that ``--version`` prints: that of the flag, else of the last start, else the
+    oldest. ``kubeadm init`` runs it without flags, and refuses one that is newer than its own."""
+    return supported(node.kubernetes_version) or read_version_record(node.root_dir) or OLDEST
 
 
 def read_version_record(root_dir: str) -> KubernetesVersion | None:

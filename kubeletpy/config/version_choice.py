@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 
 AUTO = "auto"
 """The flag's value for "that of the API server"."""
@@ -31,7 +32,7 @@ class VersionSource(StrEnum):
     RECORD = "record"
     STANDALONE = "standalone"
     """The node has no API server."""
-    NEWEST = "newest"
+    OLDEST = "oldest"
     """No API server answered, and there is no record of an earlier answer."""
 
 
@@ -100,11 +101,14 @@ def read_record(content: bytes) -> KubernetesVersion | None:
     return None if pair is None else _nearest(*pair)
 
 
-def without_server(
-    asked: KubernetesVersion | None, record: KubernetesVersion | None
-) -> KubernetesVersion:
-    """The version before an API server has answered."""
-    return asked or record or NEWEST
+def at_least(resolved: ResolvedVersion) -> Sequence[ResolvedVersion]:
+    """The versions to try in turn until the configuration is valid for one: without an answer and
+    a record also the later ones, or a field of the newest version would keep the node down."""
+    if resolved.source is not VersionSource.OLDEST:
+        return (resolved,)
+    why = f"{resolved.why} (the oldest that has all that is configured)"
+    later = [each for each in SUPPORTED if each != resolved.version]
+    return (resolved, *(replace(resolved, version=each, why=why) for each in later))
 
 
 def decide(
@@ -130,9 +134,10 @@ def decide(
             return ResolvedVersion(record, VersionSource.RECORD, why)
         why = (
             f"the API server's version is unknown ({server.why}), and no earlier start knew it; "
-            "a node must not be newer than its API server: if that is older, restart the agent"
+            "a node must not be newer than its API server: the oldest version until the agent is "
+            "restarted"
         )
-        return ResolvedVersion(NEWEST, VersionSource.NEWEST, why, warning=True)
+        return ResolvedVersion(OLDEST, VersionSource.OLDEST, why, warning=True)
     version = _nearest(server.major, server.minor)
     if (server.major, server.minor) < (1, OLDEST.minor):
         why = (

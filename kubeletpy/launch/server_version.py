@@ -13,13 +13,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from kubeletpy.agent.agent import Agent
-from kubeletpy.config import LoadedConfig, NodeFlags, in_effect, text_for_log
+from kubeletpy.config import ConfigError, LoadedConfig, NodeFlags, in_effect, text_for_log
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import (
     NoVersion,
     ResolvedVersion,
     ServerVersion,
     VersionSource,
+    at_least,
     decide,
 )
 from kubeletpy.kubeapi.client import KubeClient
@@ -61,11 +62,24 @@ async def made(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent
             else:
                 stack.push_async_exit(own.pop_all())
                 return agent
-        loaded = loaded.of_version(resolved.version)
+        loaded, resolved = _read_again(loaded, resolved)
         for warning in loaded.warnings:
             log.warning(warning)
         effective = text_for_log(in_effect(loaded.settings))
         log.info("effective KubeletConfiguration", extra={"config": effective})
+
+
+def _read_again(
+    loaded: LoadedConfig, resolved: ResolvedVersion
+) -> tuple[LoadedConfig, ResolvedVersion]:
+    """The configuration for a resolved version, and which one. Raises ConfigError."""
+    *first, last = at_least(resolved)
+    for each in first:
+        try:
+            return loaded.of_version(each.version), each
+        except ConfigError:
+            continue  # a later version has what it lacks; the last one's problems are raised
+    return loaded.of_version(last.version), last
 
 
 async def resolve(
@@ -87,7 +101,7 @@ async def resolve(
 
 
 async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
-    """The version that the API server states, else that of the record, else the newest."""
+    """The version that the API server states, else that of the record, else the oldest."""
     record = await asyncio.to_thread(read_version_record, flags.root_dir)
     seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
     return decide(None, await ask_joining(flags, api, seconds), record)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kubeletpy.cli import main
-from kubeletpy.kubernetes_version import NEWEST
+from kubeletpy.kubernetes_version import OLDEST
 from kubeletpy.version import VERSION
 
 
@@ -80,11 +80,11 @@ def test_called_by_the_kubelets_name(
     form = r"\s*Kubernetes v(\d+\.\d+\.\d+)([-0-9a-zA-Z_\.+]*)\s*"
     said = re.fullmatch(form, capsys.readouterr().out)
     assert said is not None
-    assert (said[1], said[2]) == (NEWEST.release[1:], f"+kubeletpy.{VERSION}")
+    assert (said[1], said[2]) == (OLDEST.release[1:], f"+kubeletpy.{VERSION}")
 
 
 def test_the_version_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.kubelet(["--version=raw"]) == 0
-    assert f'GitVersion:"{NEWEST.kubelet}"' in capsys.readouterr().out
+    assert f'GitVersion:"{OLDEST.kubelet}"' in capsys.readouterr().out
     assert main.kubelet(["--version=what"]) == 1
     assert "--version" in capsys.readouterr().err

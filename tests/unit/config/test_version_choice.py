@@ -99,7 +99,7 @@ GONE = NoVersion("connection refused")
         (None, ServerVersion(1, 34, "v1.34.4"), None, OLDEST, SERVER, True),
         (None, ServerVersion(0, 99, "v0.99"), None, OLDEST, SERVER, True),
         (None, GONE, V35, V35, RECORD, False),
-        (None, GONE, None, NEWEST, VersionSource.NEWEST, True),
+        (None, GONE, None, OLDEST, VersionSource.OLDEST, True),
         (None, None, V35, NEWEST, VersionSource.STANDALONE, False),
         (V36, None, V35, V36, FLAG, False),
         (V36, ServerVersion(1, 37, "v1.37.2"), V35, V36, FLAG, False),
@@ -123,7 +123,7 @@ def test_reasons_name_consequence_and_remedy() -> None:
     old = decide(None, ServerVersion(1, 34, "v1.34.4"), None).why
     assert "v1.34.4" in old and "newer than its API server" in old and "upgrade" in old
     unknown = decide(None, GONE, None).why
-    assert "connection refused" in unknown and "restart the agent" in unknown
+    assert "connection refused" in unknown and "until the agent is restarted" in unknown
 
 
 @pytest.mark.parametrize("minor", range(0, 60))
@@ -182,6 +182,23 @@ def test_a_configuration_is_read_again_for_another_version(version: KubernetesVe
     again = loaded.of_version(version)
     assert again.settings.feature_gates.version == version
     assert (again.settings.max_pods, again.node) == (7, loaded.node)
+
+
+@pytest.mark.parametrize(
+    ("flags", "record", "version"),
+    [
+        ([], "", OLDEST),  # as kubeadm calls it: no newer than any control plane
+        ([], "1.36\n", V36),
+        (["--kubernetes-version=1.37"], "1.36\n", V37),
+        ([], "banana", OLDEST),
+    ],
+)
+def test_the_version_that_is_printed(
+    tmp_path: Path, flags: list[str], record: str, version: KubernetesVersion
+) -> None:
+    (tmp_path / VERSION_RECORD).write_text(record)
+    node = config.parse_flags([f"--root-dir={tmp_path}", "--version", *flags]).node
+    assert config.printed_version(node) == version
 
 
 def test_auto_is_no_supported_version() -> None:

@@ -25,7 +25,7 @@ def test_both_versions_are_shown() -> None:
 def test_without_an_api_server() -> None:
     alone = {**FOUND, "source": "standalone", "server": "", "restart": ""}
     assert version(alone) == "\nKubernetes version\n  runs as 1.36: the API server is v1.36.3\n"
-    assert "API server: unknown\n" in version({**FOUND, "server": "", "source": "newest"})
+    assert "API server: unknown\n" in version({**FOUND, "server": "", "source": "oldest"})
 
 
 def test_an_agent_of_an_earlier_release_reports_none() -> None:

@@ -26,7 +26,7 @@ from kubeletpy.config.version_choice import (
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, supported
+from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, supported
 from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
 from kubeletpy.node.server_version import ask
 from tests.unit.kubeapi.api_server import Handler, serving
@@ -117,8 +117,8 @@ def loaded_in(root: Path, *flags: str) -> LoadedConfig:
         ((), "", of("35"), V35, VersionSource.SERVER),
         ((), "1.37", of("35"), V35, VersionSource.SERVER),
         ((), "1.35", saying(b"", 500), V35, VersionSource.RECORD),
-        ((), "banana", saying(b"", 500), NEWEST, VersionSource.NEWEST),
-        ((), "", saying(b"", 500), NEWEST, VersionSource.NEWEST),
+        ((), "banana", saying(b"", 500), OLDEST, VersionSource.OLDEST),
+        ((), "", saying(b"", 500), OLDEST, VersionSource.OLDEST),
         (("--kubernetes-version=1.36",), "1.35", saying(b"", 500), V36, VersionSource.FLAG),
     ],
 )
@@ -211,6 +211,29 @@ async def test_a_configuration_that_is_wrong_for_the_servers_version(tmp_path: P
     async with AsyncExitStack() as stack:
         with pytest.raises(config.ConfigError, match=r"does not exist in Kubernetes 1\.35"):
             await made(loaded, stack, make)
+
+
+@pytest.mark.parametrize(
+    ("gate", "version"),
+    [("", V35), ("UserNamespacesHostNetworkSupport", V35), ("H2CContainerProbe", V37)],
+)
+async def test_without_server_and_record_the_oldest_valid_version(
+    tmp_path: Path, gate: str, version: object
+) -> None:
+    async def make(
+        loaded: LoadedConfig, stack: AsyncExitStack, known: ResolvedVersion | None
+    ) -> Agent:
+        found = known or decide(None, NoVersion("connection refused"), None)
+        if loaded.settings.feature_gates.version != found.version:
+            raise OtherVersion(found)
+        return cast(Agent, found.version)
+
+    file = tmp_path / "config"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    file.write_text(head + (f"featureGates: {{{gate}: true}}\n" if gate else ""))
+    async with AsyncExitStack() as stack:
+        found: object = await made(loaded_in(tmp_path, f"--config={file}"), stack, make)
+    assert found == version
 
 
 def test_bounds() -> None:

@@ -126,13 +126,13 @@ async def test_a_node_without_an_answer_at_the_start_asks_sooner(
     assert len(server.asked_at) >= 30
     assert len(caplog.records) == 1  # one line for all of them
     assert (node.reported, node.record) == ([], "")
-    server.minor = 35
+    server.minor = 36
     await asyncio.sleep(20)
     ((text, warning),) = node.reported
-    assert warning
-    assert "newer than its API server, v1.35.1" in text
-    assert "restart the agent to run as 1.35" in text
-    assert node.record == "1.35\n"
+    assert not warning
+    assert "the API server is v1.36.1, and the node runs as Kubernetes 1.35" in text
+    assert "restart the agent to run as 1.36" in text
+    assert node.record == "1.36\n"
     running.cancel()
 
 
@@ -152,8 +152,8 @@ async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
         (V36, VersionSource.SERVER, 37, V37, False),
         (V37, VersionSource.SERVER, 38, None, False),
         (V37, VersionSource.SERVER, 36, V36, True),
-        (V37, VersionSource.NEWEST, 35, V35, True),
-        (V37, VersionSource.NEWEST, 37, None, False),
+        (V37, VersionSource.OLDEST, 35, V35, True),
+        (V37, VersionSource.OLDEST, 37, None, False),
         (V35, VersionSource.RECORD, 37, V37, False),
         (V35, VersionSource.SERVER, 34, None, False),
         (V36, VersionSource.FLAG, 37, None, False),
