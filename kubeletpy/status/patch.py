@@ -13,8 +13,8 @@ from kubeletpy.api.types import JSON
 from kubeletpy.status import conditions
 from kubeletpy.status.store import FOREIGN_FIELDS
 
-REPLACED = ("podIPs", "hostIPs", "volumeHealth")
-"""Lists that a strategic merge would keep old entries of; replaced as a whole instead."""
+MERGED_BY_IP = ("podIPs", "hostIPs")
+"""Lists that a strategic merge would append to; replaced as a whole instead."""
 
 
 def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
@@ -24,7 +24,7 @@ def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON 
         if name == "conditions" or name in FOREIGN_FIELDS:
             continue
         if value != in_api.get(name) and not (not value and not in_api.get(name)):
-            replaced = name in REPLACED and in_api.get(name)
+            replaced = name in MERGED_BY_IP and in_api.get(name)
             changed[name] = [*value, {"$patch": "replace"}] if replaced else value  # type: ignore[misc]
     for name in in_api:
         if name not in shown and name not in FOREIGN_FIELDS and name != "conditions":

@@ -93,6 +93,8 @@ class SimDriver:
         self.slow = 0.0
         """Share of calls that take long."""
         self.up = False
+        self.health: csi.VolumeHealth | None = None
+        """What it reports of every volume; None: it does not report health."""
         self.calls: list[str] = []
         self._healthy = asyncio.Event()
         self._healthy.set()
@@ -216,6 +218,8 @@ class SimDriver:
         kinds = [Rpc.EXPAND_VOLUME, Rpc.GET_VOLUME_STATS]
         if self.stages:
             kinds.append(Rpc.STAGE_UNSTAGE_VOLUME)
+        if self.health is not None:
+            kinds.append(Rpc.GET_VOLUME_HEALTH)
         made = [csi.NodeServiceCapability(rpc=Rpc(type=kind)) for kind in kinds]
         return csi.NodeGetCapabilitiesResponse(capabilities=made)
 
@@ -229,8 +233,15 @@ class SimDriver:
             "NodeUnstageVolume": self._unstage,
             "NodeExpandVolume": self._expand,
             "NodeGetVolumeStats": self._stats,
+            "NodeGetVolumeHealth": self._health_of,
         }
         return work[method](request)
+
+    def _health_of(self, request: Any) -> Message:
+        assert self.published[request.volume_publish_path] == request.volume_id
+        staging = self.staged[request.volume_id] if self.stages else ""
+        assert request.staging_target_path == staging
+        return csi.NodeGetVolumeHealthResponse(volume_health=self.health)
 
     def _stage(self, request: Any) -> Message:
         handle, path = request.volume_id, request.staging_target_path

@@ -54,6 +54,7 @@ IDLE_TASKS = {
     "plugins",
     "resource-claims",
     "resource-slices",
+    "volume-health",  # with its feature gate
     "volume-usage",
 }
 """What an idle agent runs."""

@@ -16,7 +16,9 @@ from typing import NoReturn
 
 import pytest
 
+from kubeletpy.api.types import JSON
 from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.usage import VolumeMeter
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.client import RuntimeClient
@@ -345,5 +347,49 @@ def test_data_that_was_deleted_is_seen(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         with pytest.raises(Violation, match="was deleted"):
             world.history.check()
+
+    run(story())
+
+
+@pytest.mark.parametrize("driver", ["plain", "stager"])
+def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
+    driver: str, tmp_path: Path
+) -> None:
+    entry = csi.VolumeHealth.VolumeHealthEntry
+    slow = entry(status=csi.VolumeHealthErrorType.DEGRADED, reason="Slow", message="one replica")
+
+    def shown(world: World) -> JSON:
+        found: JSON = (world.user.get("a") or {}).get("status") or {}
+        return {each["name"]: each for each in found.get("volumeHealth") or ()}
+
+    async def story() -> None:
+        gates = {"CSIVolumeHealth": True}
+        world = World(1, tmp_path, storage=True, settings={"featureGates": gates})
+        world.registry.feature_gates = frozenset(gates)
+        sick = world.drivers[driver]
+        sick.health = csi.VolumeHealth(health_statuses=[slow])
+        claims = [f"{driver}-sole", f"{driver}-block"]
+        with world.mounts.in_place():
+            set_out(world)
+            world.start()
+            world.user.create(pod_with("a", claims))
+            await world.converges(QUIET, lambda: [] if len(shown(world)) == 2 else ["no health"])
+            before = shown(world)
+            conditions = before[f"v-{claims[0]}"]["healthConditions"]
+            assert conditions == [
+                {"status": "Degraded", "reason": "Slow", "message": "one replica"}
+            ]
+            await world.kill()
+            world.start()
+            await asyncio.sleep(200)
+            assert shown(world) == before, "the same answer of the same driver"
+            sick.health = csi.VolumeHealth()
+            await world.converges(
+                QUIET,
+                lambda: [k for k, v in shown(world).items() if v.get("healthConditions")],
+            )
+            assert len(shown(world)) == 2
+            world.user.delete("a")
+            await world.converges(EMPTY_WITHIN, lambda: remains(world))
 
     run(story())

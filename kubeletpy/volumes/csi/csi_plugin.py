@@ -197,7 +197,7 @@ class CsiPlugin:
         staging = paths.staging(left.driver, left.handle).target
         if left.mode is Mode.BLOCK:
             block = paths.block(left.spec_name)
-            path, staging = block.map(left.pod_uid), block.staging
+            path, staging = block.publish(left.pod_uid), block.staging
         return await self._host.client(left.driver).health(left.handle, path, staging)
 
     def found(self) -> Found:

@@ -58,7 +58,7 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
         (
             {"volumeHealth": [SICK]},
             {"volumeHealth": [{"name": "v", "healthConditions": []}]},
-            {"volumeHealth": [{"name": "v", "healthConditions": []}, {"$patch": "replace"}]},
+            {"volumeHealth": [{"name": "v", "healthConditions": []}]},
         ),
     ],
 )
