@@ -48,7 +48,6 @@ WORDS = frozenset(
         ("persistent_volumes", "another node"),
         ("storage_objects", "driver changed"),
         ("storage_objects", "driver's keys"),
-        ("storage_objects", "attachment's node"),
         ("what_a_node_reads", "token, admin, another uid"),
         ("pages", "a bad label"),
         ("pages", "a bad value"),

@@ -60,6 +60,14 @@ class ControlPlane:
         if controllers:
             self._start_controllers()
 
+    def start_without_history(self) -> None:
+        """Start all of it so that versions from before now are too old, as in a used cluster."""
+        self.start(controllers=False)
+        self.compact()
+        self.api_server.stop()
+        self.start_api_server()
+        self._start_controllers()
+
     def stop(self) -> None:
         """Stop what runs, in reverse order."""
         for each in (self.scheduler, self.controllers, self.api_server, self.etcd):

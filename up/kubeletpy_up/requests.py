@@ -141,7 +141,7 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         if kind != "DeleteOptions":
             raise bad_request(
                 f'no kind "{kind}" is registered for version "{version}" in scheme '
-                '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+                '"pkg/runtime/scheme.go:111"'
             )
     grace: object = given.get("gracePeriodSeconds")
     if "gracePeriodSeconds" in query:

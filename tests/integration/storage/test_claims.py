@@ -114,7 +114,7 @@ def test_a_claim_in_use_grows_at_once(
     storage.node.until(grown, "the claim says that it has grown", namespace, "p")
     assert time.monotonic() - begun < EXPANDED_S
     status = storage.claimed(namespace, "data")
-    assert not status.get("conditions")
+    assert {condition["type"] for condition in status["conditions"]} == {"Unused"}
     assert not status.get("allocatedResourceStatuses")
     assert storage.node.wait_event(namespace, "p", "FileSystemResizeSuccessful")
     storage.end(namespace, "p")

@@ -95,11 +95,17 @@ def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool)
 
 
 def authorize_node(caller: Caller, request: Request, lookup: Lookup) -> str | None:
-    """The Node authorizer: None if the node is allowed, else why not."""
+    """The Node authorizer: None if the node is allowed, else why not.
+
+    A reason begins with the authorizer's name, as from 1.37 on.
+    """
     rule = _RULES.get(request.resource)
     if rule is None:
         return NO_OPINION
-    return rule(caller.node_name, request, lookup)
+    refused = rule(caller.node_name, request, lookup)
+    if not refused or isinstance(refused, AdmissionRefusal):
+        return refused
+    return f"node: {refused}"
 
 
 def _nodes(node: str, request: Request, _: Lookup) -> str | None:

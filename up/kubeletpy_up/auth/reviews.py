@@ -57,6 +57,9 @@ def self_subject_review(review: JSON, caller: Caller, now: float) -> JSON:
     return {**review, "metadata": metadata, "status": {"userInfo": _user_info(caller)}}
 
 
+_ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+
+
 def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
     """Answer a (Self|Local)SubjectAccessReview; ``caller`` is used where the spec has no user."""
     spec: JSON = review.get("spec") or {}
@@ -92,14 +95,9 @@ def _check_attributes(review: JSON, spec: JSON) -> None:
     if wanted and path:
         named = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         shown = json.dumps(named, separators=(",", ":"))
-        text = f"Invalid value: {shown}: cannot be specified in combination with resourceAttributes"
-        _refuse("spec.nonResourceAttributes", text)
+        _refuse("spec", f"Invalid value: {shown}: {_ONE_OF}")
     if not wanted and not path:
-        _refuse(
-            "spec.resourceAttributes",
-            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
-            "be specified",
-        )
+        _refuse("spec", f"Invalid value: null: {_ONE_OF}")
     if twice:
         raw = selectors[twice[0]]["rawSelector"]
         _refuse(

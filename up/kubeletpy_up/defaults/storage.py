@@ -15,6 +15,7 @@ _DRIVER: JSON = {
     "fsGroupPolicy": "ReadWriteOnceWithFSType",
     "volumeLifecycleModes": ["Persistent"],
     "requiresRepublish": False,
+    "preventPodSchedulingIfMissing": False,
     "seLinuxMount": False,
 }
 

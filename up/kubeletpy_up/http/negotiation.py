@@ -143,6 +143,7 @@ def shape(
             metadata,
             now,
             include_object,
+            is_list=is_list,
             with_columns=with_columns,
             version=form.version,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy_up.printers.times import since
@@ -89,17 +90,27 @@ def volume(obj: JSON, now: float) -> list[Any]:
 
 
 def storage_class(obj: JSON, now: float) -> list[Any]:
-    """Provisioner, binding mode and reclaim policy; the default class is marked."""
-    annotations = _meta(obj).get("annotations") or {}
-    is_default = any(annotations.get(key) == "true" for key in _DEFAULTS)
+    """Provisioner, binding mode and reclaim policy."""
     return [
-        f"{_name(obj)} (default)" if is_default else _name(obj),
+        _name(obj),
         obj.get("provisioner", ""),
         obj.get("reclaimPolicy") or "Delete",
         obj.get("volumeBindingMode") or "Immediate",
         bool(obj.get("allowVolumeExpansion")),
         _age(obj, now),
     ]
+
+
+def default_class(classes: Iterable[JSON]) -> str:
+    """The class that a list marks as the default: the newest, then the first by name; or empty."""
+    marked = [
+        obj
+        for obj in classes
+        if any((_meta(obj).get("annotations") or {}).get(key) == "true" for key in _DEFAULTS)
+    ]
+    marked.sort(key=_name)
+    marked.sort(key=lambda obj: str(_meta(obj).get("creationTimestamp") or ""), reverse=True)
+    return _name(marked[0]) if marked else ""
 
 
 def csi_driver(obj: JSON, now: float) -> list[Any]:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubeletpy_up import resources
-from kubeletpy_up.printers import others, pods
+from kubeletpy_up.printers import others, pods, storage
 from kubeletpy_up.printers.times import human_duration
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def to_table(
     now: float,
     include_object: IncludeObject = "Metadata",
     *,
+    is_list: bool = False,
     with_columns: bool = True,
     version: str = "v1",
 ) -> JSON:
@@ -76,13 +77,20 @@ def to_table(
         list_meta: the list's metadata (resourceVersion, continue, …), or the object's own.
         now: Unix seconds, for ages.
         include_object: what of each object travels with its row.
+        is_list: whether they are those of a list, which marks the default class.
         with_columns: a watch sends the columns with its first event only.
         version: of meta.k8s.io; kubectl before 1.24 may ask for v1beta1.
     """
     printed = resource.plural if resource.group != resources.METRICS_GROUP else ""
     rows: list[JSON] = []
+    default = ""
+    if is_list and printed == "storageclasses":
+        objects = list(objects)
+        default = storage.default_class(objects)
     for obj in objects:
         row: JSON = {"cells": _cells(printed, obj, now)}
+        if default and row["cells"][0] == default:
+            row["cells"][0] += " (default)"
         ended = pods.conditions(obj) if printed == "pods" else []
         if ended:
             row["conditions"] = ended

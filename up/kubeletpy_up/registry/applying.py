@@ -62,7 +62,7 @@ def merged(
 def _check_kind(info: ResourceInfo, applied: Any) -> None:
     if not isinstance(applied, dict):
         raise errors.bad_request(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot "
             f"unmarshal {json_type(applied)} into Go value of type map[string]interface {{}}"
         )
     group_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""

@@ -84,6 +84,21 @@ def dns_subdomain(value: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def any_case_subdomain(value: str) -> tuple[str, ...]:
+    """RFC 1123 subdomain in any case: some drivers' names."""
+    found = [_too_long(_MAX_SUBDOMAIN)] if len(value) > _MAX_SUBDOMAIN else []
+    if not _SUBDOMAIN_RE.fullmatch(value.lower()):
+        found.append(
+            _pattern(
+                "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and "
+                "must start and end with an alphanumeric character",
+                _SUBDOMAIN,
+                "Example.com",
+            )
+        )
+    return tuple(found)
+
+
 @lru_cache(maxsize=512)
 def qualified_name(value: str) -> tuple[str, ...]:
     """A label's or annotation's key: ``[PREFIX/]NAME``."""

@@ -26,10 +26,25 @@ def quantity(report: Report, value: Any, path: str) -> None:
         report.invalid(path, value, "must be greater than or equal to 0")
 
 
+_NATIVE, _QUOTA = "kubernetes.io/", "requests."
+
+
 def is_extended(name: str) -> bool:
     """A resource that a device plugin or an administrator advertises: ``vendor.com/thing``."""
     prefix, separator, _ = name.rpartition("/")
     return bool(separator) and not (prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"))
+
+
+def not_extended(name: str) -> list[str]:
+    """Why a device class may not have this extended resource's name; empty: it may."""
+    found = []
+    if "/" not in name:
+        found.append("a name must be a domain-prefixed path, such as 'example.com/my-prop'")
+    elif _NATIVE in name:
+        found.append(f'must not have "{_NATIVE}" domain')
+    if name.startswith(_QUOTA):
+        found.append(f'must not have "{_QUOTA}" prefix')
+    return [*found, *formats.qualified_name(_QUOTA + name)]
 
 
 def _name(report: Report, name: str, path: str) -> None:

@@ -94,8 +94,9 @@ def _conditions(report: Report, conditions: list[JSON]) -> None:
         allowed = ("True",) if kind in _DECIDED else ("False", "True", "Unknown")
         report.one_of(f"{path}.status", condition.get("status"), allowed)
         if kind in ("Approved", "Denied") and {"Approved", "Denied"} & {*seen} - {kind}:
-            detail = "Approved and Denied conditions are mutually exclusive"
-            report.invalid("status.conditions", kind, detail)
+            both = [f'conditions[{{"type": "{each}"}}]' for each in ("Approved", "Denied")]
+            detail = "must specify at most one of: " + ", ".join(f"`{each}`" for each in both)
+            report.invalid_text("status.conditions", f'"{{{", ".join(both)}}}"', detail)
         if kind in seen:
             report.duplicate(f"{path}.type", kind)
         seen.append(kind)

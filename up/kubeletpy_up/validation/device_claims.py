@@ -72,8 +72,9 @@ def device_class(report: Report, obj: JSON) -> None:
         _opaque(report, config, f"spec.config[{index}]")
     _count(report, spec.get("config"), MAX_CONFIGS, "spec.config")
     name = spec.get("extendedResourceName")
-    if name is not None and not amounts.is_extended(name):
-        report.invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+    if name is not None:
+        for detail in amounts.not_extended(name):
+            report.invalid("spec.extendedResourceName", name, detail)
 
 
 def pool_name(report: Report, name: str, path: str) -> None:
@@ -91,6 +92,13 @@ def driver_name(report: Report, name: str, path: str) -> None:
     """A driver's name: the same rules as for CSI drivers."""
     if name:
         persistent_volumes.driver_name(report, name, path)
+    else:
+        report.required(path)
+
+
+def _referenced_driver(report: Report, name: str, path: str) -> None:
+    if name:
+        persistent_volumes.referenced_driver(report, name, path)
     else:
         report.required(path)
 
@@ -128,13 +136,18 @@ def tolerations(report: Report, given: Iterable[JSON], path: str) -> None:
 
 
 def unique(
-    report: Report, given: list[JSON] | None, name: Callable[[JSON], Any], path: str
+    report: Report,
+    given: list[JSON] | None,
+    name: Callable[[JSON], Any],
+    path: str,
+    *,
+    whole: bool = False,
 ) -> None:
-    """No item occurs twice in a list."""
+    """No item occurs twice in a list; ``whole``: the cause shows the item, not its name."""
     seen: list[Any] = []
     for index, each in enumerate(given or ()):
         if (found := name(each)) in seen:
-            report.duplicate(f"{path}[{index}]", found)
+            report.duplicate(f"{path}[{index}]", each if whole else found)
         seen.append(found)
 
 
@@ -147,7 +160,7 @@ def _devices(report: Report, devices: JSON, path: str) -> None:
     requests = devices.get("requests") or []
     names = _names(requests)
     _count(report, requests, MAX_REQUESTS, f"{path}.requests")
-    unique(report, requests, lambda each: each.get("name"), f"{path}.requests")
+    unique(report, requests, lambda each: each.get("name"), f"{path}.requests", whole=True)
     for index, request in enumerate(requests):
         _request(report, request, f"{path}.requests[{index}]")
     constraints = devices.get("constraints") or []
@@ -265,7 +278,7 @@ def _opaque(report: Report, config: JSON, path: str) -> None:
     if opaque is None:
         report.required(f"{path}.opaque")
         return
-    driver_name(report, opaque.get("driver") or "", f"{path}.opaque.driver")
+    _referenced_driver(report, opaque.get("driver") or "", f"{path}.opaque.driver")
     parameters, where = opaque.get("parameters"), f"{path}.opaque.parameters"
     if parameters is None:
         report.required(where)
@@ -307,7 +320,7 @@ def _allocation(report: Report, obj: JSON, allocation: JSON) -> None:
     for index, result in enumerate(devices.get("results") or ()):
         where = f"{path}.results[{index}]"
         _reference(report, result.get("request") or "", names, f"{where}.request")
-        driver_name(report, result.get("driver") or "", f"{where}.driver")
+        _referenced_driver(report, result.get("driver") or "", f"{where}.driver")
         pool_name(report, result.get("pool") or "", f"{where}.pool")
         device = result.get("device") or ""
         report.all_invalid(f"{where}.device", device, formats.dns_label(device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_GROUP_VERSION = re.compile("([^/]*/)?[^/]+")
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 NameCheck = Callable[[str], Iterable[str]]
@@ -75,11 +77,15 @@ def annotation_map(report: Report, given: JSON | None, path: str = "metadata.ann
 
 def _owners(report: Report, owners: list[JSON]) -> None:
     controllers = []
-    for owner in owners:
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
         for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                path = f"metadata.ownerReferences.{key}"
-                report.invalid(path, owner.get(key) or "", "must not be empty")
+                report.required(f"{path}.{key}", "must not be empty")
+        version = owner.get("apiVersion") or ""
+        if version and not _GROUP_VERSION.fullmatch(version):
+            detail = "must be <group>/<version> or <version>"
+            report.invalid(f"{path}.apiVersion", version, detail)
         if owner.get("controller"):
             controllers.append(owner.get("name") or "")
     if len(controllers) > 1:

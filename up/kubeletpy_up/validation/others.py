@@ -256,7 +256,8 @@ def validate_update(
             report.invalid("spec.clusterIPs[0]", [after], "may not change once set")
     if plural == "nodes":
         before = (old.get("spec") or {}).get("providerID")
-        if before and (new.get("spec") or {}).get("providerID") != before:
-            detail = 'node updates may not change providerID except from "" to valid'
-            report.forbidden("spec.providerID", detail)
+        after = (new.get("spec") or {}).get("providerID")
+        if before and after != before:
+            change = "modified" if after else "cleared"
+            report.invalid("spec.providerID", None, f"field cannot be {change} once set")
     validate(report, plural, new, old, namespaced=namespaced)

@@ -131,6 +131,13 @@ def driver_name(report: Report, name: str, path: str) -> None:
     report.all_invalid(path, name, formats.dns_subdomain(name.lower()))
 
 
+def referenced_driver(report: Report, name: str, path: str) -> None:
+    """The same, where the rule of the schema checks the form: an attacher, a DRA driver."""
+    if len(name) > 63:
+        report.too_long(path, 63)
+    report.all_invalid(path, name, formats.any_case_subdomain(name))
+
+
 def _iscsi(report: Report, given: JSON, path: str) -> None:
     if not given.get("targetPortal"):
         report.required(f"{path}.targetPortal")

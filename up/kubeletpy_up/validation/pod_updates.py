@@ -210,9 +210,22 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
     _volume_health(report, after.get("volumeHealth") or [], new.get("spec") or {})
     for key in ("podIPs", "hostIPs"):
         _addresses(report, f"status.{key}", after.get(key) or [], before.get(key) or [])
+    _first_address(report, after)
     if (old.get("spec") or {}).get("restartPolicy") == "Always":
         return
     _terminated_stay(report, after, before, old.get("spec") or {})
+
+
+def _first_address(report: Report, after: JSON) -> None:
+    """podIP is the first of podIPs."""
+    first, entries = after.get("podIP") or "", after.get("podIPs") or []
+    if bool(first) != bool(entries):
+        shown = [{"IP": entry.get("ip") or ""} for entry in entries] or None
+        detail = "podIP and podIPs must either both be set or both be unset"
+        report.invalid("status.podIPs", shown, detail)
+    elif entries and (entries[0].get("ip") or "") != first:
+        address = entries[0].get("ip") or ""
+        report.invalid("status.podIPs[0].ip", address, "must be equal to `podIP`")
 
 
 def _addresses(report: Report, path: str, now: list[JSON], before: list[JSON]) -> None:

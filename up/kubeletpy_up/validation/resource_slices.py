@@ -26,6 +26,8 @@ MAX_COUNTER_SETS, MAX_COUNTERS, MAX_COUNTER_USES = 8, 32, 2
 MAX_ATTRIBUTES, MAX_TAINTS, MAX_VALUE = 32, 16, 64
 _VALUES = ("bool", "int", "string", "version")
 _LISTS = ("bools", "ints", "strings", "versions")
+_MEMBERS = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
+_ONE_OF = ", ".join(f"`{key}`" for key in _MEMBERS)
 _IMMUTABLE = "field is immutable"
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
@@ -135,8 +137,11 @@ def _facts(report: Report, device: JSON, path: str) -> None:
         where = f"{path}.attributes[{name}]"
         qualified_name(report, name, f"{path}.attributes")
         given = [key for key in (*_VALUES, *_LISTS) if value.get(key) is not None]
-        if len(given) != 1:
-            report.invalid(where, value or "", "exactly one value must be specified")
+        if not given:
+            report.invalid(where, "", f"must specify one of: {_ONE_OF}")
+        elif len(given) > 1:
+            shown = "{" + ", ".join(key for key in _MEMBERS if key in given) + "}"
+            report.invalid(where, shown, f"must specify exactly one of: {_ONE_OF}")
         for key in given:
             listed = value[key] if key in _LISTS else [value[key]]
             if not listed:

@@ -69,7 +69,7 @@ def storage_class_changed(report: Report, new: JSON, old: JSON) -> None:
     """Only a class's volume expansion and its allowed topologies may change."""
     for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         if (new.get(field) or None) != (old.get(field) or None):
-            report.invalid(field, new.get(field), _IMMUTABLE)
+            report.invalid(field, None, _IMMUTABLE)
 
 
 def csi_driver(report: Report, obj: JSON) -> None:
@@ -166,7 +166,7 @@ def volume_attachment(report: Report, obj: JSON) -> None:
     spec = obj.get("spec") or {}
     attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
     if attacher:
-        persistent_volumes.driver_name(report, attacher, "spec.attacher")
+        persistent_volumes.referenced_driver(report, attacher, "spec.attacher")
     else:
         report.required("spec.attacher")
     _attached_source(report, spec.get("source") or {})
@@ -204,7 +204,7 @@ def _attached_source(report: Report, source: JSON) -> None:
 def volume_attachment_changed(report: Report, new: JSON, old: JSON) -> None:
     """What is attached where is immutable."""
     if new.get("spec") != old.get("spec"):
-        report.invalid("spec", new.get("spec"), _IMMUTABLE)
+        report.invalid("spec", None, _IMMUTABLE)
 
 
 def storage_capacity(report: Report, obj: JSON) -> None:

@@ -387,8 +387,8 @@ def test_the_refusal_reads_like_the_real_one() -> None:
     error = refusal(_world().get, NODE, "secrets", "s-free", "default")
     assert error.message == (
         'secrets "s-free" is forbidden: User "system:node:n1" cannot get resource "secrets" in API '
-        'group "" in the namespace "default": no relationship found between node \'n1\' and this '
-        "object"
+        'group "" in the namespace "default": node: no relationship found between node \'n1\' and '
+        "this object"
     )
     assert error.details == {"name": "s-free", "kind": "secrets"}
 

@@ -185,3 +185,29 @@ async def test_the_claims_of_a_pod_get_different_volumes() -> None:
     await settle()
     assert [_phase(registry, CLAIMS, name) for name in ("a", "b")] == ["Bound", "Bound"]
     assert registry.get(ADMIN, "pods", "p", "default")["spec"]["nodeName"] == "n1"
+
+
+def _unused(registry: Registry, name: str = "c") -> list[tuple[str, str]]:
+    claim = registry.find(CLAIMS, "default", name)
+    assert claim is not None
+    conditions = claim["status"].get("conditions") or ()
+    return [(each["status"], each["reason"]) for each in conditions if each["type"] == "Unused"]
+
+
+@on_virtual_time
+async def test_a_bound_claim_shows_whether_pods_use_it() -> None:
+    registry = _started()
+    _claim(registry)
+    await settle()
+    assert _unused(registry) == [], "it is not bound yet"
+    _volume(registry, "v")
+    await settle()
+    assert _unused(registry) == [("True", "NoPodsUsingPVC")]
+    registry.create(ADMIN, "pods", _using("p", "c"), "default")
+    await settle()
+    assert _unused(registry) == [("False", "PodUsingPVC")]
+    registry.patch(
+        ADMIN, "pods", "p", {"status": {"phase": "Succeeded"}}, "default", subresource="status"
+    )
+    await settle()
+    assert _unused(registry) == [("True", "NoPodsUsingPVC")], "the pod has ended"

@@ -352,3 +352,23 @@ def test_what_travels_with_a_row() -> None:
         "apiVersion": "meta.k8s.io/v1",
         "metadata": obj["metadata"],
     }
+
+
+def test_a_list_marks_the_newest_default_class() -> None:
+    def storage_class(name: str, created: str, default: str = "true") -> dict[str, Any]:
+        annotations = {"storageclass.kubernetes.io/is-default-class": default}
+        about = {"name": name, "creationTimestamp": created, "annotations": annotations}
+        return {"metadata": about, "provisioner": "example.test/none"}
+
+    old, new = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+    classes = [
+        storage_class("a", old),
+        storage_class("c", new),
+        storage_class("b", new),
+        storage_class("d", "2026-03-01T00:00:00Z", "false"),
+    ]
+    info = resource("storageclasses")
+    listed = tables.to_table(info, classes, {}, 0, is_list=True)
+    assert [each["cells"][0] for each in listed["rows"]] == ["a", "c", "b (default)", "d"]
+    alone = tables.to_table(info, classes[2:3], {}, 0)
+    assert [each["cells"][0] for each in alone["rows"]] == ["b"]
