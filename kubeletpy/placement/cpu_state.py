@@ -95,7 +95,9 @@ def read_cpu_state(text: str) -> CpuState:
     Raises:
         StateError: it can't be used; the message says why.
     """
-    found = read_object(text)
+    outer = read_object(text)
+    inner = outer.inner()
+    found = outer if inner is None else inner
     policy, pool = found.text("policyName"), found.text("defaultCpuSet")
     if found.values.get("podEntries"):
         raise StateError(
@@ -103,7 +105,9 @@ def read_cpu_state(text: str) -> CpuState:
             "which this version does not know"
         )
     entries = read_text_maps(found.values.get("entries"), "entries")
-    found.verify(cpu_checksum(policy, pool, entries))
+    if inner is None:
+        sums = (cpu_checksum(policy, pool, entries, of_pods=of_pods) for of_pods in (False, True))
+        found.verify(*sums)
     try:
         return CpuState(
             policy,
@@ -117,8 +121,14 @@ def read_cpu_state(text: str) -> CpuState:
         raise StateError(f"a set of CPUs can't be read: {error}") from error
 
 
-def cpu_checksum(policy: str, pool: str, entries: Mapping[str, Mapping[str, str]]) -> int:
-    """The checksum of a file with these texts in it."""
+def cpu_checksum(
+    policy: str, pool: str, entries: Mapping[str, Mapping[str, str]], *, of_pods: bool = False
+) -> int:
+    """The checksum of a file with these texts in it.
+
+    ``of_pods``: of a file with CPUs of whole pods, which has none (1.36, PodLevelResourceManagers).
+    """
+    pods = (("PodEntries", "state.PodCPUAssignments", go_dump.text_map({})),) if of_pods else ()
     return go_dump.checksum(
         TYPE,
         (
@@ -129,6 +139,7 @@ def cpu_checksum(policy: str, pool: str, entries: Mapping[str, Mapping[str, str]
                 "map[string]map[string]string",
                 go_dump.text_map({uid: go_dump.text_map(of) for uid, of in entries.items()}),
             ),
+            *pods,
             ("Checksum", "checksum.Checksum", 0),
         ),
     )

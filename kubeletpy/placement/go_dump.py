@@ -21,6 +21,11 @@ def checksum(type_name: str, fields: Iterable[Field]) -> int:
     return fnv1a_32(f"({type_name}){struct(fields)}".encode("utf-8", "surrogateescape"))
 
 
+def checksum_of_text(text: str) -> int:
+    """The checksum of a string, as of the ``data`` of a file."""
+    return fnv1a_32(b"(string)" + text.encode("utf-8", "surrogateescape"))
+
+
 def struct(fields: Iterable[Field]) -> str:
     """A struct inside a map or a list, or after the name of its type."""
     return "{" + " ".join(f"{name}:({type_}){value}" for name, type_, value in fields) + "}"

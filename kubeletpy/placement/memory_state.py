@@ -118,7 +118,9 @@ def read_memory_state(text: str) -> MemoryState:
     Raises:
         StateError: it can't be used; the message says why.
     """
-    found = read_object(text)
+    outer = read_object(text)
+    inner = outer.inner()
+    found = outer if inner is None else inner
     if found.values.get("podEntries"):
         raise StateError(
             "it has memory of whole pods (feature gate PodLevelResourceManagers), "
@@ -137,12 +139,18 @@ def read_memory_state(text: str) -> MemoryState:
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StateError(f"it has a form that this version does not know: {error!r}") from error
-    found.verify(memory_checksum(state))
+    if inner is None:
+        found.verify(*(memory_checksum(state, of_pods=of_pods) for of_pods in (False, True)))
     return state
 
 
-def memory_checksum(state: MemoryState) -> int:
-    """The checksum of a file that says this."""
+def memory_checksum(state: MemoryState, *, of_pods: bool = False) -> int:
+    """The checksum of a file that says this.
+
+    ``of_pods``: of a file with memory of whole pods, which has none (1.36,
+    PodLevelResourceManagers).
+    """
+    pods = (("PodEntries", "state.PodMemoryAssignments", go_dump.text_map({})),) if of_pods else ()
     nodes = {
         node: go_dump.pointer(
             go_dump.struct(
@@ -168,6 +176,7 @@ def memory_checksum(state: MemoryState) -> int:
             ("PolicyName", "string", state.policy),
             ("MachineState", "state.NUMANodeMap", go_dump.number_map(nodes)),
             ("Entries", "state.ContainerMemoryAssignments", go_dump.text_map(entries)),
+            *pods,
             ("Checksum", "checksum.Checksum", 0),
         ),
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kubeletpy.placement.go_dump import checksum_of_text
 from kubeletpy.structs import Struct
 
 
@@ -25,11 +26,27 @@ class StateObject(Struct, frozen=True):
             raise StateError(f"{key} is not a string")
         return found
 
-    def verify(self, computed: int) -> None:
-        """Compare the checksum with the file's, where 0 means none. Raises StateError."""
+    def verify(self, computed: int, *others: int) -> None:
+        """Compare the checksum with the file's, where 0 means none. Raises StateError.
+
+        ``others``: the checksums that further versions compute of the same contents.
+        """
         noted = self.values.get("checksum", 0)
-        if not isinstance(noted, int) or noted not in (0, computed):
+        if not isinstance(noted, int) or noted not in (0, computed, *others):
             raise StateError(f"its checksum is {str(noted)[:20]}, that of what it says {computed}")
+
+    def inner(self) -> StateObject | None:
+        """The object in ``data``, as kubelets write it from 1.37 on; None: it has none.
+
+        The other fields repeat it for earlier kubelets. They are not read when it is damaged, as by
+        a kubelet 1.37: a state without what only ``data`` holds would be wrong. Raises StateError.
+        """
+        data, noted = self.text("data"), self.values.get("dataChecksum") or 0
+        if not data and not noted:
+            return None
+        if noted != (computed := checksum_of_text(data)):
+            raise StateError(f"its dataChecksum is {str(noted)[:20]}, that of its data {computed}")
+        return read_object(data)
 
 
 def read_object(text: str) -> StateObject:

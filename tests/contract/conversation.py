@@ -19,7 +19,8 @@ PATCHES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-RETRY_S = 10.0
+RETRY_S = 20.0
+"""A cluster's volume controller tries again what it could not bind every 15 s."""
 WATCH = "WATCH"
 WATCH_S = 10.0
 """How long a watch is followed that neither its events nor the server end."""

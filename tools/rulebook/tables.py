@@ -22,6 +22,7 @@ KEYS = {
     "metrics.csv": ("name",),
     "versions.csv": ("fact",),
     "server.csv": ("kind", "path"),
+    "state-files.csv": ("file",),
     "differences.csv": ("table",),
 }
 """The columns of a table whose values a citation may name."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.conversation import Step, delete, get, once, patch, post, put
-from tests.contract.conversations.objects import PODS, here
+from tests.contract.conversations.objects import CORDONED, PODS, here
 
 _POD = PODS + "/p"
 _NODE = "/api/v1/nodes/{node}"
 _MAPS = "/api/v1/namespaces/{ns}/configmaps"
-_CORDONED = "node.kubernetes.io/unschedulable"
 _MAP = _MAPS + "/m"
 
 
@@ -187,7 +186,7 @@ STEPS: list[Step] = [
         query=_by("label"),
     ),
     patch("cordon", _NODE, {"spec": {"unschedulable": True}}, query=_by("cordon"), ready=True),
-    once("a cordoned node has its taint", _NODE, "/spec/taints/0/key", _CORDONED),
+    once("a cordoned node has its taint", _NODE, "/spec/taints/0/key", CORDONED),
     patch("uncordon", _NODE, {"spec": {"unschedulable": None}}, query=_by("uncordon")),
     # kubectl delete
     delete("deleted with another version", _MAP, {"preconditions": {"resourceVersion": "1"}}),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.contract.conversation import Step, get, patch, post
-from tests.contract.conversations.objects import JSON, PODS, here, pod, running
+from tests.contract.conversation import Step, get, once, patch, post
+from tests.contract.conversations.objects import CORDONED, JSON, PODS, here, pod, running
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -167,6 +167,7 @@ STEPS = [
             "metadata": {"labels": {"node-role.kubernetes.io/worker": ""}},
         },
     ),
+    once("a cordoned node has its taint", "/api/v1/nodes/{node}", "/spec/taints/0/key", CORDONED),
     _table("a node", "/api/v1/nodes/{node}", query={"includeObject": "None"}),
     patch("the node is open again", "/api/v1/nodes/{node}", {"spec": {"unschedulable": None}}),
     _table("namespaces", "/api/v1/namespaces/{ns}", query={"includeObject": "None"}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 JSON = dict[str, Any]
+CORDONED = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node."""
 PODS = "/api/v1/namespaces/{ns}/pods"
 IMAGE = "example.test/app:1"
 

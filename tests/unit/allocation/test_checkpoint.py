@@ -37,6 +37,29 @@ def test_a_kubelets_file_is_read() -> None:
     assert found == {"pod1": PodResources({"container1": needs("cpu=1Ki memory=1Ki")})}
 
 
+@pytest.mark.parametrize(
+    ("more", "written"),
+    [
+        pytest.param("", 1885207817, id="1.35, 1.36"),
+        pytest.param(',"EmptyDirVolumeLimits":{"v":"1Gi"}', 3767901942, id="1.37"),
+    ],
+)
+def test_files_of_each_version_are_read(more: str, written: int) -> None:
+    """The checksums are those of kubelets; docs/reference/state-files.csv."""
+    data = (
+        '{"entries":{"uid-a":{"ContainerResources":{"c":{"limits":{"memory":"64Mi"},'
+        f'"requests":{{"cpu":"100m","memory":"64Mi"}}}}}},"PodLevelResources":null{more}}}}}}}'
+    )
+    text = json.dumps({"data": data, "checksum": written, "newer": 1})
+    resources = {"limits": {"memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
+    found = read_snapshot(text)
+    assert (list(found), found["uid-a"].pod) == (["uid-a"], None)
+    assert found["uid-a"].containers == {"c": resources}
+    assert json.loads(snapshot(found))["checksum"] == 1885207817, "the form that all versions read"
+    with pytest.raises(BadCheckpoint, match="checksum"):
+        read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
+
+
 def test_a_file_is_a_kubelets() -> None:
     pods = {
         "u1": PodResources({"a": needs("cpu=1")}, needs("cpu=2")),

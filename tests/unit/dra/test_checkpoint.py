@@ -38,6 +38,28 @@ def test_no_claims_are_written_as_the_kubelet_does() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("skips", "expected"),
+    [
+        pytest.param("", 2466046042, id="1.35, 1.36"),
+        pytest.param(',"skipNodeOperations":["NodePrepareResources"]', 772576046, id="1.37"),
+    ],
+)
+def test_files_of_each_version_are_read_and_written_as_they_were(skips: str, expected: int) -> None:
+    """The checksums are those of kubelets; docs/reference/state-files.csv."""
+    data = (
+        f'{HEAD},"ClaimInfoStateList":[{{"ClaimUID":"claim-uid","ClaimName":"claim",'
+        '"Namespace":"ns","PodUIDs":{"uid-a":{}},"DriverState":{"gpu.example.com":{"Devices":['
+        '{"PoolName":"pool","DeviceName":"d0","ShareID":null,"RequestNames":["r"],'
+        f'"CDIDeviceIDs":["gpu.example.com/c=d0"]}}]{skips}}}}}}}]}}'
+    )
+    whole = {"Data": data, "Checksum": expected}
+    claims = read(json.dumps({**whole, "newer": 1}))
+    assert json.loads(written(claims)) == whole
+    newer = data.replace('"ClaimName"', '"Newer":{},"ClaimName"')
+    assert read(json.dumps({"Data": newer, "Checksum": checksum(newer)})) == claims
+
+
 def test_what_is_written_is_read() -> None:
     assert read(written(reversed(CLAIMS))) == CLAIMS
 

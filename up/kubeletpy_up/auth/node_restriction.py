@@ -77,6 +77,7 @@ def check_certificate_request(node_name: str, request: JSON, subject: str | None
 _CLAIMED = {
     "resourceClaimStatuses": "resource claim statues",
     "extendedResourceClaimStatus": "extended resource claim status",
+    "nodeAllocatableResourceClaimStatuses": "node allocatable resource claim statuses",
 }
 """What a pod's status reports about its claims is not for a node to write."""
 
