@@ -78,5 +78,7 @@ class SliceCleaner:
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, LAST_RETRY_S)
             else:
-                log.info("resource slices deleted", extra={"driver": driver or "all"})
+                # at each start those that an earlier agent may have left
+                level = logging.INFO if driver else logging.DEBUG
+                log.log(level, "resource slices deleted", extra={"driver": driver or "all"})
                 return

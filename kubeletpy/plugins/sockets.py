@@ -86,7 +86,7 @@ class PluginSockets:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        log.info("watching for plugins", extra={"directory": str(self._directory)})
+        log.debug("watching for plugins", extra={"directory": str(self._directory)})
         try:
             while True:
                 self._changed.clear()
