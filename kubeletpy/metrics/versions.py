@@ -7,6 +7,7 @@ is the same in every supported version.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 
 from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
@@ -96,6 +97,7 @@ def missing_labels(name: str, version: KubernetesVersion) -> tuple[str, ...]:
     return labels if last and SUPPORTED.index(version) <= _column(last, 0) else ()
 
 
+@cache
 def _spans() -> Mapping[str, tuple[str, str]]:
     rows = (line.split() for line in _SPANS.split("\n") if line)
     return {name: (since, until) for name, since, until in rows}
