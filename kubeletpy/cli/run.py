@@ -60,16 +60,20 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
     return run(loaded, agent or _default_agent())
 
 
-def run(loaded: config.LoadedConfig, agent: Agent) -> int:
-    """Run an agent until SIGINT or SIGTERM; returns the exit code."""
+def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = True) -> int:
+    """Run an agent until SIGINT or SIGTERM; returns the exit code.
+
+    ``log_configuration``: log the effective configuration, which is 5 kB on one line.
+    """
     from kubeletpy.launch import LaunchError
 
     handler = logs.set_up(loaded.settings.logging)
     try:
         for warning in loaded.warnings:
             logger.warning(warning)
-        effective = config.text_for_log(config.in_effect(loaded.settings))
-        logger.info("effective KubeletConfiguration", extra={"config": effective})
+        if log_configuration:
+            effective = config.text_for_log(config.in_effect(loaded.settings))
+            logger.info("effective KubeletConfiguration", extra={"config": effective})
         with asyncio.Runner(loop_factory=WatchedLoop) as runner:
             runner.run(_until_signalled(agent(loaded)))
     except (config.ConfigError, KubeconfigError, LaunchError) as error:

@@ -49,7 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     with pauses.importing():
         for name in ("kubeletpy.launch", "kubeletpy_up.api"):
             importlib.import_module(name)
-    return run.run(loaded, lambda settings: up(settings, given, node_name, begun))
+    # a person reads the terminal; /configz has it
+    return run.run(
+        loaded, lambda settings: up(settings, given, node_name, begun), log_configuration=False
+    )
 
 
 def parser() -> argparse.ArgumentParser:

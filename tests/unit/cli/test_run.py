@@ -64,6 +64,16 @@ def test_the_effective_configuration_is_logged_without_secrets(
     assert "hunter2" not in logged
 
 
+def test_a_command_for_people_does_not_log_the_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def agent(loaded: config.LoadedConfig) -> None:
+        assert loaded.settings.max_pods == 110
+
+    assert run.run(config.load(HEAD), agent, log_configuration=False) == 0
+    assert "KubeletConfiguration" not in capsys.readouterr().err
+
+
 def test_the_root_directory_is_absolute_wherever_the_agent_was_started(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
