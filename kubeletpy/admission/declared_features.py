@@ -195,7 +195,7 @@ def _declares(name: str, by: str, node: NodeConfiguration) -> bool:
 
 
 def _resizes_exclusive_cpus(node: NodeConfiguration) -> bool:
-    """Guaranteed pods can be resized where none has CPUs of its own, or with the gate for them."""
+    """Guaranteed pods can be resized if the policy gives no exclusive CPUs, or with the gate."""
     policy = node.cpu_manager_policy
     return policy == "none" or (
         policy == "static" and _on("InPlacePodVerticalScalingExclusiveCPUs", node.gates)

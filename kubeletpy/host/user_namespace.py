@@ -1,4 +1,5 @@
-"""Whether a process runs in a user namespace of its own, from the kernel's text. Pure.
+"""Whether a process runs in another user namespace than the first one, by the kernel's
+text. Pure.
 
 Source: docs/reference/behaviour.md, o1.
 """

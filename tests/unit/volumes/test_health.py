@@ -1,4 +1,4 @@
-"""The health of CSI volumes: what is kept of answers, and when pods are told of it."""
+"""The health of CSI volumes: which answers are kept, and when pods' statuses change."""
 
 from __future__ import annotations
 
