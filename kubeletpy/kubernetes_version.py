@@ -51,3 +51,21 @@ OLDEST, NEWEST = SUPPORTED[0], SUPPORTED[-1]
 def supported(text: str) -> KubernetesVersion | None:
     """The supported version with that text, such as ``1.37``; None when it is not supported."""
     return next((each for each in SUPPORTED if str(each) == text), None)
+
+
+def column(table: str, version: KubernetesVersion) -> dict[str, str]:
+    """A version's column of a table by name.
+
+    ``table``: a line for each name, with a value for each of SUPPORTED after it.
+    """
+    at = SUPPORTED.index(version)
+    rows = (line.split() for line in table.split("\n") if line)
+    return {name: values[at] for name, *values in rows}
+
+
+def within(version: KubernetesVersion, *, since: str = "", until: str = "") -> bool:
+    """Whether a version is in a span of supported ones; empty: from the oldest, to the newest."""
+    texts = [str(each) for each in SUPPORTED]
+    first = texts.index(since) if since else 0
+    last = texts.index(until) if until else len(texts) - 1
+    return first <= SUPPORTED.index(version) <= last

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubeletpy.api.quantity import parse
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.kubernetes_version import KubernetesVersion, column
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.structs import Struct
 
@@ -119,9 +119,7 @@ NEEDED_BY_UPDATE: Mapping[str, Callable[[Pod, Pod], bool]] = MappingProxyType(
 @cache
 def features_of(version: KubernetesVersion) -> Mapping[str, str]:
     """The features that a version has, sorted by name, each with what declares it."""
-    column = SUPPORTED.index(version)
-    rows = (line.split() for line in _TABLE.split("\n") if line)
-    found = {name: values[column] for name, *values in rows if values[column] != _ABSENT}
+    found = {name: by for name, by in column(_TABLE, version).items() if by != _ABSENT}
     return MappingProxyType(dict(sorted(found.items())))
 
 

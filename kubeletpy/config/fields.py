@@ -18,7 +18,7 @@ from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
 from kubeletpy.config.problems import Report
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.kubernetes_version import KubernetesVersion, within
 from kubeletpy.structs import Struct, replace
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -391,12 +391,10 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
 @cache
 def known_fields(version: KubernetesVersion) -> Mapping[str, Field]:
     """The fields that a version has, with its defaults."""
-    column = SUPPORTED.index(version)
-    having = frozenset(str(each) for each in SUPPORTED[: column + 1])
     return MappingProxyType(
         {
             path: replace(field, default=field.earlier.get(str(version), field.default))
             for path, field in FIELDS.items()
-            if not field.since or field.since in having
+            if within(version, since=field.since)
         }
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion, supported
+from kubeletpy.kubernetes_version import KubernetesVersion, within
 from kubeletpy.structs import Struct
 
 # Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
@@ -184,20 +184,18 @@ class Flag(Struct, frozen=True):
         kind: how its text is read; see :mod:`kubeletpy.config.flags`.
         field: path of the document's field it sets; empty when it sets none.
         note: ``deprecated``, ``meaningless`` (accepted, does nothing here) or empty.
-        until: the last Kubernetes version that has the flag; None: the newest.
+        until: the last Kubernetes version that has the flag, such as ``1.36``; empty: the newest.
     """
 
     name: str
     kind: str
     field: str
     note: str
-    until: KubernetesVersion | None = None
+    until: str = ""
 
     def gone(self, version: KubernetesVersion) -> bool:
         """Whether the kubelet of a version does not know the flag, and does not start with it."""
-        if self.until is None:
-            return False
-        return SUPPORTED.index(version) > SUPPORTED.index(self.until)
+        return not within(version, until=self.until)
 
 
 def _read_tables() -> dict[str, Flag]:
@@ -207,7 +205,7 @@ def _read_tables() -> dict[str, Flag]:
         flags[name] = Flag(name, kind, field, "" if current else "deprecated")
     for line in _NODE_FLAGS.strip().split("\n"):
         name, kind, note, until, *_ = (*line.split(), "", "")
-        flags[name] = Flag(name, kind, "", note, supported(until))
+        flags[name] = Flag(name, kind, "", note, until)
     return flags
 
 

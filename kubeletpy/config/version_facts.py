@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, column
 from kubeletpy.structs import Struct
 
 _TABLE = """
@@ -39,6 +39,5 @@ class VersionFacts(Struct, frozen=True):
 @cache
 def version_facts(version: KubernetesVersion = NEWEST) -> VersionFacts:
     """The facts of a version."""
-    column = SUPPORTED.index(version)
-    rows = (line.split() for line in _TABLE.split("\n") if line)
-    return VersionFacts(**{name: values[column] == "yes" for name, *values in rows})
+    values = column(_TABLE, version)
+    return VersionFacts(**{name: value == "yes" for name, value in values.items()})

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.kubernetes_version import KubernetesVersion, within
 
+_OPEN = "-"
 _SPANS = """
 dra_node_prepare_skips_total 1.37 -
 dra_node_unprepare_skips_total 1.37 -
@@ -73,9 +74,8 @@ _EARLIER_LABELS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 
 def has_metric(name: str, version: KubernetesVersion) -> bool:
     """Whether a version has a metric of that name."""
-    since, until = _spans().get(name, ("-", "-"))
-    column = SUPPORTED.index(version)
-    return _column(since, 0) <= column <= _column(until, len(SUPPORTED) - 1)
+    since, until = _spans().get(name, ("", ""))
+    return within(version, since=since, until=until)
 
 
 def name_in(version: KubernetesVersion, *names: str) -> str:
@@ -86,7 +86,7 @@ def name_in(version: KubernetesVersion, *names: str) -> str:
 def stability(name: str, version: KubernetesVersion) -> str:
     """ALPHA, BETA, STABLE or INTERNAL."""
     last, level = _EARLIER_STABILITY.get(name, ("", ""))
-    if last and SUPPORTED.index(version) <= _column(last, 0):
+    if last and within(version, until=last):
         return level
     return _STABILITY.get(name, "ALPHA")
 
@@ -94,14 +94,10 @@ def stability(name: str, version: KubernetesVersion) -> str:
 def missing_labels(name: str, version: KubernetesVersion) -> tuple[str, ...]:
     """Labels of the newest version that a metric does not have in this one."""
     last, labels = _EARLIER_LABELS.get(name, ("", ()))
-    return labels if last and SUPPORTED.index(version) <= _column(last, 0) else ()
+    return labels if last and within(version, until=last) else ()
 
 
 @cache
 def _spans() -> Mapping[str, tuple[str, str]]:
     rows = (line.split() for line in _SPANS.split("\n") if line)
-    return {name: (since, until) for name, since, until in rows}
-
-
-def _column(text: str, default: int) -> int:
-    return next((at for at, each in enumerate(SUPPORTED) if str(each) == text), default)
+    return {name: (since.strip(_OPEN), until.strip(_OPEN)) for name, since, until in rows}
