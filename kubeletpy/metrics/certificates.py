@@ -21,7 +21,7 @@ class CertificateMetrics:
             "kubelet_certificate_manager_client_ttl_seconds",
             "Time until the client certificate ends; negative when it has, +Inf without one.",
         )
-        self.client_renew_errors = families.plain_counter(
+        self.client_renew_errors = families.counter(
             "kubelet_certificate_manager_client_expiration_renew_errors",
             "Failures to renew the client certificate.",
         )
@@ -34,7 +34,7 @@ class CertificateMetrics:
             "How long the previous serving certificate was in use when it was replaced.",
             buckets=LIFETIMES,
         )
-        self.server_renew_errors = families.plain_counter(
+        self.server_renew_errors = families.counter(
             "kubelet_server_expiration_renew_errors",
             "Failures to renew the serving certificate.",
         )

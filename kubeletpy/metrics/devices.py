@@ -53,4 +53,4 @@ class PodResourcesMetrics:
 def _calls(families: Families, what: str, method: str) -> Counter:
     help = f"{what.capitalize()} of {method} of the pod resources API."
     name = f"kubelet_pod_resources_endpoint_{what}_{method}"
-    return families.plain_counter(name, help, "server_api_version")
+    return families.counter(name, help, "server_api_version")

@@ -89,13 +89,8 @@ class Families:
 
     def counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter, scraped under its own name."""
-        if not name.endswith("_total"):
-            return self.plain_counter(name, help, *labels)
-        return Counter(name, self._help(name, help), labels, registry=self._shown(name))
-
-    def plain_counter(self, name: str, help: str, *labels: str) -> Counter:
-        """A counter whose name does not end in _total."""
-        return PlainCounter(name, self._help(name, help), labels, registry=self._shown(name))
+        kind = Counter if name.endswith("_total") else PlainCounter
+        return kind(name, self._help(name, help), labels, registry=self._shown(name))
 
     def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter with labels from outside."""

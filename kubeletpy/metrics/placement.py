@@ -34,13 +34,13 @@ class PlacementMetrics:
             "CPUs that are a container's own, by NUMA node.",
             "numa_node",
         )
-        self.aligned = families.plain_counter(
+        self.aligned = families.counter(
             "kubelet_container_aligned_compute_resources_count",
             "Allocations that keep to whole units of the machine, where that is promised.",
             "scope",
             "boundary",
         )
-        self.not_aligned = families.plain_counter(
+        self.not_aligned = families.counter(
             "kubelet_container_aligned_compute_resources_failure_count",
             "Allocations refused because they could not keep to whole units of the machine.",
             "scope",

@@ -18,17 +18,17 @@ class PlegMetrics:
         self.pod_relist_duration = families.histogram(
             "kubelet_pleg_pod_relist_duration_seconds", "Time that the relist of one pod took."
         )
-        self.discard_events = families.plain_counter(
+        self.discard_events = families.counter(
             "kubelet_pleg_discard_events", "Events dropped because nobody took them in time."
         )
         self.last_seen = families.gauge(
             "kubelet_pleg_last_seen_seconds", "Unix time of the last relist."
         )
-        self.evented_connection_errors = families.plain_counter(
+        self.evented_connection_errors = families.counter(
             "kubelet_evented_pleg_connection_error_count",
             "Failed connects to the runtime's event stream.",
         )
-        self.evented_connection_successes = families.plain_counter(
+        self.evented_connection_successes = families.counter(
             "kubelet_evented_pleg_connection_success_count",
             "Connects to the runtime's event stream.",
         )

@@ -76,12 +76,12 @@ class PodWorkerMetrics:
             "config_mode",
             "qos_class",
         )
-        self.preemptions = families.plain_counter(
+        self.preemptions = families.counter(
             "kubelet_preemptions",
             "Pods killed for a critical pod, by the first resource that it lacked.",
             "preemption_signal",
         )
-        self.evictions = families.plain_counter(
+        self.evictions = families.counter(
             "kubelet_evictions",
             "Pods evicted, by what they or the node had too much or too little of.",
             "eviction_signal",
