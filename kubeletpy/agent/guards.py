@@ -44,6 +44,7 @@ def build_guards(
         cgroup_v2=machine.kernel.cgroup_v2,
         swap_on=machine.facts.swap_bytes > 0,
         kernel_version=machine.facts.kernel_version,
+        in_user_namespace=machine.facts.in_user_namespace,
     )
     watch = OOMWatch(
         host.open_kernel_log,

@@ -67,6 +67,7 @@ class MachineAtStart:
         cgroup_v2: bool,
         swap_on: bool,
         kernel_version: str,
+        in_user_namespace: bool,
     ) -> None:
         """``root`` is the kubelet's root directory."""
         self._settings = settings
@@ -76,6 +77,7 @@ class MachineAtStart:
         self._cgroup_v2 = cgroup_v2
         self._swap_on = swap_on
         self._kernel_version = kernel_version
+        self._in_user_namespace = in_user_namespace
         self._refused: dict[str, str] = {}
 
     @property
@@ -116,5 +118,6 @@ class MachineAtStart:
         return [problem for problem in found if problem]
 
     def _noswap(self) -> bool:
-        known = knows_noswap(self._kernel_version, in_user_namespace=self._host.in_user_namespace)
+        inside = self._in_user_namespace
+        known = knows_noswap(self._kernel_version, in_user_namespace=inside)
         return mounts_noswap(self._root) if known is None else known

@@ -11,7 +11,6 @@ from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.processes import ProcessGroups
 from kubeletpy.guards.iptables import Run, run_command
 from kubeletpy.guards.oom_watch import open_kernel_log
-from kubeletpy.host.user_namespace import in_user_namespace
 from kubeletpy.structs import Struct
 
 
@@ -25,7 +24,6 @@ class GuardedHost(Struct, frozen=True):
     """This agent's."""
     groups: ProcessGroups | None = None
     """None: the machine has no cgroups."""
-    in_user_namespace: bool = False
 
     @property
     def kernel_settings(self) -> Path:
@@ -39,16 +37,4 @@ def this_machine() -> GuardedHost:
         groups = ProcessGroups(detect())
     except CgroupError:
         groups = None
-    proc = Path("/proc")
-    return GuardedHost(
-        own_pid=os.getpid(),
-        groups=groups,
-        in_user_namespace=in_user_namespace(_text(proc / "self" / "uid_map")),
-    )
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return None
+    return GuardedHost(own_pid=os.getpid(), groups=groups)

@@ -37,14 +37,13 @@ class Node:
         given = {"cgroup_v2": True, "swap_on": False, "kernel_version": "6.1.0", **facts}
         self.guards = MachineAtStart(
             settings,
-            GuardedHost(
-                proc=self.proc, own_pid=OWN, in_user_namespace=bool(given.pop("contained", False))
-            ),
+            GuardedHost(proc=self.proc, own_pid=OWN),
             lambda reason, message: self.events.append((reason, message)),
             root=root,
             cgroup_v2=bool(given["cgroup_v2"]),
             swap_on=bool(given["swap_on"]),
             kernel_version=str(given["kernel_version"]),
+            in_user_namespace=bool(given.get("contained")),
         )
 
     @property
