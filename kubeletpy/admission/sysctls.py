@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api.sysctls import IPC, NET, USER, namespace_of, normalize
+from kubeletpy.api.sysctls import UTS, namespace_of, normalize, shared_namespaces
 from kubeletpy.pods.pod import Pod
 
 _SAFE = {
@@ -57,12 +57,10 @@ def _problem(pod: Pod, name: str, allowed: bool) -> str:
     namespace = namespace_of(name, pattern=True)
     if not allowed or namespace is None:
         return f'"{name}" not allowlisted'
-    shared = {
-        IPC: pod.spec.get("hostIPC"),
-        NET: pod.host_network,
-        USER: pod.spec.get("hostUsers") is not False,
-    }
-    return f'"{name}" not allowed with host {namespace} enabled' if shared.get(namespace) else ""
+    # the kubelet does not ask for a UTS namespace here
+    if namespace in shared_namespaces(pod.spec) - {UTS}:
+        return f'"{name}" not allowed with host {namespace} enabled'
+    return ""
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Names of sysctls and the kernel namespaces that they belong to.
+"""Names of sysctls, the kernel namespaces that they belong to, and which of these pods share.
 
 Pure. Source: docs/reference/behaviour.md, j4.
 """
@@ -6,6 +6,8 @@ Pure. Source: docs/reference/behaviour.md, j4.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 IPC, NET, UTS, USER = "IPC", "Net", "UTS", "User"
 MAX_NAME = 253
@@ -51,3 +53,15 @@ def namespace_of(sysctl: str, *, pattern: bool = False) -> str | None:
         return found
     beginnings = {**_PREFIXES, **_GROUPS} if pattern else _PREFIXES
     return next((found for each, found in beginnings.items() if sysctl.startswith(each)), None)
+
+
+def shared_namespaces(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The namespaces of sysctls that a pod with this spec shares with the node."""
+    on_nodes_network = bool(spec.get("hostNetwork"))
+    shared = {
+        IPC: bool(spec.get("hostIPC")),
+        NET: on_nodes_network,
+        UTS: on_nodes_network,
+        USER: spec.get("hostUsers") is not False,
+    }
+    return frozenset(name for name, with_node in shared.items() if with_node)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.sysctls import IPC, NET, USER, UTS, namespace_of, normalize
+from kubeletpy.api.sysctls import namespace_of, normalize, shared_namespaces
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.hostname import HostnameError, kernel_hostname
 from kubeletpy.pods.pod import Pod, is_sidecar
@@ -163,14 +163,9 @@ def _linux(
 
 def default_sysctls(pod: Pod, defaults: Mapping[str, str]) -> dict[str, str]:
     """The node's default sysctls of those namespaces that are the pod's own; dotted names."""
-    own = {
-        IPC: not pod.spec.get("hostIPC"),
-        NET: not pod.host_network,
-        UTS: not pod.host_network,
-        USER: pod.spec.get("hostUsers") is False,
-    }
+    not_own = {*shared_namespaces(pod.spec), None}
     named = {normalize(name): value for name, value in defaults.items()}
-    return {name: value for name, value in named.items() if own.get(namespace_of(name) or "")}
+    return {name: value for name, value in named.items() if namespace_of(name) not in not_own}
 
 
 def _security(
