@@ -63,17 +63,14 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
 def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = True) -> int:
     """Run an agent until SIGINT or SIGTERM; returns the exit code.
 
-    ``log_configuration``: log the effective configuration, which is 5 kB on one line.
+    ``log_configuration``: log the effective configuration too, not only warnings about it.
     """
     from kubeletpy.launch import LaunchError
+    from kubeletpy.launch.server_version import log_settings
 
     handler = logs.set_up(loaded.settings.logging)
     try:
-        for warning in loaded.warnings:
-            logger.warning(warning)
-        if log_configuration:
-            effective = config.text_for_log(config.in_effect(loaded.settings))
-            logger.info("effective KubeletConfiguration", extra={"config": effective})
+        log_settings(loaded, configuration=log_configuration)
         with asyncio.Runner(loop_factory=WatchedLoop) as runner:
             runner.run(_until_signalled(agent(loaded)))
     except (config.ConfigError, KubeconfigError, LaunchError) as error:

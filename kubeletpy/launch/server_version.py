@@ -63,8 +63,14 @@ async def made(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent
                 stack.push_async_exit(own.pop_all())
                 return agent
         loaded, resolved = _read_again(loaded, resolved)
-        for warning in loaded.warnings:
-            log.warning(warning)
+        log_settings(loaded)
+
+
+def log_settings(loaded: LoadedConfig, *, configuration: bool = True) -> None:
+    """Log the warnings, and the effective ``configuration``, which is 5 kB on one line."""
+    for warning in loaded.warnings:
+        log.warning(warning)
+    if configuration:
         effective = text_for_log(in_effect(loaded.settings))
         log.info("effective KubeletConfiguration", extra={"config": effective})
 
