@@ -16,11 +16,10 @@ from kubeletpy.api.quantity import parse, value
 from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_limit, pod_limits
+from kubeletpy.pods.volume_fields import MAX_MODE
 from kubeletpy.volumes.syscalls import is_mount_point, mount
 
 MODE = 0o777
-MODE_BITS = 0o1777
-"""What a volume's own mode may consist of."""
 MODE_GATE = "EmptyDirVolumeMode"
 MEMORY = "Memory"
 HUGE_PAGES = "HugePages"
@@ -99,7 +98,7 @@ def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
 def own_mode(source: Mapping[str, Any], *, obeyed: bool) -> int | None:
     """The mode that a volume asks for; None: none, or the feature gate is off (not obeyed)."""
     mode = source.get("mode") if obeyed else None
-    return None if mode is None else mode & MODE_BITS
+    return None if mode is None else mode & MAX_MODE
 
 
 def set_up_empty_dir(
