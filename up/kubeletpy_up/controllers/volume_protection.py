@@ -31,6 +31,12 @@ _USED: JSON = {
 }
 
 
+def _may_change_use(change: Change) -> bool:
+    """Whether a pod came, ended or is gone. Its claims never change, but its status often does."""
+    phase = (change.object.get("status") or {}).get("phase")
+    return change.type != "MODIFIED" or phase in _ENDED
+
+
 class VolumeProtection(Reconciler):
     """Protects a registry's claims and volumes while it runs."""
 
@@ -44,7 +50,7 @@ class VolumeProtection(Reconciler):
         """The object itself, and the claims of a pod that ends."""
         if change.resource in PROTECTION and change.type != "DELETED":
             yield key_of(change.resource, change.object)
-        elif change.resource == "pods":
+        elif change.resource == "pods" and _may_change_use(change):
             namespace = change.object["metadata"]["namespace"]
             yield from ((CLAIMS, namespace, name) for name in claim_names(change.object))
 
