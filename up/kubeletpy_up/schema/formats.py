@@ -71,31 +71,28 @@ def dns_label(value: str) -> tuple[str, ...]:
 @lru_cache(maxsize=512)
 def dns_subdomain(value: str) -> tuple[str, ...]:
     """RFC 1123 subdomain: most objects' names."""
-    found = [_too_long(_MAX_SUBDOMAIN)] if len(value) > _MAX_SUBDOMAIN else []
-    if not _SUBDOMAIN_RE.fullmatch(value):
-        found.append(
-            _pattern(
-                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters,"
-                " '-' or '.', and must start and end with an alphanumeric character",
-                _SUBDOMAIN,
-                "example.com",
-            )
-        )
-    return tuple(found)
+    return _subdomain(
+        value,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+        "'.', and must start and end with an alphanumeric character",
+        "example.com",
+    )
 
 
 def any_case_subdomain(value: str) -> tuple[str, ...]:
     """RFC 1123 subdomain in any case: some drivers' names."""
+    return _subdomain(
+        value.lower(),
+        "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start "
+        "and end with an alphanumeric character",
+        "Example.com",
+    )
+
+
+def _subdomain(value: str, rule: str, example: str) -> tuple[str, ...]:
     found = [_too_long(_MAX_SUBDOMAIN)] if len(value) > _MAX_SUBDOMAIN else []
-    if not _SUBDOMAIN_RE.fullmatch(value.lower()):
-        found.append(
-            _pattern(
-                "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and "
-                "must start and end with an alphanumeric character",
-                _SUBDOMAIN,
-                "Example.com",
-            )
-        )
+    if not _SUBDOMAIN_RE.fullmatch(value):
+        found.append(_pattern(rule, _SUBDOMAIN, example))
     return tuple(found)
 
 
