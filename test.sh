@@ -166,35 +166,70 @@ note() { # SECTION EXIT-STATUS SECONDS
     results+=("$(printf '%-12s %-7s %4d s' "$1" "$result" "$3")")
 }
 
-# mypy keeps one processor busy for as long as the other checks of the sources do together
-types=""
-finish_types() {
-    [ -n "$types" ] || return 0
-    local code=0
-    wait "$types" || code=$?
-    types=""
-    printf '\n=== types ===\n'
-    cat build/types.log
-    note types "$code" "$(<build/types.seconds)"
+# Sections that run beside others, in the background: mypy beside the other checks of the sources, and
+# what needs only processors beside the integration tests, which leave a third of them idle. The
+# scheduler's class "idle" takes nothing from a process that measures time.
+beside=()
+start_beside() { # SECTION …
+    local section
+    mkdir -p build
+    for section; do
+        rm -f "build/$section".{log,result}
+    done
+    (
+        if [ "$1" != types ]; then
+            chrt --idle --pid 0 "$BASHPID"
+            # a bound of wall time means nothing for who waits for idle processors
+            export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o timeout=1800"
+        fi
+        for section; do
+            begin=$SECONDS code=0
+            run_section "$section" >"build/$section.log" 2>&1 || code=$?
+            echo "$code $((SECONDS - begin))" >"build/$section.result"
+        done
+    ) &
+    beside+=("$!:$*")
+}
+finish_beside() {
+    local each section code seconds
+    for each in "${beside[@]}"; do
+        wait "${each%%:*}" || true
+        for section in ${each#*:}; do
+            printf '\n=== %s ===\n' "$section"
+            code=1 seconds=0
+            cat "build/$section.log" && read -r code seconds <"build/$section.result" || true
+            note "$section" "$code" "$seconds"
+        done
+    done
+    beside=()
 }
 
+later=()
 for section in "${sections[@]}"; do
     begin=$SECONDS code=0
     case "$section" in
     types)
-        mkdir -p build
-        { run_section types && code=0 || code=$?; echo $((SECONDS - begin)) >build/types.seconds; exit "$code"; } >build/types.log 2>&1 &
-        types=$!
+        start_beside types
         continue
         ;;
+    sim | fuzz)
+        if [[ " ${sections[*]} " == *" integration "* ]]; then
+            later+=("$section")
+            continue
+        fi
+        finish_beside
+        ;;
     imports | generated | docs | wheel) ;;
-    *) finish_types ;;
+    *) finish_beside ;;
     esac
+    if [ "$section" = integration ] && [ ${#later[@]} -gt 0 ]; then
+        start_beside "${later[@]}"
+    fi
     printf '\n=== %s ===\n' "$section"
     run_section "$section" || code=$?
     note "$section" "$code" $((SECONDS - begin))
 done
-finish_types
+finish_beside
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${results[@]}"
 exit "$failed"
