@@ -10,11 +10,13 @@ from pathlib import Path
 from tools.env.debian import cache_dir, locked
 from tools.env.process import CommandError, run
 from tools.lab.recipe import (
+    SUITES,
     UNIT,
     Recipe,
     bootstrap_command,
     disk_command,
     install_command,
+    packages_of,
 )
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -24,11 +26,14 @@ _SECONDS = 1800
 _NEEDED = {"mmdebstrap": "mmdebstrap", "linux.uml": "user-mode-linux", "mke2fs": "e2fsprogs"}
 
 
-def default_recipe() -> Recipe:
-    """Debian 12 with the dependencies of the checkout."""
+def default_recipe(suite: str = "bookworm") -> Recipe:
+    """A release of Debian (see SUITES) with the dependencies of the checkout."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     kernels = sorted(path.name for path in MODULES.glob("*"))
     return Recipe(
+        suite=suite,
+        python=SUITES[suite],
+        packages=packages_of(suite),
         kernel=kernels[-1] if kernels else "",
         requirements=tuple(project["dependencies"]),
         files={
@@ -46,8 +51,10 @@ def build(recipe: Recipe) -> Path:
     if missing:
         raise CommandError(f"the laboratory needs more: apt-get install {' '.join(missing)}")
     home = cache_dir() / "lab"
-    home.mkdir(exist_ok=True)
     disk = home / f"{recipe.suite}-{recipe.digest}.img"
+    if disk.exists():  # while another is built
+        return disk
+    home.mkdir(exist_ok=True)
     with locked(home / ".lock"):
         if not disk.exists():
             root, fresh = home / ".root", home / ".fresh.img"
@@ -60,8 +67,14 @@ def build(recipe: Recipe) -> Path:
     return disk
 
 
+def apt_options() -> list[str]:
+    """This machine's settings of apt that say which archives are good."""
+    shown = run("apt-config", "dump", "Acquire::Check-Valid-Until", "Acquire::Check-Date")
+    return [line.removesuffix(";") for line in shown.splitlines()]
+
+
 def _fill(recipe: Recipe, root: Path) -> None:
-    run(*bootstrap_command(recipe, str(root)), timeout=_SECONDS)
+    run(*bootstrap_command(recipe, str(root), apt_options()), timeout=_SECONDS)
     if recipe.requirements:
         pip = (sys.executable, "-m", "pip")
         run(*install_command(recipe, str(root), pip), timeout=_SECONDS)

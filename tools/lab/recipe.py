@@ -12,6 +12,10 @@ PACKAGES = (
     *("iproute2", "procps", "kmod", "ca-certificates", "python3"),
     *("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
 )
+SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
+"""Suite of Debian -> its Python."""
+_MORE = {"testing": ("crun",)}
+"""Suite -> packages that only its images have."""
 SITE = "/opt/site"
 """Where Python packages are in the image."""
 SERIAL_LINE = "/dev/ttyS1"
@@ -49,10 +53,21 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def bootstrap_command(recipe: Recipe, root: str) -> list[str]:
-    """Make the root file system."""
+def packages_of(suite: str) -> tuple[str, ...]:
+    """The packages of a node of a suite."""
+    return (*PACKAGES, *_MORE.get(suite, ()))
+
+
+def bootstrap_command(recipe: Recipe, root: str, apt_options: Sequence[str] = ()) -> list[str]:
+    """Make the root file system.
+
+    Args:
+        apt_options: lines of apt's configuration, as ``Acquire::Check-Valid-Until "false"``.
+    """
     include = ",".join(recipe.packages)
-    return ["mmdebstrap", "--variant=minbase", f"--include={include}", recipe.suite, root]
+    options = [f"--aptopt={line}" for line in apt_options]
+    start = ["mmdebstrap", "--variant=minbase", f"--include={include}"]
+    return [*start, *options, recipe.suite, root]
 
 
 def install_command(recipe: Recipe, root: str, pip: Sequence[str]) -> list[str]:

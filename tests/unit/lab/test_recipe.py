@@ -10,6 +10,7 @@ import pytest
 from tools.lab.image import default_recipe
 from tools.lab.recipe import (
     PACKAGES,
+    SUITES,
     Recipe,
     bootstrap_command,
     disk_command,
@@ -49,6 +50,19 @@ def test_the_image_has_the_projects_dependencies_and_the_guests_program() -> Non
     assert any(each.startswith("grpcio") for each in recipe.requirements)
     assert "def answer(" in recipe.files["/opt/lab/guest.py"]
     assert "/opt/lab/guest.py /dev/ttyS1" in recipe.files["/etc/systemd/system/lab.service"]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_has_its_own_python_and_packages(suite: str) -> None:
+    recipe = default_recipe(suite)
+    assert (recipe.suite, recipe.python) == (suite, SUITES[suite])
+    assert set(PACKAGES) <= set(recipe.packages)
+    assert ("crun" in recipe.packages) == (suite == "testing")
+
+
+def test_settings_of_apt_reach_the_bootstrap() -> None:
+    command = bootstrap_command(RECIPE, "/r", ['Acquire::Check-Date "false"'])
+    assert '--aptopt=Acquire::Check-Date "false"' in command
 
 
 def test_commands() -> None:

@@ -1,0 +1,46 @@
+"""Which Pythons the tests run under, and how a root file system is entered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import pythons
+from tools.lab.recipe import SUITES
+
+
+@pytest.mark.parametrize(
+    "words, versions, rest",
+    [
+        (["3.13", "3.14"], ["3.13", "3.14"], ["tests/unit"]),
+        (["3.14", "tests/sim", "-k", "seed"], ["3.14"], ["tests/sim", "-k", "seed"]),
+        (["-x"], list(SUITES.values()), ["-x", "tests/unit"]),
+    ],
+    ids=str,
+)
+def test_versions_are_separated_from_arguments_of_pytest(
+    words: list[str], versions: list[str], rest: list[str]
+) -> None:
+    assert pythons.divide(words) == (versions, rest)
+
+
+def test_an_unknown_version_names_the_known_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pythons", "2.7"])
+    assert pythons.main() == 2
+    assert "no release of Debian has 2.7: 3.11 3.13 3.14" in capsys.readouterr().out
+
+
+def test_the_tests_packages_are_installed_and_the_project_is_not() -> None:
+    names = pythons.requirements()
+    assert any(each.startswith("pytest-xdist") for each in names)
+    assert any(each.startswith("cel-python") for each in names)
+    assert not [each for each in names if each.startswith("kubeletpy")]
+
+
+def test_a_command_runs_in_the_root_file_system(tmp_path: Path) -> None:
+    command = pythons.enter_command(tmp_path / "root", "pip", "list")
+    assert command[:2] == ["unshare", "--mount"]
+    assert command[-3:] == [str(tmp_path / "root"), "pip", "list"]
