@@ -82,6 +82,16 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+"""Lowest level of a record -> syslog priority; below all of them it is 7 (debug)."""
+
+
+def journal_lines(text: str, level: int) -> str:
+    """The lines of a record with their priority, as systemd's journal reads it (sd-daemon(3))."""
+    priority = next((number for least, number in _PRIORITIES if level >= least), 7)
+    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+
+
 def formatter(settings: Logging) -> logging.Formatter:
     """As ``logging.format`` says."""
     return JSONFormatter() if settings.format == "json" else TextFormatter()

@@ -8,13 +8,14 @@ not fit is counted and dropped.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import sys
 import threading
 from fnmatch import fnmatchcase
 from typing import TextIO
 
-from kubeletpy.cli.log_formats import DEBUG_VERBOSITY, OURS, formatter, split
+from kubeletpy.cli.log_formats import DEBUG_VERBOSITY, OURS, formatter, journal_lines, split
 from kubeletpy.config.settings import Logging, VModule
 
 QUEUE_SIZE = 10_000
@@ -48,9 +49,16 @@ class QueuedHandler(logging.Handler):
         vmodule: tuple[VModule, ...] = (),
         *,
         errors: TextIO | None = None,
+        journal: bool = False,
     ) -> None:
-        """``errors``: where errors go; None: to the same stream as the rest."""
+        """Start the thread.
+
+        Args:
+            errors: where errors go; None: to the same stream as the rest.
+            journal: systemd's journal reads both streams: it gets each line's priority.
+        """
         super().__init__()
+        self._journal = journal
         self._stream = stream
         self._errors = stream if errors is None else errors
         self._vmodule = vmodule
@@ -64,7 +72,10 @@ class QueuedHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             stream = self._errors if record.levelno >= logging.ERROR else self._stream
-            self._lines.put_nowait((stream, self.format(record) + "\n"))
+            text = self.format(record)
+            if self._journal:
+                text = journal_lines(text, record.levelno)
+            self._lines.put_nowait((stream, text + "\n"))
         except queue.Full:
             self.dropped += 1
         except (TypeError, ValueError, RecursionError):
@@ -117,7 +128,8 @@ def set_up(
     """
     errors = stream or sys.stderr
     most = (out or sys.stdout) if split(settings) else errors
-    handler = QueuedHandler(most, settings.vmodule, errors=errors)
+    journal = all(_is_journal(each) for each in (most, errors))
+    handler = QueuedHandler(most, settings.vmodule, errors=errors, journal=journal)
     handler.setFormatter(formatter(settings))
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -125,3 +137,12 @@ def set_up(
     root.addHandler(handler)
     handler.set_verbosity(settings.verbosity)
     return handler
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Whether systemd's journal reads a stream: its device and inode are in JOURNAL_STREAM."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"

@@ -168,3 +168,38 @@ def test_exceptions_are_whole() -> None:
         logging.getLogger("kubeletpy").exception("failed", extra={"key": object})
     handler.close()
     assert "ValueError: why" in stream.getvalue()
+
+
+def logged_to_a_pipe(monkeypatch: pytest.MonkeyPatch, journal: str) -> list[str]:
+    """Three records on stderr, which is a pipe; ``journal``: its place in JOURNAL_STREAM."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader:
+        with os.fdopen(writing, "w") as writer:
+            found = os.fstat(writing)
+            monkeypatch.setenv("JOURNAL_STREAM", journal.format(f"{found.st_dev}:{found.st_ino}"))
+            handler = logs.set_up(replace(DEFAULT, verbosity=4), writer)
+            ours = logging.getLogger("kubeletpy.syncloop.loop")
+            ours.debug("detail")
+            ours.info("started")
+            ours.warning("slow")
+            try:
+                raise ValueError("broken")
+            except ValueError:
+                ours.exception("failed")
+            handler.close()
+        return reader.read().splitlines()
+
+
+def test_the_journal_gets_priorities_also_of_a_tracebacks_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = logged_to_a_pipe(monkeypatch, "{}")
+    assert [line[:4] for line in lines[:4]] == ["<7>I", "<6>I", "<4>W", "<3>E"]
+    assert len(lines) > 5
+    assert {line[:3] for line in lines[3:]} == {"<3>"}
+
+
+@pytest.mark.parametrize("journal", ["", "9{}", "1:2"])
+def test_other_streams_get_no_priorities(monkeypatch: pytest.MonkeyPatch, journal: str) -> None:
+    lines = logged_to_a_pipe(monkeypatch, journal)
+    assert [line[:1] for line in lines[:4]] == ["I", "I", "W", "E"]
