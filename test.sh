@@ -4,8 +4,9 @@
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
 # Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
-# when none is named), and mutation and cluster, which only run when they are named. The control plane
-# of the section cluster is built first, which takes minutes; it needs a fitting Go.
+# when none is named), and mutation, cluster and nodes, which only run when they are named. The control
+# plane of the section cluster is built first, which takes minutes; it needs a fitting Go. The section
+# nodes builds an image of a virtual machine first, which takes minutes, too.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -16,6 +17,8 @@
 #   ./test.sh fuzz --seconds 600 manifest mountinfo   these targets longer than a second (all: none named)
 #   ./test.sh cluster --kubernetes v1.36.3     a node of that control plane, which is built once; also
 #                                    v1.36 (the release that we name), --programs DIR (built ones)
+#   ./test.sh nodes --cuts 50 --seed 7   agents on virtual nodes with systemd and cgroup v2; so many power
+#                                    cuts (3), at moments drawn with that seed (a fresh one)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
@@ -27,12 +30,13 @@ all=(lint types imports generated docs wheel unit contract sim fuzz integration)
 declare -A packages=(
     [unit]="prometheus"
     [cluster]="containerd runc containernetworking-plugins iptables iproute2 busybox-static"
+    [nodes]="mmdebstrap user-mode-linux e2fsprogs busybox-static"
     [integration]="containerd runc containernetworking-plugins iptables iproute2 busybox-static
         stress-ng docker-registry skopeo apache2-utils prometheus dbus chromium-headless-shell"
 )
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} mutation cluster " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} mutation cluster nodes " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -49,7 +53,7 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} mutation cluster" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} mutation cluster nodes" >&2
     exit 2
     ;;
 esac
@@ -142,6 +146,7 @@ run_section() {
         ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
     cluster) need_root && tests tests/cluster ;;
+    nodes) need_root && tests tests/nodes -o timeout=3600 ;;
     integration)
         need_root || return 1
         local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)

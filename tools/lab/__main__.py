@@ -1,21 +1,24 @@
 """``python -m tools.lab``: boot a virtual node and run the commands of standard input in it.
 
-Each line is a command. The checkout is at /checkout in the node, with the Python packages that it
-needs in /opt/site.
+Each line is a command of one shell, so ``cd`` and ``export`` last; at a terminal there is a prompt,
+and Ctrl-D switches the node off. The checkout is at /checkout in the node, with the Python packages
+that it needs in /opt/site.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 from tools.lab.image import CHECKOUT, build, default_recipe
-from tools.lab.requests import GuestError
+from tools.lab.requests import GuestError, shell_line
 from tools.lab.uml import UserModeLinux
 
 
@@ -43,9 +46,9 @@ def main() -> int:
 
 
 def _commands(node: UserModeLinux, timeout: float) -> int:
-    for line in sys.stdin:
+    for line in _lines():
         try:
-            done = node.run("bash", "-c", line, timeout=timeout)
+            done = node.run("bash", "-c", shell_line(line), timeout=timeout)
         except GuestError as error:
             print(f"lab: {error}", file=sys.stderr)
             continue
@@ -54,6 +57,19 @@ def _commands(node: UserModeLinux, timeout: float) -> int:
             print(f"exit code {done.status}", file=sys.stderr)
         sys.stdout.flush()
     return 0
+
+
+def _lines() -> Iterator[str]:
+    """Lines of standard input; at a terminal with a prompt and a history."""
+    if not sys.stdin.isatty():
+        yield from sys.stdin
+        return
+    importlib.import_module("readline")  # input() then has a history
+    while True:
+        try:
+            yield input("node# ")
+        except (EOFError, KeyboardInterrupt):
+            return
 
 
 if __name__ == "__main__":

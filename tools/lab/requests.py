@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,15 @@ class Done:
 def run_request(command: Sequence[str], timeout: float) -> bytes:
     """Run a command for at most ``timeout`` seconds."""
     return _line({"run": list(command), "timeout": timeout})
+
+
+def shell_line(line: str, state: str = "/run/lab-shell") -> str:
+    """A line of a shell as a script that has the directory and variables of the line before.
+
+    ``state`` is the file in the node that keeps them.
+    """
+    keep = f"{{ declare -px; printf 'cd %q\\n' \"$PWD\"; }} > {state}"
+    return f"[ ! -e {state} ] || . {state}; trap {shlex.quote(keep)} EXIT\n{line}"
 
 
 def parse_answer(line: bytes) -> dict[str, Any]:

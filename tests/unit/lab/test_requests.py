@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,20 @@ def carried_out(request: bytes) -> bytes:
 )
 def test_a_command_has_its_status_and_output(command: tuple[str, ...], done: Done) -> None:
     assert requests.parse_done(carried_out(requests.run_request(command, 20))) == done
+
+
+def test_lines_of_a_shell_keep_its_directory_and_variables(tmp_path: Path) -> None:
+    inside = tmp_path / "a b"
+    inside.mkdir()
+    lines = (f"cd '{inside}'; export X='1 2'", "false", "pwd; echo $X; exit 3")
+    state = str(tmp_path / "state")
+    done = [
+        requests.parse_done(
+            carried_out(requests.run_request(("bash", "-c", requests.shell_line(line, state)), 20))
+        )
+        for line in lines
+    ]
+    assert done == [Done(0, ""), Done(1, ""), Done(3, f"{inside}\n1 2\n")]
 
 
 @pytest.mark.parametrize(
