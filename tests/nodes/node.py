@@ -101,6 +101,8 @@ class VirtualNode:
         self.machine.copy_in(kubectl("new").program, "/usr/local/bin/kubectl")
         parser = unpacked("apparmor", "bookworm") / "sbin" / "apparmor_parser"
         self.machine.copy_in(parser, "/usr/sbin/apparmor_parser")
+        # containerd reads the parser's version, before which it warns when this file is missing
+        self.write("/etc/apparmor/parser.conf", "")
         self.write("/opt/kubeletpy/.venv/bin/kubeletpy", PROGRAM)
         self.write("/etc/cni/net.d/10-pods.conflist", NETWORK)
         self.write("/etc/systemd/system/lab-api.service", API_UNIT)
@@ -139,11 +141,12 @@ class VirtualNode:
         self._settings = None
 
     def wait_ready(self) -> None:
-        """Wait until the node is Ready, as kubectl sees it."""
+        """Wait until the agent has started and the node is Ready, as kubectl sees it."""
         jsonpath = '{.status.conditions[?(@.type=="Ready")].status}'
         shown = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{jsonpath}'"
         journal = "journalctl -u kubeletpy -n 30 --no-pager"
-        self.until(f'[ "$({shown})" = True ]', say=f"{shown} 2>&1; {journal}")
+        started = "systemctl is-active kubeletpy"
+        self.until(f'{started} && [ "$({shown})" = True ]', say=f"{shown} 2>&1; {journal}")
 
     # --- pods ---
 

@@ -11,7 +11,7 @@ from tests.nodes.node import VirtualNode, container, pod
 
 MIB = 1 << 20
 DRIVERS = ("systemd", "cgroupfs")
-PIDS = 300
+PIDS = 60
 RESERVED = {"systemReserved": {"cpu": "200m", "memory": "256Mi"}}
 PARENTS = {
     "systemd": {
@@ -196,8 +196,9 @@ def test_resources_of_a_pod_bound_all_its_containers(node: VirtualNode) -> None:
 
 
 def test_processes_of_a_pod_are_bounded(node: VirtualNode) -> None:
-    script = f"for i in $(seq {PIDS + 20}); do sleep 100 & done; sleep 100"
-    node.run_pods(pod("forks", container(script=f"{script} || true; sleep 100")))
+    # the shell that cannot fork ends, and its parent becomes one of the processes that sleep
+    script = f"(for i in $(seq {PIDS + 20}); do sleep 1000 & done); exec sleep 1000"
+    node.run_pods(pod("forks", container(script=script)))
     group = node.group_of(node.get("pod", "forks"))
     node.until(
         f'grep -q "max [1-9]" /sys/fs/cgroup/{group}/pids.events',

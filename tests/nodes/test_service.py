@@ -1,0 +1,58 @@
+"""deploy's unit under systemd: watchdog, restarts, the journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.nodes.node import VirtualNode, pod
+
+UNIT = "kubeletpy.service"
+
+
+@pytest.fixture
+def node(node: VirtualNode) -> VirtualNode:
+    """A node on the systemd driver."""
+    node.configure("systemd")
+    return node
+
+
+def shown(node: VirtualNode, *properties: str) -> dict[str, str]:
+    """Properties of the unit."""
+    words = " ".join(f"-p {name}" for name in properties)
+    return dict(
+        line.split("=", 1) for line in node.shell(f"systemctl show {UNIT} {words}").splitlines()
+    )
+
+
+def restarted(node: VirtualNode, before: dict[str, str], timeout: float = 180) -> None:
+    """Wait until systemd has an agent that is another process than before, and has started."""
+    node.until(
+        f"[ $(systemctl show {UNIT} -P MainPID) -ne {before['MainPID']} ]"
+        f" && [ $(systemctl show {UNIT} -P ActiveState) = active ]",
+        timeout=timeout,
+        say=f"systemctl status {UNIT}",
+    )
+
+
+def containers(node: VirtualNode) -> dict[str, tuple[str, int]]:
+    """Container and number of restarts of each pod."""
+    return {
+        item["metadata"]["name"]: (each["containerID"], each["restartCount"])
+        for item in node.get("pods")["items"]
+        for each in item["status"]["containerStatuses"]
+    }
+
+
+def test_the_agent_notifies_systemd(node: VirtualNode) -> None:
+    found = shown(node, "ActiveState", "Type", "WatchdogUSec", "NRestarts", "StatusText")
+    assert found["ActiveState"] == "active"
+    assert (found["Type"], found["WatchdogUSec"]) == ("notify", "1min")
+
+
+def test_a_killed_agent_is_started_again(node: VirtualNode) -> None:
+    node.run_pods(pod("kept"))
+    before, process = containers(node), shown(node, "MainPID")
+    node.shell(f"kill -9 {process['MainPID']}")
+    restarted(node, process)
+    node.wait_ready()
+    assert containers(node) == before
