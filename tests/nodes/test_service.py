@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.nodes.node import VirtualNode, pod
+from tests.nodes.node import VirtualNode, container, pod
 
 UNIT = "kubeletpy.service"
 
@@ -56,3 +58,16 @@ def test_a_killed_agent_is_started_again(node: VirtualNode) -> None:
     restarted(node, process)
     node.wait_ready()
     assert containers(node) == before
+
+
+def test_lines_of_the_journal_have_levels(node: VirtualNode) -> None:
+    node.apply(pod("broken", container(image="kubeletpy.local/none:1", imagePullPolicy="Never")))
+    node.wait_pods(
+        "broken",
+        condition="jsonpath={.status.containerStatuses[0].state.waiting.reason}=ErrImageNeverPull",
+    )
+    lines = node.shell(f"journalctl -u {UNIT} -b -o json --output-fields=PRIORITY,MESSAGE")
+    entries = [json.loads(line) for line in lines.splitlines()]
+    levels = {entry["PRIORITY"] for entry in entries}
+    assert {"6"} < levels <= {"3", "4", "5", "6", "7"}
+    assert not [entry for entry in entries if str(entry["MESSAGE"]).startswith("<")]
