@@ -30,13 +30,23 @@ class UserModeLinux:
     """Implements :class:`tools.lab.machine.Machine`."""
 
     def __init__(
-        self, disk: Path, directory: Path, *, memory_mib: int = 2048, more: Sequence[str] = ()
+        self,
+        disk: Path,
+        directory: Path,
+        *,
+        memory_mib: int = 2048,
+        more: Sequence[str] = (),
+        within: Sequence[str] = (),
     ) -> None:
-        """``directory`` takes its console and what it writes to its disk; it may boot again."""
+        """``directory`` takes its console and what it writes to its disk; it may boot again.
+
+        ``within`` starts the kernel's command line, as :attr:`tools.lab.network.Network.inside`.
+        """
         self._disk = disk
         self._directory = directory
         self._memory_mib = memory_mib
         self._more = more
+        self._within = within
         self._kernel: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._received = b""
@@ -66,7 +76,7 @@ class UserModeLinux:
         )
         with theirs, self._console_path.open("ab") as console:
             self._kernel = subprocess.Popen(
-                command,
+                [*self._within, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

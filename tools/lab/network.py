@@ -1,0 +1,97 @@
+"""A network of virtual nodes: a bridge in a network namespace of its own, and a tap for each node.
+
+The namespace has no name, so that several networks do not collide. It goes away with the last
+process in it; the one that holds it ends when its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from tools.env.process import CommandError, run
+from tools.lab.machine import Machine
+from tools.lab.requests import GuestError
+
+HOST = "10.99.0.1"
+"""The bridge's address."""
+_PREFIX = 24
+_BRIDGE = "br0"
+_MAKE = (
+    f"ip link set lo up && ip link add {_BRIDGE} type bridge"
+    f" && ip address add {HOST}/{_PREFIX} dev {_BRIDGE} && ip link set {_BRIDGE} up"
+    " && echo made && exec cat"
+)
+
+
+def address_of(number: int) -> str:
+    """The address of a node, of which the first is 0."""
+    return f"10.99.0.{10 + number}"
+
+
+def device_argument(number: int) -> str:
+    """The kernel's argument that gives a node its network device."""
+    return f"vec0:transport=tap,ifname=tap{number}"
+
+
+def guest_script(number: int) -> str:
+    """What a node runs to have its address on eth0."""
+    return (
+        "ip link set vec0 name eth0"
+        f" && ip address add {address_of(number)}/{_PREFIX} dev eth0 && ip link set eth0 up"
+        f" && ip route add default via {HOST}"
+    )
+
+
+class Network:
+    """A context manager; end the nodes before it."""
+
+    def __enter__(self) -> Self:
+        """Make the namespace and the bridge. Raises CommandError."""
+        self._holder = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", _MAKE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert self._holder.stdout is not None
+        line = self._holder.stdout.readline()
+        if line != b"made\n":
+            self._end()
+            raise CommandError(f"no network for virtual nodes: {line.decode(errors='replace')}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let the namespace go."""
+        self._end()
+
+    @property
+    def inside(self) -> Sequence[str]:
+        """The start of a command that is to run in the namespace."""
+        return ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--")
+
+    def add_tap(self, number: int) -> None:
+        """Make the host's end of a node's device. Raises CommandError."""
+        run(*self.inside, "ip", "tuntap", "add", "dev", f"tap{number}", "mode", "tap")
+        run(*self.inside, "ip", "link", "set", f"tap{number}", "master", _BRIDGE, "up")
+
+    def attach(self, machine: Machine, number: int) -> None:
+        """Give a node that has booted its address. Raises GuestError."""
+        done = machine.run("sh", "-c", guest_script(number))
+        if done.status:
+            raise GuestError(f"node {number} has no network: {done.output}")
+
+    def _end(self) -> None:
+        assert self._holder.stdin is not None
+        assert self._holder.stdout is not None
+        self._holder.stdin.close()
+        self._holder.wait()
+        self._holder.stdout.close()
