@@ -4,9 +4,10 @@
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
 # Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
-# when none is named), and mutation, cluster and nodes, which only run when they are named. The control
-# plane of the section cluster is built first, which takes minutes; it needs a fitting Go. The section
-# nodes builds an image of a virtual machine first, which takes minutes, too.
+# when none is named), and lowest, mutation, cluster and nodes, which only run when they are named.
+# "lowest" are the unit tests with the oldest packages that pyproject.toml allows. The control plane of
+# the section cluster is built first, which takes minutes; it needs a fitting Go. The section nodes
+# builds an image of a virtual machine first, which takes minutes, too.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -36,7 +37,7 @@ declare -A packages=(
 )
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} mutation cluster nodes " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} lowest mutation cluster nodes " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -53,7 +54,7 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} mutation cluster nodes" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} lowest mutation cluster nodes" >&2
     exit 2
     ;;
 esac
@@ -104,6 +105,13 @@ tests() {
     return "$code"
 }
 
+lowest_environment() {
+    local venv="$PWD/.cache/lowest" log="$PWD/.cache/install-lowest.log" lock="$PWD/requirements/lowest.txt"
+    ! cmp --silent "$lock" "$venv/installed" || return 0
+    quietly "$log" python3 -m venv --clear "$venv" &&
+        locked_install "$log" "$venv" "$lock" "$PWD" && cp "$lock" "$venv/installed"
+}
+
 need_root() {
     [ "$(id -u)" -ne 0 ] || return 0
     echo "these tests start containers: run ./test.sh as root" >&2
@@ -143,6 +151,10 @@ run_section() {
         local options=()
         [ "${sections[*]}" != fuzz ] || options=("${chosen[@]}")
         python -m tests.fuzz --jobs "${JOBS:-2}" --seconds 1 "${options[@]}"
+        ;;
+    lowest)
+        # the unit tests with the oldest versions that pyproject.toml allows
+        lowest_environment && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}"
         ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
     cluster) need_root && tests tests/cluster ;;

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from kubeletpy.kubernetes_version import OLDEST  # noqa: E402 - from the checkout
 from kubeletpy.version import VERSION  # noqa: E402
+from tools import lock  # noqa: E402
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
 """Package (a distribution is named after it) -> the folder of its pyproject.toml."""
@@ -114,7 +115,9 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
     venv.create(place)
     python, kubeletpy = place / "bin" / "python", place / "bin" / "kubeletpy"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-    install = (*pip, "install", "--quiet", "--no-compile")
+    pinned = place / "constraints.txt"
+    pinned.write_text(lock.constraints(lock.path("dev").read_text()))
+    install = (*pip, "install", "--quiet", "--no-compile", "--constraint", pinned)
 
     run(*install, wheels["kubeletpy"])
     expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")

@@ -41,12 +41,20 @@ apt_install() {
     quietly "$log" apt-get install --yes --no-install-recommends "$@"
 }
 
+# locked_install LOG VENV LOCK CHECKOUT: install what a lock names, checked by its hashes, and the
+# checkout, which setuptools of the lock builds.
+locked_install() {
+    local pip=("$2/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
+    showing "$1" "${pip[@]}" --require-hashes --requirement "$3" &&
+        quietly "$1" "${pip[@]}" --no-deps --no-build-isolation --editable "$4" --editable "$4/up"
+}
+
 # python_environment CHECKOUT EXTRA TITLE: make CHECKOUT/.venv hold the project and its embedded
 # API, with an extra ("" or "dev"); fast when it does already. Safe to run several times at once.
 python_environment() {
     local checkout="$1" extra="$2" title="$3"
     local venv="$checkout/.venv" log="$checkout/.cache/install.log"
-    local begin=$SECONDS stamp wanted python=python3
+    local begin=$SECONDS stamp wanted python=python3 lock="$checkout/requirements/${extra:-run}.txt"
     mkdir -p "$checkout/.cache"
     printf '%s … ' "$title"
     (
@@ -59,7 +67,7 @@ python_environment() {
         fi
         stamp="$venv/installed${extra:+-$extra}"
         wanted=$(cd "$checkout" &&
-            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py | sha256sum)
+            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py "$lock" | sha256sum)
         # the development environment has all that a user's has
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
             grep -qsxF "$wanted" "$stamp" "$venv/installed-dev" && exit 0
@@ -71,8 +79,7 @@ python_environment() {
         if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
             quietly "$log" "$python" -m venv --clear "$venv" || exit 1
         fi
-        showing "$log" "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
-            --editable "$checkout${extra:+[$extra]}" --editable "$checkout/up" || exit 1
+        locked_install "$log" "$venv" "$lock" "$checkout" || exit 1
         printf '%s\n' "$wanted" >"$stamp"
     ) || return 1
     printf "ready (%d s)\n" "$((SECONDS - begin))"
