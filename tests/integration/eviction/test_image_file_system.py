@@ -84,10 +84,11 @@ def test_unused_images_go_first_then_the_pod_whose_layer_fills_it(
         count = (free(root) - 60 * MI) // MI
         fills = f"dd if=/dev/zero of=/f bs=1M count={count} 2>/dev/null; "
         node.apply(bound("writer", fills + STAY), namespace="default")
+        # first: a condition of two seconds may be over when the pod has ended
+        node.wait_condition("DiskPressure", "True", timeout=60)
         gone = node.wait_phase("default", "writer", "Failed", timeout=60)
         message = status(gone)["message"]
         assert re.match(r"The node was low on resource: ephemeral-storage\. ", message), message
-        node.wait_condition("DiskPressure", "True", timeout=10)
         node.wait_condition("DiskPressure", "False", timeout=60)
         assert status(node.pod("default", "calm"))["phase"] == "Running"
         assert node.metric("kubelet_evictions", eviction_signal="imagefs.available") == 1
