@@ -47,7 +47,7 @@ class Offer(Struct, frozen=True):
 def offer_of(context: ssl.SSLContext) -> Offer:
     """What a client with that context offers."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, outgoing)
+    client = context.wrap_bio(incoming, outgoing, server_hostname="node")
     try:
         client.do_handshake()
     except ssl.SSLWantReadError:

@@ -59,12 +59,12 @@ def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def requirements() -> list[str]:
-    """Packages that the tests import, without those of the sections lint, docs and fuzz."""
+    """Packages that the tests import: all but those of the section fuzz."""
     tables = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-    project = tables["project"]
-    extras = project["optional-dependencies"]
-    found = [*project["dependencies"], *extras["tracing"], *extras["test"]]
-    found += [*tables["build-system"]["requires"], *(metadata.requires("kubeletpy-up") or [])]
+    extras = tables["project"]["optional-dependencies"]
+    found = [*tables["project"]["dependencies"], *tables["build-system"]["requires"]]
+    found += [each for name in ("tracing", "test", "docs", "dev") for each in extras[name]]
+    found += metadata.requires("kubeletpy-up") or []
     return [each for each in found if not each.startswith("kubeletpy")]
 
 

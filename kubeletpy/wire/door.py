@@ -195,8 +195,8 @@ class Entrance(ListeningSocket):
         """The next connection.
 
         Raises:
-            BlockingIOError: there is no room yet; the connection stays in the kernel's backlog.
-            ConnectionAbortedError: there is no room; it is closed.
+            BlockingIOError: there is no room yet, and the connection stays in the kernel's backlog;
+                or there will be none, and it is closed. Either ends the loop's round of accepting.
         """
         if self.door.is_full() and self._somebody_waits() and self.door.makes_room():
             # Strangers being closed leave when the loop sees the end of their connections,
@@ -208,7 +208,9 @@ class Entrance(ListeningSocket):
         guest.source = source_of(address)
         if not self.door.enter(guest):
             guest.close()
-            raise ConnectionAbortedError("too many connections")
+            # after ConnectionAbortedError, the loop of Python 3.14 goes on in the same round: all
+            # that wait would be closed before strangers that are being closed have left
+            raise BlockingIOError("too many connections")
         return guest, address
 
     def _somebody_waits(self) -> bool:

@@ -85,9 +85,7 @@ class Listener:
             try:
                 guest, _ = self._entrance.take()
                 guest.setblocking(False)
-            except ConnectionAbortedError:
-                continue
-            except (BlockingIOError, InterruptedError):
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in OUT_OF_RESOURCES:

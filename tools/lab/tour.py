@@ -55,7 +55,7 @@ spec:
   - name: hungry
     image: kubeletpy.local/busybox:1
     command: [tail, /dev/zero]
-    resources: {limits: {memory: 32Mi, cpu: 500m}}
+    resources: {limits: {memory: 32Mi}, requests: {memory: 16Mi}}
 """
 _NETWORK = {
     "cniVersion": "0.4.0",
@@ -219,8 +219,11 @@ class Tour:
         path = "{.status.phase}"
         self.kubectl(f"wait --for=jsonpath='{path}'=Failed pod/hungry --timeout=120s", 150)
         ended = self._pod("hungry")["status"]["containerStatuses"][0]["state"]["terminated"]
-        if (ended["reason"], ended["exitCode"]) != ("OOMKilled", 137):
+        killed = self.sh("dmesg | grep -c 'oom-kill:constraint=CONSTRAINT_MEMCG' || true")
+        if ended["exitCode"] != 137 or killed == "0":
             raise TourError(f"the container that takes too much memory ended with {ended}")
+        # containerd 2.1 on a slow machine may miss the kernel's event, and reports Error
+        self.found["OOM kill"] = f"reason {ended['reason']}"
 
     def _kill(self) -> None:
         before = self._pod("sample")["status"]["containerStatuses"]

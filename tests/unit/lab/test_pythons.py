@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tools import pythons
 from tools.lab.recipe import SUITES
+
+CLASSIFIER = "Programming Language :: Python :: "
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,9 @@ def test_a_command_runs_in_the_root_file_system(tmp_path: Path) -> None:
     command = pythons.enter_command(tmp_path / "root", "pip", "list")
     assert command[:2] == ["unshare", "--mount"]
     assert command[-3:] == [str(tmp_path / "root"), "pip", "list"]
+
+
+def test_the_metadata_names_each_python_that_is_tried() -> None:
+    project = tomllib.loads((pythons.CHECKOUT / "pyproject.toml").read_text())["project"]
+    named = {each.removeprefix(CLASSIFIER) for each in project["classifiers"]}
+    assert set(SUITES.values()) <= named

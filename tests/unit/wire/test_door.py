@@ -72,6 +72,19 @@ async def test_a_burst_of_strangers_is_accepted_in_rounds(many: int) -> None:
             each.close()
 
 
+async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
+    """The event loop of Python 3.14 goes on after ConnectionAbortedError, and closed all others."""
+    async with echo(limit=2) as (listening, port):
+        clients = await asyncio.to_thread(silent, port, 4)
+        inside = [listening.take()[0] for _ in range(2)]
+        for each in inside:
+            listening.door._send_away(each)  # they leave when the loop sees their end
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        for sock in (*inside, *clients):
+            sock.close()
+
+
 async def test_who_is_known_is_never_sent_away_for_a_stranger() -> None:
     async with echo(limit=4) as (listening, port), serve_echo(listening):
         known = []
