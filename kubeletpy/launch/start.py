@@ -235,7 +235,7 @@ async def _cgroups(
 
 def new_metrics(settings: KubeletSettings) -> Metrics:
     gates = settings.feature_gates
-    metrics = Metrics(gates.version)
+    metrics = Metrics(gates.version, gates.enabled)
     metrics.process.set_build(gates.version.release)
     stages = known_gates(gates.version)
     metrics.process.set_features(

@@ -6,7 +6,7 @@ on. Must never touch the library's global registry: several agents may live in o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.metrics.versions import has_metric, missing_labels, name_in, stability
+from kubeletpy.metrics.versions import gates_of, has_metric, missing_labels, name_in, stability
 
 MAX_SERIES = 500
 """Most series of a counter with labels from outside; any further ones count as "other"."""
@@ -26,6 +26,11 @@ POD_START_SECONDS = (
     *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
     *(900, 1200, 1800, 2700, 3600),
 )
+
+
+def every_gate(name: str) -> bool:
+    """The gates of an agent that shows all metrics of its version."""
+    return True
 
 
 class PlainCounter(Counter):
@@ -73,15 +78,18 @@ class SummedGauge(Gauge):
 
 
 class Families:
-    """Makes metrics on one registry, those of a Kubernetes version.
+    """Makes metrics on one registry, those of a Kubernetes version and its feature gates.
 
-    A metric that the Kubernetes version does not have can be counted like the others; no scrape
-    shows it.
+    A metric that the Kubernetes version does not have, or whose gates are not all on, can be
+    counted like the others; no scrape shows it.
     """
 
-    def __init__(self, version: KubernetesVersion = NEWEST) -> None:
+    def __init__(
+        self, version: KubernetesVersion = NEWEST, enabled: Callable[[str], bool] = every_gate
+    ) -> None:
         self.registry = CollectorRegistry()
         self.version = version
+        self._enabled = enabled
 
     def newest_name(self, *names: str) -> str:
         """The name that a renamed metric has in this version; ``names`` from the newest on."""
@@ -114,7 +122,8 @@ class Families:
         return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
     def _shown(self, name: str) -> CollectorRegistry | None:
-        return self.registry if has_metric(name, self.version) else None
+        shown = has_metric(name, self.version) and all(map(self._enabled, gates_of(name)))
+        return self.registry if shown else None
 
     def _help(self, name: str, text: str) -> str:
         """A help text that begins with the metric's stability level, as the kubelet's does."""

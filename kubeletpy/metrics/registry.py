@@ -5,13 +5,15 @@ Built once per agent and handed to its parts; nothing here is global.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.metrics.devices import DeviceMetrics, PodResourcesMetrics
 from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.metrics.exposition import render
-from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.families import Families, every_gate
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.metrics.image_credentials import CredentialProviderMetrics, PullRecordMetrics
 from kubeletpy.metrics.images import ImageMetrics
@@ -35,8 +37,10 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 class Metrics:
     """The agent's metrics by subject, in a registry of their own (``registry``)."""
 
-    def __init__(self, version: KubernetesVersion = NEWEST) -> None:
-        families = Families(version)
+    def __init__(
+        self, version: KubernetesVersion = NEWEST, enabled: Callable[[str], bool] = every_gate
+    ) -> None:
+        families = Families(version, enabled)
         self.registry = families.registry
         self.runtime = RuntimeMetrics(families)
         self.workers = PodWorkerMetrics(families)

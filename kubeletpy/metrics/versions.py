@@ -1,7 +1,7 @@
-"""Which metrics a Kubernetes version has, with which labels and stability. Pure.
+"""Which metrics a Kubernetes version has, with which labels, stability and gates. Pure.
 
-Source: docs/reference/metrics.csv. Its columns are since, until and earlier. What is not named here
-is the same in every supported version.
+Source: docs/reference/metrics.csv. Its columns are feature_gate, since, until and earlier. What
+is not named here is the same in every supported version.
 """
 
 from __future__ import annotations
@@ -70,6 +70,29 @@ _EARLIER_LABELS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {"kubelet_pod_pending_resizes": ("1.36", ("priority_bucket",))}
 )
 """Metric -> the last version without some of its labels, and these labels."""
+
+_GATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "kubelet_graceful_shutdown_": (
+            "GracefulNodeShutdown",
+            "GracefulNodeShutdownBasedOnPodPriority",
+        ),
+        "kubelet_image_volume_": ("ImageVolume",),
+        "kubelet_memory_qos_": ("MemoryQoS",),
+        "kubelet_pod_level_resources_": ("PodLevelResources",),
+        "kubelet_podcertificate_": ("PodCertificateRequest",),
+        "kubelet_resource_manager_": ("PodLevelResourceManagers",),
+        "kubelet_started_user_namespaced_": ("UserNamespacesSupport",),
+        "resource_manager_": ("PodLevelResourceManagers",),
+    }
+)
+"""How names of metrics begin -> the gates that must all be on for a scrape to show them. Gates that
+every supported version locks to on are left out."""
+
+
+def gates_of(name: str) -> tuple[str, ...]:
+    """The feature gates that must be on for a metric to be shown."""
+    return next((gates for start, gates in _GATES.items() if name.startswith(start)), ())
 
 
 def has_metric(name: str, version: KubernetesVersion) -> bool:

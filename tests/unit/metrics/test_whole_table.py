@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kubeletpy.config.gates import resolve
 from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.stats import log_metrics, resource
@@ -128,3 +129,33 @@ def test_a_metric_of_another_version_can_be_counted() -> None:
 def test_endpoints_of_their_own_say_when_the_process_started() -> None:
     assert "process_start_time_seconds" in SERVED["/metrics/probes"]
     assert "process_start_time_seconds" in SERVED["/metrics/slis"]
+
+
+REGISTERED_ALWAYS = {
+    "KubeletEnsureSecretPulledImages",
+    *("DynamicResourceAllocation", "InPlacePodVerticalScaling"),
+}
+"""Gates that do not decide what a scrape shows here: the last two are locked to on."""
+
+SWITCHED = [
+    (name, gate)
+    for (endpoint, name), row in ROWS.items()
+    for gate in filter(None, (row["feature_gate"] or "").split("+"))
+    if name in SERVED[endpoint] and gate not in REGISTERED_ALWAYS
+]
+
+
+@pytest.mark.parametrize(("name", "gate"), SWITCHED)
+def test_a_metric_is_shown_only_with_each_of_its_gates(name: str, gate: str) -> None:
+    def all_but_it(each: str) -> bool:
+        return each != gate
+
+    assert name not in Metrics(enabled=all_but_it).render().decode()
+
+
+def test_gates_that_are_off_hide_their_metrics() -> None:
+    gates = resolve({"MemoryQoS": False, "PodLevelResources": False})
+    shown = Metrics(gates.version, gates.enabled).render().decode()
+    assert "kubelet_memory_qos_node_memory_min_bytes" not in shown
+    assert "kubelet_pod_level_resources_admission_total" not in shown
+    assert "kubelet_image_volume_requested_total" in shown
