@@ -112,7 +112,11 @@ _FIELDS = tuple(each for each in GroupStats.__struct_fields__ if each != "device
 
 
 def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | None:
-    """``first`` with missing values taken from ``second``."""
+    """``first`` with missing values taken from ``second``.
+
+    Not what was available of a limit that ``first`` knows: it would not fit its working set, which
+    was read at another moment.
+    """
     if first is None or second is None:
         return first or second
     missing = {
@@ -120,6 +124,8 @@ def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | 
         for name in _FIELDS
         if getattr(first, name) is None and (value := getattr(second, name)) is not None
     }
+    if first.limit is not None and first.working_set is not None:
+        missing.pop("available", None)
     if not first.devices and second.devices:
         missing["devices"] = second.devices
     return replace(first, **missing) if missing else first

@@ -52,6 +52,16 @@ def test_swap_available(limit: int | None, used: int | None, left: int | None) -
             GroupStats(devices=(FIRST,)),
         ),
         (GroupStats(devices=(FIRST,)), GroupStats(), GroupStats(devices=(FIRST,))),
+        (
+            GroupStats(limit=9, working_set=3),
+            GroupStats(available=5),
+            GroupStats(limit=9, working_set=3),
+        ),
+        (
+            GroupStats(working_set=3),
+            GroupStats(available=5),
+            GroupStats(working_set=3, available=5),
+        ),
     ],
 )
 def test_filled(
