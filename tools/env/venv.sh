@@ -67,7 +67,8 @@ python_environment() {
         fi
         stamp="$venv/installed${extra:+-$extra}"
         wanted=$(cd "$checkout" &&
-            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py "$lock" | sha256sum)
+            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py \
+                requirements/run.txt requirements/dev.txt | sha256sum)
         # the development environment has all that a user's has
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
             grep -qsxF "$wanted" "$stamp" "$venv/installed-dev" && exit 0
