@@ -156,9 +156,7 @@ class Endings:
         problem = "evicted pod takes longer than its grace"
         try:
             async with asyncio.timeout(CLEANUP_S):
-                await self._kill(pod, ending.options)
-                going.stops_until = float("-inf")
-                self._ended()
+                await self._stop(going)
                 before = None if awaited is None else await self._sight.left(awaited.signal)
                 if not self._is_over(pod.uid):
                     await finished.wait()
@@ -180,6 +178,17 @@ class Endings:
             if (task := asyncio.current_task()) is not None:
                 self._going.pop(task, None)
             self._ended()
+
+    async def _stop(self, going: _Going) -> None:
+        ending = going.ending
+        try:
+            await self._kill(ending.pod, ending.options)
+        except TimeoutError:
+            # its worker goes on: another pod that a runtime cannot stop either would be no better
+            log.warning("evicted pod has not stopped in time", extra={"pod": ending.pod.key})
+            return
+        going.stops_until = float("-inf")
+        self._ended()
 
     async def _all_cleared(self, uid: str) -> None:
         """Wait, so that the next pod is not judged by a disk that this one still fills."""

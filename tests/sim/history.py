@@ -55,5 +55,10 @@ class History:
         told = "\n".join(self.lines[-TOLD:])
         return (
             f"seed {self.seed} broke:\n{listed}\n\nthe end of its story:\n{told}\n\n"
-            f"replay: KUBELETPY_SIM_SEED={self.seed} pytest tests/sim/test_histories.py"
+            f"replay: KUBELETPY_SIM_SEED={self.seed} pytest {_running()}"
         )
+
+
+def _running() -> str:
+    """The file of the test that runs, as pytest has it in the environment."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "tests/sim").partition("::")[0]

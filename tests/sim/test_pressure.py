@@ -39,7 +39,7 @@ from tests.sim.user import container, pod
 from tests.sim.world import World
 
 RUNS = 20
-ONCE_BROKEN = (68, 28351650701)
+ONCE_BROKEN = (68, 28351650701, 101020866809)
 """Seeds that showed a fault of the agent."""
 TICK_S = 0.1
 STATIC_UID = "5747a71c0000400080000000000000aa"

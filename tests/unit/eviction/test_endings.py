@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.eviction.endings import STOPPING_S, Ending, Endings
+from kubeletpy.eviction.endings import CLEANUP_S, STOPPING_S, Ending, Endings
 from kubeletpy.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -20,14 +20,16 @@ MEMORY, DISK, PIDS = Condition.MEMORY, Condition.DISK, Condition.PID
 class Pods:
     """Kills that return ``stops_s`` later; what is left of a pod is gone ``gone_s`` later."""
 
-    def __init__(self, stops_s: float, gone_s: float) -> None:
+    def __init__(self, stops_s: float, gone_s: float, *, gives_up: bool = False) -> None:
+        """``gives_up``: a kill ends with TimeoutError instead, and the pod is not over."""
         self._stops_s = stops_s
+        self._gives_up = gives_up
         self._gone_at = gone_s
         self.woken: list[float] = []
         self.endings = Endings(
             cast(Any, None),
             kill=self.kill,
-            is_over=lambda uid: True,
+            is_over=lambda uid: not gives_up,
             clear=self.clear,
             ended=lambda: self.woken.append(self.now()),
         )
@@ -37,6 +39,8 @@ class Pods:
 
     async def kill(self, pod: Pod, options: KillOptions) -> None:
         await asyncio.sleep(self._stops_s)
+        if self._gives_up:
+            raise TimeoutError
 
     async def clear(self, uid: str, *, unreported: bool) -> bool:
         return self.now() >= self._gone_at
@@ -78,3 +82,18 @@ async def test_a_hard_threshold_waits_for_nobody_who_has_the_grace_of_a_soft_one
     pods.endings.begin(Ending(make_pod("a"), MEMORY, KillOptions(), hard=False))
     assert await pods.busy_until(MEMORY) == await pods.busy_until(DISK) == 0
     assert await pods.busy_until(DISK, hard=False) == 8
+
+
+@pytest.mark.parametrize(
+    ("condition", "memory", "disk"), [(MEMORY, CLEANUP_S, CLEANUP_S), (DISK, STOPPING_S, CLEANUP_S)]
+)
+@on_virtual_time
+async def test_a_pod_that_cannot_be_killed_is_awaited_as_any_other(
+    condition: Condition, memory: float, disk: float
+) -> None:
+    """Source: docs/reference/constants.csv: pod cleanup wait."""
+    pods = Pods(stops_s=10, gone_s=10, gives_up=True)
+    pods.endings.begin(Ending(make_pod("a"), condition, KillOptions()))
+    until = await asyncio.gather(pods.busy_until(MEMORY), pods.busy_until(DISK))
+    assert list(until) == [memory, disk]
+    assert pods.endings.stuck({make_pod("a").uid}), "others are evicted first"
