@@ -27,7 +27,7 @@ setup(
     options={"build": {"build_base": BUILD.name}},
     install_requires=[
         f"kubeletpy=={version()}",  # its lower rooms: api, pods, clock, host and wire
-        "aiohttp>=3.14",
+        "aiohttp>=3.14.5",
         "cryptography>=45",
         "PyYAML>=6.0",
         "cel-python>=0.5",  # selectors of devices; loaded with the first of them
