@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from kubeletpy.cli.closed_output import quiet_if_closed
+
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
@@ -30,12 +32,15 @@ KUBELET = "kubelet"
 def kubelet(arguments: Sequence[str] | None = None) -> int:
     """``kubelet [flags]``: the same as ``kubeletpy run``; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    code: int = importlib.import_module(COMMANDS["run"][0]).main(given)
-    return code
+    return quiet_if_closed(lambda: _run("run", given))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
+    return quiet_if_closed(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="kubeletpy",
         usage="kubeletpy COMMAND [arguments]",
@@ -58,8 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given[0].startswith("-") and given[0] not in COMMANDS:
         parser.error(_unknown(given[0]))
     parsed = parser.parse_args(given)
-    module = importlib.import_module(COMMANDS[parsed.command][0])
-    code: int = module.main(parsed.arguments)
+    return _run(parsed.command, parsed.arguments)
+
+
+def _run(command: str, arguments: Sequence[str]) -> int:
+    code: int = importlib.import_module(COMMANDS[command][0]).main(arguments)
     return code
 
 

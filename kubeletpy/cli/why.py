@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from kubeletpy.cli.closed_output import quiet_if_closed
 from kubeletpy.explain import from_api, render
 
 TIMEOUT_S = 30.0
@@ -29,6 +30,10 @@ class KubectlFailed(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code: 1 when there is no such pod."""
+    return quiet_if_closed(lambda: _why(arguments))
+
+
+def _why(arguments: Sequence[str] | None) -> int:
     given = parser().parse_args(arguments)
     program = shutil.which("kubectl")
     if program is None:
