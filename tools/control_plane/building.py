@@ -1,4 +1,6 @@
-"""Builds the programs of a control plane from the Go module k8s.io/kubernetes, once for a release.
+"""Builds programs of Kubernetes from the Go module k8s.io/kubernetes, once for a release.
+
+Those of a control plane, and those that the upstream end-to-end tests need.
 
 The Go module proxy has the source. The staging modules of the release have a replacement each,
 because the module's own go.mod points them into its source tree.
@@ -13,14 +15,54 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools.env.debian import cache_dir, locked
 from tools.env.process import CommandError, run
 
 MODULE = "k8s.io/kubernetes"
-PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True)
+class ProgramSet:
+    """Programs that are built together, in a Go module of their own.
+
+    Attributes:
+        module: the directory of that Go module, beside the programs.
+        packages: of commands; a program has the last part of the package's path for its name.
+        tests: packages whose tests become one program, PACKAGE.test.
+    """
+
+    module: str
+    packages: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """The programs' file names."""
+        built = [each.rpartition("/")[2] for each in self.packages]
+        return built + [f"{each.rpartition('/')[2]}.test" for each in self.tests]
+
+
+CONTROL_PLANE = ProgramSet(
+    "source",
+    tuple(
+        f"{MODULE}/cmd/{name}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    ),
+)
+END_TO_END_TESTS = ProgramSet(
+    "tests",
+    (
+        f"{MODULE}/cmd/kubelet",
+        f"{MODULE}/test/images/agnhost",
+        f"{MODULE}/test/images/nonewprivs",
+        "github.com/onsi/ginkgo/v2/ginkgo",
+    ),
+    (f"{MODULE}/test/e2e",),
+)
+"""The tests, what runs them, the program of their images, and the kubelet to compare with."""
 BUILD_S = 3600.0
 """For all programs: minutes from an empty build cache, on a busy machine many."""
 _CHEAP = {"GOGC": "400"}
@@ -30,7 +72,7 @@ _CHEAP_CODE = "-gcflags=all=-l -dwarf=false"
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 
 
-def programs(version: str, wanted: Sequence[str] = PROGRAMS) -> Path:
+def programs(version: str, wanted: ProgramSet = CONTROL_PLANE) -> Path:
     """The directory of the programs of a release ("1.37.2"); builds those that are missing.
 
     Raises CommandError: there is no Go that fits, the proxy does not have the release, or it does
@@ -38,36 +80,34 @@ def programs(version: str, wanted: Sequence[str] = PROGRAMS) -> Path:
     """
     home = cache_dir() / "control-plane" / version
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home / ".lock"):
-        missing = [name for name in wanted if not (home / name).is_file()]
-        if missing:
-            _build(version, missing, home)
+    with locked(home / f".{wanted.module}.lock"):
+        if not all((home / name).is_file() for name in wanted.names()):
+            _build(version, wanted, home)
     return home
 
 
-def _build(version: str, names: Sequence[str], home: Path) -> None:
+def _build(version: str, wanted: ProgramSet, home: Path) -> None:
     began, used = time.monotonic(), _children_cpu_s()
-    source, fresh = home / "source", home / "fresh"
+    source, fresh = home / wanted.module, home / f"{wanted.module}-fresh"
     ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
     env = {**os.environ, **_CHEAP, **ours}
     _require_go(version, home, env)
     if not (source / "go.sum").is_file():
-        _prepare(version, source, env)
+        _prepare(version, wanted, source, env)
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    run(
-        *("go", "build", "-o", fresh, "-ldflags", linker_flags(version), _CHEAP_CODE),
-        *(f"{MODULE}/cmd/{name}" for name in names),
-        timeout=BUILD_S,
-        cwd=source,
-        env=env,
-    )
-    for name in names:
+    flags = ("-ldflags", linker_flags(version), _CHEAP_CODE)
+    commands = [("build", *wanted.packages)]
+    commands += [("test", "-c", "-vet=off", package) for package in wanted.tests]
+    for verb, *rest in commands:
+        run("go", verb, "-o", fresh, *flags, *rest, timeout=BUILD_S, cwd=source, env=env)
+    for name in wanted.names():
         (fresh / name).rename(home / name)
     fresh.rmdir()
     took, cpu = time.monotonic() - began, _children_cpu_s() - used
     print(
-        f"built {', '.join(names)} {version} in {took:.0f} s, {cpu:.0f} s of CPU", file=sys.stderr
+        f"built {', '.join(wanted.names())} {version} in {took:.0f} s, {cpu:.0f} s of CPU",
+        file=sys.stderr,
     )
 
 
@@ -92,14 +132,14 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _prepare(version: str, source: Path, env: Mapping[str, str]) -> None:
+def _prepare(version: str, wanted: ProgramSet, source: Path, env: Mapping[str, str]) -> None:
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir()
     found = json.loads(
         run("go", "mod", "download", "-json", f"{MODULE}@v{version}", timeout=600, env=env)
     )
     (source / "go.mod").write_text(go_module(version, Path(found["GoMod"]).read_text()))
-    imports = "".join(f'\t_ "{MODULE}/cmd/{name}"\n' for name in PROGRAMS)
+    imports = "".join(f'\t_ "{each}"\n' for each in (*wanted.packages, *wanted.tests))
     (source / "programs.go").write_text(
         f"//go:build tools\n\npackage controlplane\n\nimport (\n{imports})\n"
     )

@@ -53,10 +53,13 @@ class ControlPlane:
         self.controllers = Daemon("kube-controller-manager", directory)
         self.scheduler = Daemon("kube-scheduler", directory)
 
-    def start(self, *, controllers: bool = True) -> None:
-        """Start all of it, or etcd and the API server alone, and wait until it is ready."""
+    def start(self, *, controllers: bool = True, flags: Sequence[str] = ()) -> None:
+        """Start all of it, or etcd and the API server alone, and wait until it is ready.
+
+        ``flags``: further ones of the API server.
+        """
         self.start_etcd()
-        self.start_api_server()
+        self.start_api_server(flags)
         if controllers:
             self._start_controllers()
 

@@ -6,7 +6,13 @@ import argparse
 
 import pytest
 
-from tools.control_plane.building import fits, go_module, linker_flags
+from tools.control_plane.building import (
+    CONTROL_PLANE,
+    END_TO_END_TESTS,
+    fits,
+    go_module,
+    linker_flags,
+)
 from tools.control_plane.releases import NEWEST, RELEASES, release
 
 OF_KUBERNETES = """\
@@ -34,6 +40,11 @@ def test_each_staging_module_is_that_of_the_release() -> None:
         "replace k8s.io/api => k8s.io/api v0.37.2",
         "replace k8s.io/cli-runtime => k8s.io/cli-runtime v0.37.2",
     ]
+
+
+def test_programs_are_called_by_the_last_part_of_their_package() -> None:
+    assert CONTROL_PLANE.names() == ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+    assert END_TO_END_TESTS.names() == ["kubelet", "agnhost", "nonewprivs", "ginkgo", "e2e.test"]
 
 
 def test_programs_report_the_release() -> None:

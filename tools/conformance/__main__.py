@@ -1,0 +1,87 @@
+"""Run Kubernetes' end-to-end tests on a node of this agent or of the Go kubelet, as root.
+
+    python -m tools.conformance run --kubernetes v1.37 --agent kubeletpy --agent kubelet
+    python -m tools.conformance table
+
+The programs are built first, which takes minutes once for a release and wants Go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tools.conformance.node import AGENTS
+from tools.conformance.results import Outcome, differing, outcomes, table
+from tools.conformance.suite import FOCUS, SKIP, Choice, run_tests
+from tools.control_plane.releases import NEWEST, release
+from tools.env.process import CommandError
+from tools.env.waiting import NotReadyError
+
+REPORTS = Path("build/conformance")
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.conformance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="run tests; their reports replace those of earlier runs")
+    runs.add_argument("--kubernetes", type=release, action="append", help=f"default: {NEWEST}")
+    runs.add_argument("--agent", choices=AGENTS, action="append", help="default: kubeletpy")
+    runs.add_argument("--focus", default=FOCUS, help="tests, by a regular expression")
+    runs.add_argument("--skip", default=SKIP, help="not these, by a regular expression")
+    runs.add_argument("--at-once", type=int, default=10, metavar="N", help="tests at a time")
+    runs.add_argument(
+        "--gate", action="append", default=[], metavar="NAME=BOOL", help="a feature gate"
+    )
+    shown = commands.add_parser("table", help="show the results of all runs, and differences")
+    for each in (runs, shown):
+        each.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        gates = {
+            name: value.lower() == "true"
+            for name, _, value in (gate.partition("=") for gate in arguments.gate)
+        }
+        choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
+        for number in arguments.kubernetes or [NEWEST]:
+            for agent in arguments.agent or ["kubeletpy"]:
+                output = (arguments.reports / number / agent).absolute()
+                shutil.rmtree(output, ignore_errors=True)
+                began = time.monotonic()
+                try:
+                    run_tests(number, agent, choice, output, gates)
+                except (CommandError, NotReadyError) as error:
+                    print(f"{number}, {agent}: {error}", file=sys.stderr)
+                    return 1
+                print(f"{number}, {agent}: {time.monotonic() - began:.0f} s", flush=True)
+    _show(arguments.reports)
+    return 0
+
+
+def _show(reports: Path) -> None:
+    runs: dict[tuple[str, str], dict[str, Outcome]] = {}
+    for file in sorted(reports.glob("*/*/*junit*.xml")):
+        number, agent = file.parts[-3:-1]
+        runs.setdefault((number, agent), {}).update(outcomes(file.read_text()))
+    print(table(runs))
+    for (number, agent), found in sorted(runs.items()):
+        failed = sorted(test for test, outcome in found.items() if outcome is Outcome.FAILED)
+        print(f"\n{number}, {agent}: {len(failed)} failed", *failed, sep="\n  ")
+    for number in sorted({number for number, _ in runs}):
+        ours, theirs = runs.get((number, AGENTS[0])), runs.get((number, AGENTS[1]))
+        if ours is not None and theirs is not None:
+            lines = differing(ours, theirs)
+            print(f"\n{number}: {len(lines)} ended differently with {' and '.join(AGENTS)}")
+            print(*lines, sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

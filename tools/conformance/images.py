@@ -1,0 +1,103 @@
+"""Stand-ins for the images of the end-to-end tests, so that no registry of the network is needed.
+
+All but the sandbox's hold the same programs: agnhost and nonewprivs of the release, busybox's
+applets, and bash, curl and getconf of this machine. They differ in what they run by default.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tools.env.images import Image, busybox_image, pause_image
+from tools.env.process import CommandError, run
+
+REGISTRY = "registry.k8s.io"
+_PROGRAMS = ("bash", "curl")
+_USERS = (
+    b"root:x:0:0:root:/root:/bin/sh\n"
+    b"user-defined-in-image:x:1000:1000::/:/bin/sh\n"
+    b"nobody:x:65534:65534::/:/bin/false\n"
+)
+_GROUPS = (
+    b"root:x:0:\n"
+    b"user-defined-in-image:x:1000:\n"
+    b"group-defined-in-image:x:50000:user-defined-in-image\n"
+    b"nogroup:x:65534:\n"
+)
+_WEB_SERVER = ["/agnhost", "netexec", "--http-port=80", "--udp-port=-1"]
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "agnhost": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
+    "nonewprivs": {"Cmd": ["/usr/local/bin/nnp"]},
+    "nonroot": {"User": "1234", "Cmd": ["sh"]},
+    "nginx": {"Entrypoint": _WEB_SERVER, "Cmd": []},
+    "httpd": {"Entrypoint": _WEB_SERVER, "Cmd": []},
+}
+
+
+def stand_ins(names: Iterable[str], programs: Path) -> list[Image]:
+    """An image for each of ``names`` that is in the tests' registry.
+
+    ``programs``: the directory of agnhost and nonewprivs. Raises CommandError: a program of this
+    machine is missing.
+    """
+    wanted = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
+    base = _everything(programs)
+    return [
+        pause_image(name)
+        if _short(name) == "pause"
+        else replace(base, name=name, config={**base.config, **_DEFAULTS.get(_short(name), {})})
+        for name in wanted
+    ]
+
+
+def needed(listed: str) -> list[str]:
+    """Of `e2e.test --list-images` the names that tests of a node use: no other project's."""
+    names = [line.strip() for line in listed.splitlines()]
+    folder = rf"{re.escape(REGISTRY)}/(e2e-test-images/[^/]+|pause)$"
+    return [name for name in names if re.match(folder, name.rpartition(":")[0])]
+
+
+def _short(name: str) -> str:
+    """The last part of an image's name, without its tag."""
+    return name.rpartition("/")[2].partition(":")[0]
+
+
+def _everything(programs: Path) -> Image:
+    base = busybox_image()
+    files = {
+        **base.files,
+        "etc/passwd": (0o644, _USERS),
+        "etc/group": (0o644, _GROUPS),
+        "etc/os-release": (0o644, b"ID=kubeletpy-stand-in\n"),
+        "agnhost": (0o755, (programs / "agnhost").read_bytes()),
+        "usr/local/bin/nnp": (0o6755, (programs / "nonewprivs").read_bytes()),
+    }
+    for program in _PROGRAMS:
+        files.update(_with_libraries(program))
+    # bash keeps environment variables whose names are none in a shell; busybox drops them
+    links = {**base.links, "agnhost-2": "agnhost", "bin/sh": "bash"}
+    for name in _PROGRAMS:
+        links.pop(f"bin/{name}", None)
+    return Image("", files, links, base.folders, base.config)
+
+
+def _with_libraries(program: str) -> dict[str, tuple[int, bytes]]:
+    """A program of this machine below bin/, and its libraries where it looks for them."""
+    found = shutil.which(program)
+    if found is None:
+        raise CommandError(f"{program} is not installed")
+    files = {f"bin/{program}": (0o755, Path(found).read_bytes())}
+    for path in libraries(run("ldd", found).splitlines()):
+        files[path.lstrip("/")] = (0o755, Path(path).read_bytes())
+    return files
+
+
+def libraries(lines: Sequence[str]) -> list[str]:
+    """The paths in the output of ldd."""
+    found = (re.search(r"(?:=> |^\s+)(/\S+)", line) for line in lines)
+    return [match[1] for match in found if match]

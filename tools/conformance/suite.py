@@ -1,0 +1,148 @@
+"""One run of the end-to-end tests: a control plane, a node, the tests, and their reports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.conformance.images import REGISTRY, needed, stand_ins
+from tools.conformance.node import Node
+from tools.control_plane.building import END_TO_END_TESTS, programs
+from tools.control_plane.plane import ControlPlane
+from tools.env import containerd
+from tools.env.images import Image, write_archive
+from tools.env.process import run
+from tools.env.registry import Registry
+from tools.env.runc import current_runc
+
+FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
+SKIP = r"\[Alpha\]|\[Feature:|\[Disruptive\]|\[Environment:Windows"
+SERIAL = r"\[Serial\]"
+LONGEST = "should cap back-off at MaxContainerBackOff"
+"""Takes 27 minutes by itself, so it runs beside all others from the beginning."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tests are run.
+
+    Attributes:
+        focus: a regular expression; a test whose name has it is run,
+        skip: unless it has this one.
+        at_once: so many tests at a time, but for serial ones.
+    """
+
+    focus: str = FOCUS
+    skip: str = SKIP
+    at_once: int = 10
+
+
+def run_tests(
+    release: str, agent: str, choice: Choice, output: Path, gates: dict[str, bool]
+) -> None:
+    """Run the tests of a Kubernetes release on a node of ``agent``; reports go to ``output``.
+
+    Raises CommandError or NotReadyError where no node came to be. A failed test is in the report.
+    """
+    programs(release)
+    built = programs(release, END_TO_END_TESTS)
+    output.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
+    plane = ControlPlane(home / "plane", built)
+    try:
+        images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built)
+        with _mirror(home / "r", images) as mirror:
+            runtime = containerd.Containerd(
+                home / "c", containerd.programs(2), current_runc(), prefix=23
+            )
+            _mirrored(runtime, mirror)
+            runtime.start(next(each.name for each in images if "/pause:" in each.name))
+            runtime.import_images(write_archive(home / "images.tar", *images))
+            (home / "images.tar").unlink()
+            switches = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+            plane.start(flags=[f"--feature-gates={switches}"] if gates else [])
+            node = Node(home / "n", plane, runtime, gates)
+            try:
+                node.start(agent, built)
+                _ginkgo(built, plane, choice, output)
+            finally:
+                node.remove()
+                shutil.copy(node.log, output / "agent.log")
+    finally:
+        plane.stop()
+        shutil.rmtree(home)
+
+
+@contextmanager
+def _mirror(directory: Path, images: Sequence[Image]) -> Iterator[Registry]:
+    """A registry on loopback with the images, for the tests that pull always."""
+    registry = Registry(directory, authenticated=False)
+    registry.start()
+    try:
+        for image in images:
+            registry.push(image, image.name.removeprefix(f"{REGISTRY}/"))
+        yield registry
+    finally:
+        registry.remove()
+
+
+def _mirrored(runtime: containerd.Containerd, mirror: Registry) -> None:
+    folder = runtime.directory / "certs.d" / REGISTRY
+    folder.mkdir(parents=True)
+    (folder / "hosts.toml").write_text(
+        f'server = "https://{REGISTRY}"\n\n'
+        f'[host."{mirror.url}"]\n  capabilities = ["pull", "resolve"]\n'
+    )
+
+
+def _ginkgo(built: Path, plane: ControlPlane, choice: Choice, output: Path) -> None:
+    """Run the parallel tests, then the serial ones; LONGEST beside both."""
+    ginkgo = [
+        str(built / "ginkgo"),
+        "--silence-skips",
+        "--no-color",
+        "--timeout=6h",
+        "--poll-progress-after=0s",
+    ]
+
+    def start(name: str, *options: str) -> subprocess.Popen[bytes]:
+        flags = [
+            "--provider=local",
+            f"--kubeconfig={plane.admin}",
+            "--num-nodes=1",
+            "--disable-log-dump",
+            f"--report-dir={output}",
+            f"--report-prefix={name}-",
+        ]
+        with (output / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                [*ginkgo, *options, str(built / "e2e.test"), "--", *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "KUBECONFIG": str(plane.admin)},
+                cwd=output,
+            )
+
+    beside = []
+    if re.search(choice.focus, f"[sig-node] Pods {LONGEST} [NodeConformance]"):
+        beside.append(start("longest", f"--focus={LONGEST}", "--procs=1"))
+    try:
+        parallel = f"{choice.skip}|{SERIAL}|{LONGEST}"
+        options = f"--focus={choice.focus}", f"--skip={parallel}", f"--procs={choice.at_once}"
+        start("parallel", *options).wait()
+        serial = f"({choice.focus}).*{SERIAL}|{SERIAL}.*({choice.focus})"
+        start("serial", f"--focus={serial}", f"--skip={choice.skip}", "--procs=1").wait()
+        for each in beside:
+            each.wait()
+    finally:
+        for each in beside:
+            each.kill()
+            each.wait()
