@@ -3,11 +3,12 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit contract sim fuzz integration (all of them
-# when none is named), and lowest, mutation, cluster and nodes, which only run when they are named.
+# Sections: lint types imports generated docs wheel unit contract sim fuzz integration cluster (all of
+# them when none is named), and lowest, mutation and nodes, which only run when they are named.
 # "lowest" are the unit tests with the oldest packages that pyproject.toml allows. The control plane of
-# the section cluster is built first, which takes minutes; it needs a fitting Go. The section nodes
-# builds an image of a virtual machine first, which takes minutes, too.
+# the section cluster is built first, once, which takes minutes and needs a fitting Go; where there is
+# none, the section says so and does not run, unless it is named. The section nodes builds an image of
+# a virtual machine first, which takes minutes, too.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -26,7 +27,8 @@ set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit contract sim fuzz integration)
+all=(lint types imports generated docs wheel unit contract sim fuzz integration cluster)
+named=(lowest mutation nodes) # run only when they are named
 # what tests start: Debian's own packages, by section
 declare -A packages=(
     [unit]="prometheus"
@@ -37,7 +39,7 @@ declare -A packages=(
 )
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} lowest mutation cluster nodes " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} ${named[*]} " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -54,11 +56,12 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} lowest mutation cluster nodes" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} ${named[*]}" >&2
     exit 2
     ;;
 esac
-[ ${#sections[@]} -gt 0 ] || sections=("${all[@]}")
+by_default=false
+[ ${#sections[@]} -gt 0 ] || { by_default=true && sections=("${all[@]}"); }
 
 # Install what the given sections start.
 system_packages() {
@@ -157,6 +160,7 @@ run_section() {
         lowest_environment && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}"
         ;;
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
+    control-plane) python -m tools.control_plane build ;;
     cluster) need_root && tests tests/cluster ;;
     nodes) need_root && tests tests/nodes -o timeout=3600 ;;
     integration)
@@ -222,6 +226,19 @@ finish_beside() {
 }
 
 later=()
+if $by_default && ! [[ " ${chosen[*]}" == *" tests/"* && " ${chosen[*]}" != *" tests/cluster"* ]]; then
+    code=0
+    why=$(python -m tools.control_plane check) || code=$?
+    case "$code" in
+    0) later+=(control-plane) ;;
+    3)
+        unset 'sections[-1]' # cluster
+        results+=("cluster      not run: $why")
+        echo "${results[-1]}"
+        ;;
+    *) exit 1 ;;
+    esac
+fi
 for section in "${sections[@]}"; do
     begin=$SECONDS code=0
     case "$section" in

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.control_plane.building import programs
+from tools.control_plane.building import obstacle, programs
 from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
@@ -20,7 +20,10 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build the programs and print their directory")
     serve = commands.add_parser("serve", help="run a control plane until Ctrl-C")
-    for each in (build, serve):
+    check = commands.add_parser(
+        "check", help="say why the programs cannot be built here; exit code 3 then"
+    )
+    for each in (build, serve, check):
         each.add_argument(
             "--kubernetes", type=release, default=NEWEST, help="the release, such as v%(default)s"
         )
@@ -39,6 +42,10 @@ def main() -> int:
     try:
         if given.command == "build":
             print(programs(given.kubernetes))
+        elif given.command == "check":
+            if (why := obstacle(given.kubernetes)) is not None:
+                print(why)
+                return 3
         else:
             _serve(given)
     except (CommandError, NotReadyError) as error:

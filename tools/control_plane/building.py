@@ -89,9 +89,9 @@ def programs(version: str, wanted: ProgramSet = CONTROL_PLANE) -> Path:
 def _build(version: str, wanted: ProgramSet, home: Path) -> None:
     began, used = time.monotonic(), _children_cpu_s()
     source, fresh = home / wanted.module, home / f"{wanted.module}-fresh"
-    ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
-    env = {**os.environ, **_CHEAP, **ours}
-    _require_go(version, home, env)
+    env = _environment()
+    if (why := obstacle(version)) is not None:
+        raise CommandError(why)
     if not (source / "go.sum").is_file():
         _prepare(version, wanted, source, env)
     shutil.rmtree(fresh, ignore_errors=True)
@@ -111,14 +111,25 @@ def _build(version: str, wanted: ProgramSet, home: Path) -> None:
     )
 
 
-def _require_go(version: str, home: Path, env: Mapping[str, str]) -> None:
+def obstacle(version: str) -> str | None:
+    """Why this machine cannot build a release: it has no Go that fits, or cannot ask the proxy."""
+    env = _environment()
     if shutil.which("go") is None:
-        raise CommandError("Go is not installed")
-    found = run("go", "env", "GOVERSION", cwd=home, env=env).strip()
-    answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=home, env=env)
+        return "Go is not installed"
+    try:
+        found = run("go", "env", "GOVERSION", cwd=cache_dir(), env=env).strip()
+        answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=cache_dir(), env=env)
+    except CommandError as error:
+        return str(error)
     needed = json.loads(answer)["GoVersion"]
     if not fits(found, needed):
-        raise CommandError(f"Kubernetes {version} needs Go {needed}, and this machine has {found}")
+        return f"Kubernetes {version} needs Go {needed}, and this machine has {found}"
+    return None
+
+
+def _environment() -> dict[str, str]:
+    ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    return {**os.environ, **_CHEAP, **ours}
 
 
 def fits(found: str, needed: str) -> bool:
