@@ -24,6 +24,12 @@ _NOT_SERVED = frozenset(
         "componentstatuses",
         "volumeattributesclasses",
         "selfsubjectrulesreviews",
+        "devicetaintrules",
+        # The agent asks for these where pods mount them; no signer and no publisher is here.
+        "clustertrustbundles",
+        "podcertificaterequests",
+        # What drivers report of their storage, whose gate is off.
+        "csinodes/status",
         # Proxying to a workload.
         "services/proxy",
         "pods/proxy",
