@@ -26,12 +26,15 @@ from kubeletpy.admission.verdict import (
     predicate,
 )
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
 
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"
-AFFINITY_MISMATCH = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+AFFINITY_MISMATCH = predicate(
+    AdmissionReason.NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector"
+)
 MEMORY_PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 LEGACY_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
@@ -103,7 +106,7 @@ def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
         qos_class(pod) is not QoSClass.BEST_EFFORT or tolerates(pod, MEMORY_PRESSURE_TAINT)
     ):
         return None
-    return Rejection("Evicted", f"The node had condition: [{' '.join(conditions)}]. ")
+    return Rejection(AdmissionReason.EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
 
 
 def _sysctls(pod: Pod, state: NodeState) -> Rejection | None:
@@ -113,23 +116,24 @@ def _sysctls(pod: Pod, state: NodeState) -> Rejection | None:
 def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
     """The checks that don't depend on other pods."""
     if node is None:
-        return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
+        return Rejection(AdmissionReason.INVALID_NODE_INFO, "Kubelet cannot get node info.")
     if pod.labels.get(OS_LABEL, OS) != OS:
         return Rejection(
-            "PodOSSelectorNodeLabelDoesNotMatch",
+            AdmissionReason.POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
             f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
         )
     wanted_os = pod.spec.get("os")
     if wanted_os and wanted_os.get("name") != OS:
         return Rejection(
-            "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+            AdmissionReason.POD_OS_NOT_SUPPORTED,
+            "Failed to admit pod as the OS field doesn't match node OS",
         )
     context = pod.spec.get("securityContext") or {}
     features = (node.get("status") or {}).get("features") or {}
     strict = context.get("supplementalGroupsPolicy") == "Strict"
     if strict and not features.get("supplementalGroupsPolicy"):
         return Rejection(
-            "SupplementalGroupsPolicyNotSupported",
+            AdmissionReason.SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
             "SupplementalGroupsPolicy=Strict is not supported in this node",
         )
     return None
@@ -142,14 +146,14 @@ def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[Rejecti
     name = pod.spec.get("nodeName")
     if name and name != node["metadata"].get("name"):
         text = "node(s) didn't match the requested node name"
-        found.append(predicate("NodeName", text))
+        found.append(predicate(AdmissionReason.NODE_NAME, text))
     if clash(pod, others):
         text = "node(s) didn't have free ports for the requested pod ports"
-        found.append(predicate("NodePorts", text))
+        found.append(predicate(AdmissionReason.NODE_PORTS, text))
     taints = (node.get("spec") or {}).get("taints") or ()
     if not pod.is_static and untolerated(pod, taints, "NoExecute"):
         text = "node(s) had taints that the pod didn't tolerate"
-        found.append(predicate("TaintToleration", text))
+        found.append(predicate(AdmissionReason.TAINT_TOLERATION, text))
     return found
 
 
@@ -157,7 +161,7 @@ def _apparmor(pod: Pod, state: NodeState) -> Rejection | None:
     if state.apparmor or pod.phase not in ("", "Pending") or not _wants_apparmor(pod):
         return None
     problem = "AppArmor is not enabled on the host"
-    return Rejection("AppArmor", f"Cannot enforce AppArmor: {problem}")
+    return Rejection(AdmissionReason.APPARMOR, f"Cannot enforce AppArmor: {problem}")
 
 
 def _wants_apparmor(pod: Pod) -> bool:
@@ -176,7 +180,10 @@ def _wants_apparmor(pod: Pod) -> bool:
 def _features(pod: Pod, state: NodeState) -> Rejection | None:
     if state.pod_level_resources or not pod.spec.get("resources"):
         return None
-    return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+    return Rejection(
+        AdmissionReason.POD_LEVEL_RESOURCES_NOT_SUPPORTED,
+        "PodLevelResources feature gate is disabled",
+    )
 
 
 def _declared(pod: Pod, state: NodeState) -> Rejection | None:
@@ -185,7 +192,7 @@ def _declared(pod: Pod, state: NodeState) -> Rejection | None:
     missing = lacking(pod, state.declared_features, state.version)
     if not missing:
         return None
-    return Rejection("PodFeatureUnsupported", missing_features(missing))
+    return Rejection(AdmissionReason.POD_FEATURE_UNSUPPORTED, missing_features(missing))
 
 
 def missing_features(names: Sequence[str]) -> str:
@@ -196,4 +203,6 @@ def missing_features(names: Sequence[str]) -> str:
 def _shutdown(pod: Pod, state: NodeState) -> Rejection | None:
     if not state.shutting_down:
         return None
-    return Rejection("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    return Rejection(
+        AdmissionReason.NODE_SHUTDOWN, "Pod was rejected as the node is shutting down."
+    )

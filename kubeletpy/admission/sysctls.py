@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api.sysctls import UTS, namespace_of, normalize, shared_namespaces
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 
 _SAFE = {
@@ -49,7 +50,7 @@ def forbidden(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection
         name = normalize(sysctl.get("name") or "")
         problem = _problem(pod, name, name in allowed or name.startswith(prefixes))
         if problem:
-            return Rejection("SysctlForbidden", f"forbidden sysctl: {problem}")
+            return Rejection(AdmissionReason.SYSCTL_FORBIDDEN, f"forbidden sysctl: {problem}")
     return None
 
 

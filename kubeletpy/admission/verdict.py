@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from kubeletpy.events.reasons import OUT_OF, AdmissionReason
 from kubeletpy.structs import Struct
 
 
 class Rejection(Struct, frozen=True):
     """Why a pod is rejected: the reason for its status and event, and a human-readable message."""
 
-    reason: str
+    reason: AdmissionReason
     message: str
 
 
@@ -28,7 +29,7 @@ class Shortage(Struct, frozen=True):
     def rejection(self) -> Rejection:
         """The rejection of a pod that does not fit."""
         return Rejection(
-            f"OutOf{self.resource}",
+            AdmissionReason(f"{OUT_OF}{self.resource}"),
             f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
             f"used: {self.used}, capacity: {self.capacity}",
         )
@@ -62,6 +63,6 @@ class Preempt(Struct, frozen=True):
 Verdict = Admitted | Refused | AskForNode | Preempt
 
 
-def predicate(name: str, text: str) -> Rejection:
+def predicate(name: AdmissionReason, text: str) -> Rejection:
     """The rejection by one of the scheduler's rules."""
     return Rejection(name, f"Predicate {name} failed: {text}")

@@ -456,7 +456,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         Volumes(
             storage.volumes,
             recorder,
-            rejected=lambda reason: metrics.workers.admission_rejections.labels(reason).inc(),
+            rejected=lambda reason: metrics.workers.admission_rejections.labels(
+                reason.metric_label
+            ).inc(),
         ),
         pull_secrets,
         Claims(claims.manager, recorder, clock),

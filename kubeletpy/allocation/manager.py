@@ -29,6 +29,7 @@ from kubeletpy.allocation.reports import Decided, ResizeReports
 from kubeletpy.allocation.resources import PodResources, asks_for_nothing, of_pod, with_resources
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.resizes import ResizeMetrics
@@ -256,7 +257,10 @@ class AllocationManager:
             never = infeasible(desired, one.allocated, self._rules)
             rejection = None if never is not None else self._judge(desired)
         except ValueError as error:
-            never, rejection = None, Rejection("UnexpectedAdmissionError", str(error))
+            never, rejection = (
+                None,
+                Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, str(error)),
+            )
         if never is not None:
             del self._queue[uid]
             self._metrics.infeasible.labels(never.detail).inc()

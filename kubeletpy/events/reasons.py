@@ -7,12 +7,67 @@ differences in both directions, and looks for an emitter of each.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NewType
+from typing import Self
 
-AdmissionReason = NewType("AdmissionReason", str)
-"""Why a pod was rejected, such as OutOfcpu; it is the reason of the rejection's event.
+OUT_OF = "OutOf"
 
-Source: docs/reference/events.csv: "{admission reason}"."""
+
+class AdmissionReason(StrEnum):
+    """Why a pod was rejected: the ``reason`` of its status and of the rejection's event.
+
+    ``AdmissionReason("OutOfexample.com/gpu")`` is accepted for each extended resource, although no
+    member lists it. Raises ValueError for any other text. Source: docs/reference/reasons.csv:
+    pod-status; docs/reference/events.csv: "{admission reason}".
+    """
+
+    APPARMOR = "AppArmor"
+    EVICTED = "Evicted"
+    INVALID_NODE_INFO = "InvalidNodeInfo"
+    NODE_AFFINITY = "NodeAffinity"
+    NODE_NAME = "NodeName"
+    NODE_PORTS = "NodePorts"
+    NODE_SHUTDOWN = "NodeShutdown"
+    OUT_OF_CPU = "OutOfcpu"
+    OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage"
+    OUT_OF_MEMORY = "OutOfmemory"
+    OUT_OF_PODS = "OutOfpods"
+    POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported"
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported"
+    POD_OS_NOT_SUPPORTED = "PodOSNotSupported"
+    POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch"
+    SMT_ALIGNMENT_ERROR = "SMTAlignmentError"
+    SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
+    SYSCTL_FORBIDDEN = "SysctlForbidden"
+    TAINT_TOLERATION = "TaintToleration"
+    TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
+    UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str) or not value.startswith(OUT_OF):
+            return None
+        extended = str.__new__(cls, value)
+        extended._name_, extended._value_ = "OUT_OF_EXTENDED_RESOURCE", value
+        return extended
+
+    @property
+    def metric_label(self) -> str:
+        """The ``reason`` of kubelet_admission_rejections_total, whose labels are bounded."""
+        if self in _COUNTED_AS_OTHER:
+            return "Other"
+        return self.value if self.name in AdmissionReason.__members__ else "OutOfExtendedResources"
+
+
+_COUNTED_AS_OTHER = frozenset(
+    (
+        AdmissionReason.NODE_AFFINITY,
+        AdmissionReason.NODE_NAME,
+        AdmissionReason.NODE_PORTS,
+        AdmissionReason.SMT_ALIGNMENT_ERROR,
+        AdmissionReason.TAINT_TOLERATION,
+    )
+)
 
 
 class Reason(StrEnum):

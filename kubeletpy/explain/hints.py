@@ -5,9 +5,10 @@ Commands name the objects, in the reader's shell; names of pods and containers a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import OUT_OF, AdmissionReason
 from kubeletpy.explain.codes import Code
 from kubeletpy.explain.containers import last_exit
 from kubeletpy.explain.facts import PodFacts, Taint
@@ -18,15 +19,23 @@ from kubeletpy.explain.volume_hints import volume_hint
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 
-_REFUSED = {
-    "NodePorts": "use another hostPort, or end the pod that has it",
-    "NodeAffinity": "change the pod's nodeSelector or affinity, or the node's labels",
-    "OutOfpods": "the node has as many pods as it may have: use another node",
-    "AppArmor": "remove the profile, or use a node with AppArmor",
-    "SysctlForbidden": "remove the sysctl, or allow it with the node's allowedUnsafeSysctls",
-    "PodOSNotSupported": "the pod is for another operating system: use a node of that system",
-    "TaintToleration": "the node has that taint no more: make a new pod",
-    "TopologyAffinityError": "ask for less, or use a node with more on one NUMA node",
+_REFUSED: Mapping[str, str] = {
+    AdmissionReason.NODE_PORTS: "use another hostPort, or end the pod that has it",
+    AdmissionReason.NODE_AFFINITY: (
+        "change the pod's nodeSelector or affinity, or the node's labels"
+    ),
+    AdmissionReason.OUT_OF_PODS: "the node has as many pods as it may have: use another node",
+    AdmissionReason.APPARMOR: "remove the profile, or use a node with AppArmor",
+    AdmissionReason.SYSCTL_FORBIDDEN: (
+        "remove the sysctl, or allow it with the node's allowedUnsafeSysctls"
+    ),
+    AdmissionReason.POD_OS_NOT_SUPPORTED: (
+        "the pod is for another operating system: use a node of that system"
+    ),
+    AdmissionReason.TAINT_TOLERATION: "the node has that taint no more: make a new pod",
+    AdmissionReason.TOPOLOGY_AFFINITY_ERROR: (
+        "ask for less, or use a node with more on one NUMA node"
+    ),
 }
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
 
@@ -177,8 +186,8 @@ def _refused(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
     if facts.taints:
         return _tolerate(facts.taints[0], len(facts.taints) - 1)
-    if reason.startswith("OutOf") and reason not in _REFUSED:
-        return f"ask for less {reason.removeprefix('OutOf')}, or use a node that has more"
+    if reason.startswith(OUT_OF) and reason not in _REFUSED:
+        return f"ask for less {reason.removeprefix(OUT_OF)}, or use a node that has more"
     return _REFUSED.get(reason, "make a new pod once that is mended")
 
 

@@ -16,7 +16,7 @@ from kubeletpy.foresee import change, needs, patching, pressure, start, updates
 from kubeletpy.foresee.durations import Durations, total
 from kubeletpy.foresee.model import Act, Foreseen, Outcome
 from kubeletpy.foresee.rooms import NodeRooms
-from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.refusal import UNEXPECTED, AllocationRefused
 from kubeletpy.pods import defaults
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import MalformedPod, Pod
@@ -107,14 +107,14 @@ class Foreseer:
         self, pod: Pod, refused: str
     ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
         if refused:
-            return change.Fate(Outcome.REFUSED, "UnexpectedAdmissionError", refused), (), ()
+            return change.Fate(Outcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
             placed = self._rooms.place(pod)
             verdict, victims = self._rooms.judge(pod, self._rooms.others(pod.uid))
         except AllocationRefused as error:
             return change.Fate(Outcome.REFUSED, error.reason, str(error)), (), ()
         except ValueError as error:
-            return change.Fate(Outcome.REFUSED, "UnexpectedAdmissionError", str(error)), (), ()
+            return change.Fate(Outcome.REFUSED, UNEXPECTED, str(error)), (), ()
         if isinstance(verdict, Refused):
             rejection = verdict.rejection
             return change.Fate(Outcome.REFUSED, rejection.reason, rejection.message), (), ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-UNEXPECTED = "UnexpectedAdmissionError"
+from kubeletpy.events.reasons import AdmissionReason
+
+UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 
 
 class AllocationRefused(Exception):
@@ -12,7 +14,9 @@ class AllocationRefused(Exception):
     asked, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.
     """
 
-    def __init__(self, message: str, reason: str = UNEXPECTED, container: str = "") -> None:
+    def __init__(
+        self, message: str, reason: AdmissionReason = UNEXPECTED, container: str = ""
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.container = container

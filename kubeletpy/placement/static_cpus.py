@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.placement.cpu_options import CpuOptions, OptionError
 from kubeletpy.placement.cpu_state import CpuState
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
@@ -26,7 +27,7 @@ from kubeletpy.pods.resources import container_amounts, pod_level_set
 
 STATIC = "static"
 CPU = "cpu"
-SMT = "SMTAlignmentError"
+SMT = AdmissionReason.SMT_ALIGNMENT_ERROR
 NOTHING: frozenset[int] = frozenset()
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.placement import CONTAINER, NUMA_NODE, POD, PlacementMetrics
 from kubeletpy.placement.hints import (
     NOT_TO_BE_HAD,
@@ -33,7 +34,7 @@ from kubeletpy.pods.pod import Pod
 
 log = logging.getLogger(__name__)
 
-AFFINITY = "TopologyAffinityError"
+AFFINITY = AdmissionReason.TOPOLOGY_AFFINITY_ERROR
 AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
 
 

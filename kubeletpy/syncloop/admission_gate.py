@@ -26,7 +26,7 @@ from kubeletpy.admission.verdict import (
 )
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
+from kubeletpy.events.reasons import AdmissionReason, Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.in_force import in_force
@@ -36,24 +36,11 @@ from kubeletpy.syncloop.rejection import Deferred, Others
 
 log = logging.getLogger(__name__)
 
-UNEXPECTED = "UnexpectedAdmissionError"
+UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 FAILED_TO_RECOVER = (
     "Unexpected error while attempting to recover from admission failure: "
     "preemption: error finding a set of pods to preempt"
 )
-COUNTED = frozenset(
-    (
-        *("AppArmor", "Evicted", "InvalidNodeInfo", "NodeShutdown", "SysctlForbidden"),
-        *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods"),
-        *("PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported"),
-        *("PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported"),
-        "TopologyAffinityError",
-        UNEXPECTED,
-    )
-)
-"""Reasons that kubelet_admission_rejections_total distinguishes."""
-
-
 Settle = Callable[[], Awaitable[Rejection | None]]
 """Waits for what placing a pod takes: files, and plugins that may be slow."""
 Place = Callable[[Pod], "Rejection | Settle | None"]
@@ -233,10 +220,7 @@ class AdmissionGate:
                 return None
 
     def _counted(self, rejection: Rejection) -> Rejection:
-        reason = rejection.reason
-        if reason not in COUNTED:
-            reason = "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
-        self._metrics.admission_rejections.labels(reason).inc()
+        self._metrics.admission_rejections.labels(rejection.reason.metric_label).inc()
         return rejection
 
     async def _make_room(

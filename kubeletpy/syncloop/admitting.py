@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.manager import AllocationManager
-from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.syncloop.held_pods import HeldPods
@@ -96,7 +95,5 @@ class Admitting:
     def _refuse(self, pod: Pod, rejection: Rejection) -> None:
         self.held.refuse(pod.uid)
         self._allocations.refused(pod.uid)
-        self._recorder.event(
-            pod_reference(pod), WARNING, AdmissionReason(rejection.reason), rejection.message
-        )
+        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
         self._reject(pod, rejection)

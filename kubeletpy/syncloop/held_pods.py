@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class HeldPods:
         # a task boundary: a fault in one pod's admission must not end the agent, nor hide the pod
         log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
-        self._settled(uid, Rejection("UnexpectedAdmissionError", message))
+        self._settled(uid, Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
 
 
 def _admits(task: asyncio.Task[Rejection | None]) -> bool:

@@ -18,7 +18,7 @@ from kubeletpy.volumes.protocol import VolumeError, VolumeManager
 
 log = logging.getLogger(__name__)
 
-LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
+LIMIT_EXCEEDED = AdmissionReason.VOLUME_ATTACHMENT_LIMIT_EXCEEDED
 
 
 class Volumes(SyncStep):
@@ -30,7 +30,7 @@ class Volumes(SyncStep):
         self,
         volumes: VolumeManager,
         recorder: EventRecorder,
-        rejected: Callable[[str], None] = lambda reason: None,
+        rejected: Callable[[AdmissionReason], None] = lambda reason: None,
     ) -> None:
         """``rejected(reason)`` is called for each pod that is refused."""
         self._volumes = volumes
@@ -70,8 +70,7 @@ class Volumes(SyncStep):
 
     def _refused(self, pod: Pod, rejection: Rejection) -> SyncOutcome:
         """The pod can't run here: it fails, and its owner may create another elsewhere."""
-        reason = AdmissionReason(rejection.reason)
-        self._recorder.event(pod_reference(pod), WARNING, reason, rejection.message)
+        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
         self._rejected(rejection.reason)
         refusal = rejected_status(pod, rejection)
         return SyncOutcome(terminal=True, status_override=lambda status: {**status, **refusal})

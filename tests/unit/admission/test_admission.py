@@ -22,6 +22,7 @@ from kubeletpy.admission.verdict import (
 )
 from kubeletpy.api import types as api
 from kubeletpy.api.sysctls import normalize
+from kubeletpy.events.reasons import AdmissionReason
 from tests.unit.cgroups.pods import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")
@@ -74,7 +75,7 @@ OTHERS = [
     pod(ports(("", "TCP", 80), ("10.0.0.1", "UDP", 53)), uid="o2"),
 ]
 AFFINITY = Rejection(
-    "NodeAffinity",
+    AdmissionReason("NodeAffinity"),
     "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
 )
 GPU = requests()
@@ -85,27 +86,32 @@ TAINTED = node(spec={"taints": [{"key": "k", "value": "v", "effect": "NoExecute"
 NO_SCHEDULE = node(spec={"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]})
 STATIC: dict[str, Any] = {"annotations": {"kubernetes.io/config.source": "file"}}
 NOT_TOLERATED = Rejection(
-    "TaintToleration",
+    AdmissionReason("TaintToleration"),
     "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
 )
 
 
 def out_of(resource: str, requested: int, used: int, capacity: int) -> Rejection:
     return Rejection(
-        f"OutOf{resource}",
+        AdmissionReason(f"OutOf{resource}"),
         f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, "
         f"capacity: {capacity}",
     )
 
 
 REJECTED: list[tuple[str, Any, Any, Rejection]] = [
-    ("no node", pod(), None, Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")),
+    (
+        "no node",
+        pod(),
+        None,
+        Rejection(AdmissionReason("InvalidNodeInfo"), "Kubelet cannot get node info."),
+    ),
     (
         "label of another OS",
         pod(labels={"kubernetes.io/os": "windows"}),
         NODE,
         Rejection(
-            "PodOSSelectorNodeLabelDoesNotMatch",
+            AdmissionReason("PodOSSelectorNodeLabelDoesNotMatch"),
             "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
         ),
     ),
@@ -113,14 +119,17 @@ REJECTED: list[tuple[str, Any, Any, Rejection]] = [
         "another OS",
         pod(os={"name": "windows"}),
         NODE,
-        Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"),
+        Rejection(
+            AdmissionReason("PodOSNotSupported"),
+            "Failed to admit pod as the OS field doesn't match node OS",
+        ),
     ),
     (
         "strict groups",
         pod(securityContext={"supplementalGroupsPolicy": "Strict"}),
         NODE,
         Rejection(
-            "SupplementalGroupsPolicyNotSupported",
+            AdmissionReason("SupplementalGroupsPolicyNotSupported"),
             "SupplementalGroupsPolicy=Strict is not supported in this node",
         ),
     ),
@@ -163,7 +172,8 @@ REJECTED: list[tuple[str, Any, Any, Rejection]] = [
         pod(nodeName="n2"),
         NODE,
         Rejection(
-            "NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name"
+            AdmissionReason("NodeName"),
+            "Predicate NodeName failed: node(s) didn't match the requested node name",
         ),
     ),
     (
@@ -171,7 +181,7 @@ REJECTED: list[tuple[str, Any, Any, Rejection]] = [
         pod(ports(("", "TCP", 80))),
         NODE,
         Rejection(
-            "NodePorts",
+            AdmissionReason("NodePorts"),
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod "
             "ports",
         ),
@@ -200,14 +210,17 @@ REJECTED: list[tuple[str, Any, Any, Rejection]] = [
         "an unknown sysctl",
         sysctl("net.ipv4.ip_forward"),
         NODE,
-        Rejection("SysctlForbidden", 'forbidden sysctl: "net.ipv4.ip_forward" not allowlisted'),
+        Rejection(
+            AdmissionReason("SysctlForbidden"),
+            'forbidden sysctl: "net.ipv4.ip_forward" not allowlisted',
+        ),
     ),
     (
         "a sysctl of the host's network",
         sysctl("net.ipv4.tcp_syncookies", hostNetwork=True),
         NODE,
         Rejection(
-            "SysctlForbidden",
+            AdmissionReason("SysctlForbidden"),
             'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled',
         ),
     ),
@@ -216,7 +229,7 @@ REJECTED: list[tuple[str, Any, Any, Rejection]] = [
         sysctl("kernel/shm_rmid_forced", hostIPC=True),
         NODE,
         Rejection(
-            "SysctlForbidden",
+            AdmissionReason("SysctlForbidden"),
             'forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host IPC enabled',
         ),
     ),
@@ -406,7 +419,7 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
         assert verdict == Admitted()
     else:
         message = f"The node had condition: [{' '.join(pressures)}]. "
-        assert verdict == Refused(Rejection("Evicted", message))
+        assert verdict == Refused(Rejection(AdmissionReason("Evicted"), message))
 
 
 def test_a_pod_that_the_runtime_has_is_not_refused_for_pressure() -> None:

@@ -13,6 +13,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome
@@ -20,7 +21,7 @@ from tests.unit.allocation.pods import needs, pod
 from tests.virtual_time import LoopClock, on_virtual_time
 
 SMALL, BIG = needs("cpu=1"), needs("cpu=2")
-NO_ROOM = Rejection("OutOfcpu", "no room")
+NO_ROOM = Rejection(AdmissionReason("OutOfcpu"), "no room")
 
 
 class Node:

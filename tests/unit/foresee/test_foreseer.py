@@ -9,6 +9,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection, Shortage, Verdict
 from kubeletpy.allocation.feasibility import Infeasible
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Nonsense
@@ -177,7 +178,7 @@ async def test_whom_a_new_pod_would_preempt() -> None:
 
 async def test_a_pod_that_is_refused_is_in_no_order() -> None:
     node = Rooms()
-    node.verdict = Refused(Rejection("Taken", "no room"))
+    node.verdict = Refused(Rejection(AdmissionReason("OutOfpods"), "no room"))
     assert (await node.new()).evictions == ()
     assert node.order_asked == []
 
@@ -198,7 +199,7 @@ async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
     [
         (None, "OutOfcpu", "none left"),
         (
-            AllocationRefused("no place", "TopologyAffinityError"),
+            AllocationRefused("no place", AdmissionReason("TopologyAffinityError")),
             "TopologyAffinityError",
             "no place",
         ),
@@ -207,7 +208,10 @@ async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
 )
 async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, message: str) -> None:
     node = Rooms()
-    node.refused, node.verdict = refused, Refused(Rejection("OutOfcpu", "none left"))
+    node.refused, node.verdict = (
+        refused,
+        Refused(Rejection(AdmissionReason("OutOfcpu"), "none left")),
+    )
     assert await node.new() == answer(
         Outcome.REFUSED, "new", "default", reason=reason, message=message, unsure=(RACE,)
     )
@@ -269,7 +273,7 @@ async def test_a_resize() -> None:
     )
     node.verdict, node.victims = Preempt((Shortage("cpu", 2, 1, 2),)), [pod(name="low")]
     assert (await node.patched(cpu("2"))).victims == ("ns/low",)
-    node.verdict = Refused(Rejection("OutOfcpu", "none left"))
+    node.verdict = Refused(Rejection(AdmissionReason("OutOfcpu"), "none left"))
     assert await node.patched(cpu("2")) == answer(
         Outcome.DEFERRED, reason="OutOfcpu", message="none left", hints=RESIZE
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -117,7 +118,11 @@ def test_a_pod_that_is_created_twice_is_one_pod() -> None:
 
 
 def test_a_rejection_is_shown_unless_the_pod_ends_anyhow() -> None:
-    machine, pod, rejection = WorkerMachine(), make_pod(), Rejection("OutOfcpu", "too little")
+    machine, pod, rejection = (
+        WorkerMachine(),
+        make_pod(),
+        Rejection(AdmissionReason("OutOfcpu"), "too little"),
+    )
     shown = [ShowRejection(pod, rejection)]
     assert machine.handle(PodRejected(pod, rejection)) == shown
     update(machine, UpdateType.CREATE, pod)

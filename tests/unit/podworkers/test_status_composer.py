@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -165,7 +166,7 @@ async def test_an_end_is_always_composed(how: Any) -> None:
     assert s.composed == 4, "what was known of its rest is no longer"
 
 
-REFUSAL = Rejection("UnexpectedAdmissionError", "no healthy devices present")
+REFUSAL = Rejection(AdmissionReason("UnexpectedAdmissionError"), "no healthy devices present")
 RAN: Any = {
     "phase": "Running",
     "startTime": "2026-01-01T00:00:00Z",

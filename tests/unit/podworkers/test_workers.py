@@ -12,6 +12,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.host.exhausted import NO_THREAD, NoThread
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
@@ -477,7 +478,7 @@ async def test_the_status_of_a_pod_that_is_evicted_goes_on_saying_so() -> None:
 @on_virtual_time
 async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     s = Setup()
-    rejection = Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
+    rejection = Rejection(AdmissionReason("OutOfcpu"), "Node didn't have enough resource: cpu")
     s.workers.reject(make_pod(), rejection)
     await settle()
     assert s.syncer.rejected == [(UID, rejection)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.records import (
@@ -30,7 +31,7 @@ RUNNING = PodRuntimeStatus("r", "n", "ns")
         (UpdateArrived(PodUpdate(UpdateType.KILL, runtime_pod=RUNNING), 1.0), "r"),
         (UpdateArrived(PodUpdate(UpdateType.KILL), 1.0), ""),
         (StatusOutdated(POD, None), "u"),
-        (PodRejected(POD, Rejection("OutOfcpu", "no CPU")), "u"),
+        (PodRejected(POD, Rejection(AdmissionReason("OutOfcpu"), "no CPU")), "u"),
         (SyncEnded("u", None, 1.0), "u"),
         (TimerFired("u", 1.0), "u"),
         (DesiredPods(frozenset("u"), 1.0), ""),

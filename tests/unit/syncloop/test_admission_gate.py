@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -21,7 +22,7 @@ from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
 FITS = Rejection(
-    "OutOfcpu",
+    AdmissionReason("OutOfcpu"),
     "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000",
 )
 
@@ -108,7 +109,7 @@ async def test_most_pods_are_judged_at_once() -> None:
 @on_virtual_time
 async def test_who_waits_for_its_devices_stops_nobody_else() -> None:
     gate, answers = Gate(), asyncio.Event()
-    no = Rejection("UnexpectedAdmissionError", "the plugin says no")
+    no = Rejection(AdmissionReason("UnexpectedAdmissionError"), "the plugin says no")
 
     async def settle_a() -> None:
         await answers.wait()
@@ -116,11 +117,15 @@ async def test_who_waits_for_its_devices_stops_nobody_else() -> None:
     async def settle_b() -> Rejection:
         return no
 
-    gate.places = {"a": settle_a, "b": settle_b, "c": Rejection("TopologyAffinityError", "far")}
+    gate.places = {
+        "a": settle_a,
+        "b": settle_b,
+        "c": Rejection(AdmissionReason("TopologyAffinityError"), "far"),
+    }
     waiting = asyncio.ensure_future(gate.settled(pod(uid="a")))
     await settle()
     assert await gate.settled(pod(uid="b")) == no
-    assert gate.gate(pod(uid="c"), []) == Rejection("TopologyAffinityError", "far")
+    assert gate.gate(pod(uid="c"), []) == Rejection(AdmissionReason("TopologyAffinityError"), "far")
     assert gate.gate(pod(uid="d"), []) is None
     assert not waiting.done()
     answers.set()
@@ -354,7 +359,10 @@ async def test_others_give_way_for_the_resize_of_a_critical_pod() -> None:
 
 @on_virtual_time
 async def test_a_pod_is_given_its_place_once_its_plugins_are_back() -> None:
-    gate, refusal = Gate(), Rejection("UnexpectedAdmissionError", "Allocate failed")
+    gate, refusal = (
+        Gate(),
+        Rejection(AdmissionReason("UnexpectedAdmissionError"), "Allocate failed"),
+    )
     asked = pod(container("100m"), uid="u")
     for answer in (None, refusal):
         gate.placed.clear()

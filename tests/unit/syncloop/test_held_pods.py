@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.syncloop.rejection import Deferred, Others
 from tests.unit.podworkers.builders import pod_object
@@ -60,7 +61,7 @@ async def test_it_waits_through_housekeeping_and_changes() -> None:
 @on_virtual_time
 async def test_it_may_be_refused_in_the_end() -> None:
     node = await held()
-    node.answer.set_result(Rejection("OutOfcpu", "too much"))
+    node.answer.set_result(Rejection(AdmissionReason("OutOfcpu"), "too much"))
     await asyncio.sleep(10)
     assert node.statuses.kept[SLOW]["reason"] == "OutOfcpu"
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))

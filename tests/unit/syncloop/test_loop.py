@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -314,7 +315,7 @@ async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan() 
 @on_virtual_time
 async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
     node = Node()
-    node.refuse["uid-web"] = Rejection("OutOfpods", "too many")
+    node.refuse["uid-web"] = Rejection(AdmissionReason("OutOfpods"), "too many")
     answers: dict[str, asyncio.Future[Rejection | None]] = {}
     for name in ("let-in", "turned-away"):
         uid = f"uid-{name}"
@@ -330,7 +331,7 @@ async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
     await settle()
     assert node.admitted == ["uid-other"]
     answers["uid-let-in"].set_result(None)
-    answers["uid-turned-away"].set_result(Rejection("OutOfcpu", "too much"))
+    answers["uid-turned-away"].set_result(Rejection(AdmissionReason("OutOfcpu"), "too much"))
     await settle()
     assert node.admitted == ["uid-other", "uid-let-in"]
     await node.stop()
@@ -392,7 +393,7 @@ async def test_a_change_of_a_spec_is_shown_with_what_it_was_before() -> None:
 @on_virtual_time
 async def test_refused_pods() -> None:
     node = Node()
-    node.refuse["uid-web"] = Rejection("OutOfpods", "too many")
+    node.refuse["uid-web"] = Rejection(AdmissionReason("OutOfpods"), "too many")
     node.loop.deliver("api", [pod_object("other"), pod_object()])
     await settle()
     assert node.judged == [("uid-other", []), ("uid-web", ["uid-other"])]

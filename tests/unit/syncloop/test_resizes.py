@@ -8,12 +8,13 @@ from typing import Any
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.syncloop.test_loop import Node
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
-NO_ROOM = Rejection("OutOfcpu", "no room")
+NO_ROOM = Rejection(AdmissionReason("OutOfcpu"), "no room")
 
 
 class Sized(Node):
