@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -42,9 +43,11 @@ def main() -> int:
         "--gate", action="append", default=[], metavar="NAME=BOOL", help="a feature gate"
     )
     shown = commands.add_parser("table", help="show the results of all runs, and differences")
-    for each in (runs, shown):
-        each.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
+    for sub in (runs, shown):
+        sub.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
     arguments = parser.parse_args()
+    for each in (signal.SIGINT, signal.SIGTERM):  # a shell lets its background jobs ignore SIGINT
+        signal.signal(each, signal.default_int_handler)
     if arguments.command == "run":
         gates = {
             name: value.lower() == "true"

@@ -15,7 +15,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,21 @@ MODULE = "k8s.io/kubernetes"
 
 
 @dataclass(frozen=True)
+class Edit:
+    """A change of the release's source, for what this machine cannot do.
+
+    Attributes:
+        file: its path in the module k8s.io/kubernetes.
+        old: a text in it, which is replaced.
+        new: by this one.
+    """
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class ProgramSet:
     """Programs that are built together, in a Go module of their own.
 
@@ -33,11 +48,13 @@ class ProgramSet:
         module: the directory of that Go module, beside the programs.
         packages: of commands; a program has the last part of the package's path for its name.
         tests: packages whose tests become one program, PACKAGE.test.
+        edits: of the source that is compiled.
     """
 
     module: str
     packages: tuple[str, ...]
     tests: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     def names(self) -> list[str]:
         """The programs' file names."""
@@ -149,12 +166,28 @@ def _prepare(version: str, wanted: ProgramSet, source: Path, env: Mapping[str, s
     found = json.loads(
         run("go", "mod", "download", "-json", f"{MODULE}@v{version}", timeout=600, env=env)
     )
-    (source / "go.mod").write_text(go_module(version, Path(found["GoMod"]).read_text()))
+    module = go_module(version, Path(found["GoMod"]).read_text())
+    if wanted.edits:
+        _edited(version, wanted.edits, Path(found["Dir"]), source / "kubernetes")
+        module += f"replace {MODULE} => ./kubernetes\n"
+    (source / "go.mod").write_text(module)
     imports = "".join(f'\t_ "{each}"\n' for each in (*wanted.packages, *wanted.tests))
     (source / "programs.go").write_text(
         f"//go:build tools\n\npackage controlplane\n\nimport (\n{imports})\n"
     )
     run("go", "mod", "tidy", timeout=600, cwd=source, env=env)
+
+
+def _edited(version: str, edits: Sequence[Edit], original: Path, copy: Path) -> None:
+    """Make a copy of the release's source with changes; what does not change are hard links."""
+    shutil.copytree(original, copy, copy_function=os.link)
+    for edit in edits:
+        file = copy / edit.file
+        text = file.read_text()
+        if text.count(edit.old) != 1:
+            raise CommandError(f"{edit.file} of {version} does not have {edit.old!r} once")
+        file.unlink()
+        file.write_text(text.replace(edit.old, edit.new))
 
 
 def go_module(version: str, of_kubernetes: str) -> str:
