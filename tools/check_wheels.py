@@ -10,11 +10,13 @@ environment hides: an import of a development tool, data that exists only in the
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import venv
 import zipfile
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -24,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 from kubeletpy.kubernetes_version import OLDEST  # noqa: E402 - from the checkout
 from kubeletpy.version import VERSION  # noqa: E402
 from tools import lock  # noqa: E402
+from tools.lab.recipe import SUITES  # noqa: E402
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
 """Package (a distribution is named after it) -> the folder of its pyproject.toml."""
@@ -52,6 +55,8 @@ PAGE = """
 from kubeletpy.view.server import page, policy
 policy(page())
 """
+
+_PYTHON = re.compile(r"Programming Language :: Python :: (\d+\.\d+)")
 
 
 class Fault(Exception):
@@ -108,6 +113,19 @@ def check_contents(package: str, wheel: Path) -> None:
         raise Fault(f"{wheel.name} does not carry its licence")
     if said["Version"] != VERSION:
         raise Fault(f"{wheel.name} is of version {said['Version']}, the sources of {VERSION}")
+    check_metadata(wheel.name, said)
+
+
+def check_metadata(name: str, metadata: Message) -> None:
+    """Check what an index shows of a wheel: who made it, what it is, which Pythons were tried."""
+    for field in ("Author", "Keywords", "Summary", "Description-Content-Type"):
+        if not metadata[field]:
+            raise Fault(f"the metadata of {name} has no {field}")
+    classifiers = metadata.get_all("Classifier", [])
+    pythons = {found[1] for each in classifiers if (found := _PYTHON.fullmatch(each))}
+    if pythons != set(SUITES.values()):
+        tried = ", ".join(SUITES.values())
+        raise Fault(f"{name} names Python {', '.join(sorted(pythons))}; tried are {tried}")
 
 
 def check_installed(place: Path, wheels: dict[str, Path]) -> None:
