@@ -23,7 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kubeletpy.kubernetes_version import OLDEST  # noqa: E402 - from the checkout
+from kubeletpy.cli.deploy_files import deploy_files  # noqa: E402 - from the checkout
+from kubeletpy.kubernetes_version import OLDEST  # noqa: E402
 from kubeletpy.version import VERSION  # noqa: E402
 from tools import lock  # noqa: E402
 from tools.lab.recipe import SUITES  # noqa: E402
@@ -99,6 +100,8 @@ def check_contents(package: str, wheel: Path) -> None:
         check=True,
     ).stdout
     wanted = {name for name in listed.split("\0") if name and (folder / name).exists()}
+    if package == "kubeletpy":
+        wanted |= {f"kubeletpy/deploy/{name}" for name in deploy_files()}
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
@@ -141,6 +144,9 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
     expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")
     expect(run(kubeletpy.with_name("kubelet"), "--version"), f"Kubernetes {OLDEST.kubelet}")
     expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
+    run(kubeletpy, "deploy-files", place / "deploy")
+    for name, text in deploy_files().items():
+        expect((place / "deploy" / name).read_text(), text)
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     expect(run(kubeletpy, "up", code=1), "pip install ./up")
     run(python, "-I", "-c", LIBRARY)

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
     "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
+    "deploy-files": ("kubeletpy.cli.deploy_files", "write units, configurations and RBAC"),
     "version": ("kubeletpy.cli.version", "say which version this is"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""
@@ -47,7 +48,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         description="A Kubernetes node agent.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="commands:\n"
-        + "\n".join(f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items())
+        + "\n".join(f"  {name:<12} {summary}" for name, (_, summary) in COMMANDS.items())
         + "\n\nkubeletpy COMMAND --help describes a command.",
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)

@@ -224,16 +224,17 @@ async def up(
 def lines_to_copy(kubeconfig: Path) -> list[str]:
     """What a shell needs to reach the node: the commands' path, the kubeconfig, a pod, the view.
 
-    Lines that this installation has no use for are left out: the path, if `kubeletpy` is on it; the
-    sample pod, if this is not a checkout.
+    The path is left out if `kubeletpy` is on it.
     """
+    from kubeletpy.cli.deploy_files import deploy_folder
+
     lines = []
     programs = Path(sys.executable).parent
     if shutil.which("kubeletpy") is None and (programs / "kubeletpy").exists():
         lines.append(f"export PATH={shlex.quote(str(programs))}:$PATH")
     lines.append(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
-    sample = Path(__file__).resolve().parents[2] / "deploy" / "sample-pod.yaml"
-    if sample.exists():
+    sample = deploy_folder() / "sample-pod.yaml"
+    if sample.is_file():
         lines.append(f"kubectl apply -f {shlex.quote(str(sample))}")
     lines.append("kubeletpy view")
     return lines
