@@ -157,7 +157,8 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
         run(*install, f"{wheels['kubeletpy']}[{extra}]")
         run(python, "-I", "-c", f"import {module}")
 
-    run(*install, wheels["kubeletpy_up"])
+    links = [f"--find-links={wheel.parent}" for wheel in wheels.values()]
+    run(*install, *links, "kubeletpy[up]")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     run(python, "-I", "-c", IMPORT_ALL, "kubeletpy_up")
     run(*pip, "check")

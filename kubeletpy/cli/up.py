@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
 DEFAULT_KUBELET_PORT = 10250
-NOT_INSTALLED = "the embedded API is not installed: pip install ./up in the checkout"
+NOT_INSTALLED = (
+    "the embedded API is not installed: pip install ./up in the checkout, or "
+    "pip install --find-links DIR 'kubeletpy[up]' with a release's wheels in DIR"
+)
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 

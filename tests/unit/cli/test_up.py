@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.cli.up import lines_to_copy, load, main, parser
+from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,7 @@ def test_without_the_embedded_api(
     monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not there
     assert main(["--state-dir", str(tmp_path / "s")]) == 1
     said = capsys.readouterr().err
-    missing = "the embedded API is not installed: pip install ./up in the checkout"
-    assert said == f"kubeletpy: {missing}\n"
+    assert said == f"kubeletpy: {NOT_INSTALLED}\n"
     assert not (tmp_path / "s").exists()
 
 
