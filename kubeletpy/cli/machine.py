@@ -1,9 +1,10 @@
-"""Facts about this machine that settings depend on. Only reads files."""
+"""Facts about this machine that settings depend on, and settings that do not fit it. Only reads."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from kubeletpy import config
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.guards.kernel_settings import compare, refusal
 from kubeletpy.guards.sysctls import read
@@ -34,3 +35,24 @@ def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozense
 def wrong_kernel_settings(directory: Path = Path("/proc/sys")) -> str:
     """Which kernel settings do not suit a node, and what to do about it; ``""``: none."""
     return refusal(compare(read(directory)))
+
+
+def problems_here(
+    settings: config.KubeletSettings, flags: config.NodeFlags
+) -> list[config.Problem]:
+    """What keeps settings and flags from working on this machine."""
+    problems = config.check_host(
+        settings,
+        cgroup_version=cgroup_version(),
+        swap_on=swap_on(),
+        online_cpus=online_cpus(),
+    )
+    if settings.protect_kernel_defaults and (why := wrong_kernel_settings()):
+        problems.append(config.Problem("protectKernelDefaults", "true", why))
+    path, bootstrap = flags.kubeconfig, flags.bootstrap_kubeconfig
+    if path and not Path(path).is_file() and not bootstrap:
+        problems.append(config.Problem("--kubeconfig", path, "no such file"))
+    if bootstrap and not path:
+        allowed = "only with --kubeconfig, which names the file to write"
+        problems.append(config.Problem("--bootstrap-kubeconfig", bootstrap, allowed))
+    return problems

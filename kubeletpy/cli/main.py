@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plan": ("kubeletpy.cli.plan", "say what this node would do with a pod, or with a change"),
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
+    "preflight": ("kubeletpy.cli.preflight", "say what taking over this node would do"),
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
     "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
     "deploy-files": ("kubeletpy.cli.deploy_files", "write units, configurations and RBAC"),

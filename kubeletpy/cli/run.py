@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy import config
-from kubeletpy.cli import logs, machine, pauses, version
+from kubeletpy.cli import logs, pauses, version
 from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
+from kubeletpy.cli.machine import problems_here
 from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
@@ -136,12 +137,12 @@ def _load(flags: config.FlagValues) -> config.LoadedConfig:
     Raises ConfigError.
     """
     try:
-        return config.load_files(flags, _problems_here)
+        return config.load_files(flags, problems_here)
     except config.ConfigError:
         other = _version_of_server(flags.node)
         if other in (None, config.expected_version(flags.node)):
             raise
-    return config.load_files(flags, _problems_here, other)
+    return config.load_files(flags, problems_here, other)
 
 
 def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
@@ -153,27 +154,6 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
     answer = asyncio.run(ask_kubeconfig(paths[0]))
     found = version_choice.decide(None, answer, None)
     return found.version if found.source is version_choice.VersionSource.SERVER else None
-
-
-def _problems_here(
-    settings: config.KubeletSettings, flags: config.NodeFlags
-) -> list[config.Problem]:
-    """What keeps settings and flags from working on this machine."""
-    problems = config.check_host(
-        settings,
-        cgroup_version=machine.cgroup_version(),
-        swap_on=machine.swap_on(),
-        online_cpus=machine.online_cpus(),
-    )
-    if settings.protect_kernel_defaults and (why := machine.wrong_kernel_settings()):
-        problems.append(config.Problem("protectKernelDefaults", "true", why))
-    path, bootstrap = flags.kubeconfig, flags.bootstrap_kubeconfig
-    if path and not Path(path).is_file() and not bootstrap:
-        problems.append(config.Problem("--kubeconfig", path, "no such file"))
-    if bootstrap and not path:
-        allowed = "only with --kubeconfig, which names the file to write"
-        problems.append(config.Problem("--bootstrap-kubeconfig", bootstrap, allowed))
-    return problems
 
 
 def _default_agent() -> Agent:

@@ -56,6 +56,7 @@ LATER = (
     "kubeletpy.kubeapi.protobuf_format",
     "kubeletpy.kubeapi.served",
     "kubeletpy.pods_api",
+    "kubeletpy.preflight",
     "kubeletpy.runtime_manager.act.left_out",
     "kubeletpy.server.answers",
     "kubeletpy.server.app",

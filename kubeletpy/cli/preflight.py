@@ -1,0 +1,58 @@
+"""``kubeletpy preflight``: what would happen if this agent took over this node. Read-only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from kubeletpy.cli.machine import problems_here
+from kubeletpy.preflight import render
+from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code: 0 if nothing would be restarted or is unclear."""
+    given = list(arguments)
+    flags: list[str] = []
+    if "--" in given:
+        at = given.index("--")
+        given, flags = given[:at], given[at + 1 :]
+    asked = parser().parse_args(given)
+    if os.geteuid() != 0:
+        print(
+            "kubeletpy preflight: run it as root: state files are readable by root alone",
+            file=sys.stderr,
+        )
+        return 1
+    options = Options(asked.unit or "", asked.pid or 0, tuple(flags), asked.only_flags)
+    report = gather(options, problems_here)
+    if asked.output == "json":
+        print(json.dumps(render.document(report), indent=2))
+    else:
+        sys.stdout.write(render.text(report))
+    return 0 if report.safe else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, without the kubelet's flags after ``--``."""
+    made = argparse.ArgumentParser(
+        prog="kubeletpy preflight",
+        usage="kubeletpy preflight [options] [-- KUBELET_FLAGS]",
+        description="On a node where a kubelet runs, show what would happen if this agent took "
+        "over: which of its settings have no or another effect. Nothing is changed. The exit code "
+        "is 0 only if nothing would be restarted and nothing is unclear.",
+        epilog="Flags after -- are added to the kubelet's own and win over them, such as "
+        "-- --config=/etc/k3s/kubelet.yaml.",
+    )
+    made.add_argument("--unit", help=f"the kubelet's systemd unit ({DEFAULT_UNIT})")
+    made.add_argument("--pid", type=int, help="the kubelet's process")
+    made.add_argument(
+        "--only-flags",
+        action="store_true",
+        help="use the flags after -- alone: for a kubelet inside another program, as k3s's",
+    )
+    made.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    return made

@@ -1,0 +1,86 @@
+"""The report of a preflight as values. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kubeletpy.structs import Struct
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    NOTE = "note"
+    """Worth knowing; nothing is lost."""
+    DIFFERS = "differs"
+    """The agent ignores it, or does otherwise than the kubelet."""
+    UNCLEAR = "unclear"
+    """It could not be read or judged."""
+    BLOCKS = "blocks"
+    """The agent would not start, or not work."""
+
+
+UNSAFE = frozenset({Severity.UNCLEAR, Severity.BLOCKS})
+
+
+class Area(StrEnum):
+    """What a finding is about, in the order of the report."""
+
+    KUBELET = "kubelet"
+    SETTINGS = "settings"
+
+
+class Finding(Struct, frozen=True):
+    """One thing to know before the agent takes over.
+
+    Attributes:
+        subject: the file, unit, flag, field, gate or process that it is about.
+        what: what was found there.
+        consequence: what follows for the node, and what to do; may be empty.
+    """
+
+    area: Area
+    severity: Severity
+    subject: str
+    what: str
+    consequence: str = ""
+
+    @property
+    def text(self) -> str:
+        """The finding in one line."""
+        said = f"{self.subject}: {self.what}" if self.what else self.subject
+        return f"{said}: {self.consequence}" if self.consequence else said
+
+
+class KubeletFound(Struct, frozen=True):
+    """The kubelet whose node would be taken over.
+
+    Attributes:
+        source: where its command line was found, for people.
+        program: path of its program; empty when only flags are known.
+        arguments: its flags. They may hold secrets: never shown.
+        directory: its working directory, against which relative paths are resolved.
+        files: the unit file, its drop-ins and its environment files.
+        pid: of the running process; 0 when it does not run.
+    """
+
+    source: str
+    program: str
+    arguments: tuple[str, ...]
+    directory: str = "/"
+    files: tuple[str, ...] = ()
+    pid: int = 0
+
+
+class Report(Struct, frozen=True):
+    """Everything that a preflight has found."""
+
+    kubelet: KubeletFound | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing would be restarted and nothing is unclear."""
+        return self.kubelet is not None and not any(
+            each.severity in UNSAFE for each in self.findings
+        )
