@@ -123,7 +123,7 @@ need_root() {
 
 run_section() {
     case "$1" in
-    lint) ruff check . && ruff format --check . ;;
+    lint) ruff check . && ruff format --check . && python tools/commit_message.py ;;
     types) mypy ;;
     imports) lint-imports ;;
     generated)
