@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.pods import defaults
 from kubeletpy_up.defaults import others as object_defaults
+from kubeletpy_up.defaults import pod_level
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -22,14 +23,18 @@ _TOLERATION_SECONDS = 300
 _MIRROR = "kubernetes.io/config.mirror"  # a node's own pod: it has no service account
 
 
-def apply_defaults(resource: ResourceInfo, obj: JSON, *, creating: bool = True) -> JSON:
+def apply_defaults(
+    resource: ResourceInfo, obj: JSON, *, creating: bool = True, resizing: bool = False
+) -> JSON:
     """The object with every default of its kind filled in (decoded objects only).
 
     Args:
         creating: the object is new; a replaced one gets no service account by default.
+        resizing: a pod's resources are changed.
     """
     if (resource.group, resource.plural) == ("", "pods"):
-        return pod(obj, creating=creating)
+        filled = pod(obj, creating=creating)
+        return _with_pod_level(filled, obj) if creating or resizing else filled
     return object_defaults.apply(resource, obj)
 
 
@@ -47,6 +52,14 @@ def pod(obj: JSON, *, creating: bool = True) -> JSON:
     if not (obj.get("status") or {}).get("phase"):
         filled["status"] = {**(obj.get("status") or {}), "phase": "Pending"}
     return filled
+
+
+def _with_pod_level(pod: JSON, given: JSON) -> JSON:
+    resources = (given.get("spec") or {}).get("resources")
+    if resources is None:
+        return pod
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "resources": pod_level.resources(resources, spec)}}
 
 
 def pod_spec(spec: JSON) -> JSON:

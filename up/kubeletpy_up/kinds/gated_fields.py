@@ -12,9 +12,11 @@ from types import MappingProxyType
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.volume_fields import CONTAINERS, FILE_SOURCES
 
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
 
 def without_disabled(pod: JSON, old: JSON | None, gates: Collection[str]) -> JSON:
-    """A pod without the fields that need a gate that is off.
+    """A pod without the fields that need a gate that is off, with the defaults of one that is on.
 
     Args:
         pod: as its client wrote it.
@@ -28,6 +30,8 @@ def without_disabled(pod: JSON, old: JSON | None, gates: Collection[str]) -> JSO
     for gate, without in _FIELDS.items():
         if gate not in gates and without(before) == before:
             spec = without(spec)
+    if "H2CContainerProbe" in gates:
+        spec = _in_handlers(spec, _with_protocol)
     return pod if spec is pod["spec"] else {**pod, "spec": spec}
 
 
@@ -61,6 +65,47 @@ def _without(obj: JSON, field: str, dropped: str) -> JSON:
         return obj
     entries = [{k: v for k, v in entry.items() if k != dropped} for entry in obj[field]]
     return {**obj, field: entries}
+
+
+def _in_handlers(spec: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    """A spec with each probe and hook changed."""
+    changed = dict(spec)
+    for key in CONTAINERS:
+        if spec.get(key):
+            changed[key] = [_in_container(each, change) for each in spec[key]]
+    return changed
+
+
+def _in_container(container: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    changed = dict(container)
+    for probe in _PROBES:
+        if container.get(probe):
+            changed[probe] = change(container[probe])
+    if container.get("lifecycle"):
+        changed["lifecycle"] = {
+            hook: change(action) if isinstance(action, dict) else action
+            for hook, action in container["lifecycle"].items()
+        }
+    return changed
+
+
+def _without_protocol(spec: JSON) -> JSON:
+    return _in_handlers(spec, lambda handler: _in_source(handler, "httpGet", "protocol"))
+
+
+def _without_grpc_mode(spec: JSON) -> JSON:
+    return _in_handlers(spec, lambda handler: _in_source(handler, "grpc", "mode"))
+
+
+def _with_protocol(handler: JSON) -> JSON:
+    action = handler.get("httpGet")
+    if not action or action.get("protocol") is not None:
+        return handler
+    return {**handler, "httpGet": {**action, "protocol": "HTTP1"}}
+
+
+def _without_responders(spec: JSON) -> JSON:
+    return {key: value for key, value in spec.items() if key != "evictionResponders"}
 
 
 def _without_mode(spec: JSON) -> JSON:
@@ -108,6 +153,9 @@ _FIELDS: Mapping[str, Callable[[JSON], JSON]] = MappingProxyType(
     {
         "AtomicWriteVolumeUserFields": _without_users,
         "EmptyDirVolumeMode": _without_mode,
+        "EvictionRequestAPI": _without_responders,
+        "GRPCContainerProbeTLS": _without_grpc_mode,
+        "H2CContainerProbe": _without_protocol,
         "VolumeBindMountOptions": _without_bind_mount_options,
     }
 )

@@ -12,12 +12,18 @@ from kubeletpy.api.types import JSON
 from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
 from kubeletpy_up.errors import bad_request, conflict, forbidden
 from kubeletpy_up.kinds import pod_admission
+from kubeletpy_up.schema import formats
 
 Find = Callable[[str, str, str], JSON | None]
 """(resource key, namespace, name) -> object or None."""
 
 _RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+_CLAIM_STATUSES = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
 
 
 def is_mirror(pod: JSON) -> bool:
@@ -140,10 +146,25 @@ def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
 
 
 def with_kept_status(status: JSON, old: JSON) -> JSON:
-    """A written status, with the fields kept that a status can't remove by omission."""
+    """A written status, with the fields kept that a status can't remove by omission.
+
+    Those of resource claims are kept since 1.37, for clients that do not know them. podIP and
+    podIPs are filled in from each other; podIP decides.
+    """
     known = old.get("status") or {}
     kept = {key: known[key] for key in ("qosClass", "observedGeneration") if known.get(key)}
-    return {**kept, **{key: value for key, value in status.items() if value or key not in kept}}
+    claims = {key: known[key] for key in _CLAIM_STATUSES if known.get(key)}
+    given = {key: value for key, value in status.items() if value or key not in kept}
+    return _with_both_addresses({**kept, **claims, **given})
+
+
+def _with_both_addresses(status: JSON) -> JSON:
+    first, entries = status.get("podIP") or "", status.get("podIPs") or []
+    if not first and entries and entries[0].get("ip"):
+        return {**status, "podIP": entries[0]["ip"]}
+    if first and (not entries or entries[0].get("ip") != first):
+        return {**status, "podIPs": [{"ip": first}]}
+    return status
 
 
 def disrupted(pod: JSON, now: float) -> JSON:
@@ -174,6 +195,8 @@ def bind(pod: JSON, binding: JSON, now: float) -> JSON:
         raise bad_request(f"target.kind: Unsupported value: {kind}")
     if not target.get("name"):
         raise bad_request("target.name: Required value")
+    if details := formats.dns_subdomain(target["name"]):
+        raise bad_request(f'target.name: Invalid value: "{target["name"]}": {"; ".join(details)}')
     if pod["metadata"].get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
         raise conflict("pods/binding", name, why)
@@ -206,6 +229,8 @@ def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
 def only_resources(new: JSON, old: JSON) -> JSON:
     """The old pod with the new one's resources and resize policies, container by container.
 
+    Pod-level resources that a client leaves out stay, since 1.37.
+
     Containers that are not the same ones in the same order are taken as given: validation reports
     what is wrong with that.
     """
@@ -217,10 +242,17 @@ def only_resources(new: JSON, old: JSON) -> JSON:
     for key, wanted in lists.items():
         if spec.get(key):
             spec[key] = _with_resources(spec[key], wanted)
-    spec.pop("resources", None)
-    if "resources" in new_spec:
+    if new_spec.get("resources") is not None:
         spec["resources"] = new_spec["resources"]
     return {**old, "spec": spec}
+
+
+def with_pod_level(new: JSON, old: JSON) -> JSON:
+    """A written pod that keeps pod-level resources which its client left out (since 1.37)."""
+    spec, before = new.get("spec") or {}, (old.get("spec") or {}).get("resources")
+    if before is None or spec.get("resources") is not None:
+        return new
+    return {**new, "spec": {**spec, "resources": before}}
 
 
 def _with_resources(containers: list[JSON], wanted: list[JSON]) -> list[JSON]:

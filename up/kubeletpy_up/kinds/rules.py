@@ -152,6 +152,8 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
             new["status"] = old["status"]
     if info.storage_key == _REQUESTS:
         return {**new, "spec": old["spec"]}  # the request itself never changes
+    if info.key == "pods":
+        return pods.with_pod_level(new, old)
     if info.plural == "secrets":
         return fold_string_data(new)
     if info.plural == "services":

@@ -255,7 +255,8 @@ class Writer:
         if info.key == "pods":
             new = gated_fields.changed(new, old, subresource, self._host.feature_gates)
         if subresource != "status":
-            new = pod_defaults.apply_defaults(info, new, creating=False)
+            resizing = subresource == "resize"
+            new = pod_defaults.apply_defaults(info, new, creating=False, resizing=resizing)
         new = kinds.with_generation(info, new, old)
         self._restrict_update(target.caller, info, new, old, subresource)
         causes = pod_validation.validate_update(info, new, old, subresource)

@@ -12,11 +12,13 @@ from functools import lru_cache
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 
 _LABEL_RE = re.compile(_LABEL)
+_UNDERSCORED_RE = re.compile(_UNDERSCORED)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _QUALIFIED_RE = re.compile(_QUALIFIED)
 _LABEL_VALUE_RE = re.compile(f"({_QUALIFIED})?")
@@ -77,6 +79,18 @@ def dns_subdomain(value: str) -> tuple[str, ...]:
         "'.', and must start and end with an alphanumeric character",
         "example.com",
     )
+
+
+def search_domain(value: str) -> tuple[str, ...]:
+    """RFC 1123 subdomain with underscores: a search path of a resolver."""
+    found = (_too_long(_MAX_SUBDOMAIN),) if len(value) > _MAX_SUBDOMAIN else ()
+    if _UNDERSCORED_RE.fullmatch(value):
+        return found
+    rule = (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', "
+        "'-' or '.', and must start and end with an alphanumeric character"
+    )
+    return (*found, _pattern(rule, _UNDERSCORED, "example.com"))
 
 
 def any_case_subdomain(value: str) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")
+_PROTOCOLS = ("HTTP1", "HTTP2")
+_GRPC_MODES = ("Plaintext", "TLS")
 _NUMBERS = (
     "initialDelaySeconds",
     "timeoutSeconds",
@@ -39,6 +41,19 @@ def _http(report: Report, action: JSON, path: str) -> None:
     for header in action.get("httpHeaders") or ():
         name = header.get("name") or ""
         report.all_invalid(f"{path}.httpHeaders", name, formats.header_name(name))
+    if action.get("protocol") is not None:
+        _protocol(report, action, path)
+
+
+def _protocol(report: Report, action: JSON, path: str) -> None:
+    protocol = action["protocol"]
+    if protocol not in _PROTOCOLS:
+        report.unsupported(f"{path}.protocol", protocol, _PROTOCOLS)
+    elif protocol == "HTTP2" and action.get("scheme") != "HTTP":
+        report.invalid(f"{path}.protocol", protocol, "is only supported with HTTP (H2C)")
+    elif protocol == "HTTP2" and action.get("host"):
+        detail = 'must be empty when `protocol` is "HTTP2"'
+        report.invalid(f"{path}.host", action["host"], detail)
 
 
 def _sleep(report: Report, action: JSON, path: str, grace: int) -> None:
@@ -69,6 +84,9 @@ def _handler(report: Report, given: JSON, path: str, kinds: tuple[str, ...], gra
         _sleep(report, action, where, grace)
     else:
         port(report, action.get("port"), f"{where}.port")
+        mode = action.get("mode")
+        if kind == "grpc" and mode is not None and mode not in _GRPC_MODES:
+            report.unsupported(f"{where}.mode", mode, _GRPC_MODES)
 
 
 def probe(report: Report, given: JSON | None, path: str, *, kind: str) -> None:

@@ -1,6 +1,6 @@
 """What a resize of a pod that exists may change: cpu and memory, and never the pod's QoS class.
 
-The order of the checks and their words are the API server's (1.36). A decrease is allowed, of
+The order of the checks and their words are the API server's (1.37). A decrease is allowed, of
 memory too: whether it can be done is the node's business.
 """
 
@@ -53,9 +53,6 @@ def _node_can(pod: JSON) -> bool:
 
 def _pod_level(report: Report, new: JSON | None, old: JSON | None) -> None:
     if not _named(new) and not _named(old):
-        return
-    if old is not None and new is None:
-        report.forbidden("spec.resources", "pod-level resources cannot be removed")
         return
     for kind in _KINDS:
         if _removed(new, old, kind):

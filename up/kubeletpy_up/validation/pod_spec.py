@@ -26,6 +26,7 @@ _MAX_INT32 = 2**31 - 1
 _MAX_NAMESERVERS = 3
 _MAX_SEARCHES = 32
 _MAX_SEARCH_CHARS = 2048
+_MAX_HOSTNAME = 64
 
 
 def validate(report: Report, pod: JSON) -> None:
@@ -44,6 +45,7 @@ def validate(report: Report, pod: JSON) -> None:
     scheduling.affinity(report, spec.get("affinity") or {}, "spec.affinity")
     _dns(report, spec.get("dnsConfig"), spec.get("dnsPolicy"), "spec.dnsConfig")
     _names(report, spec)
+    _hostname_override(report, spec)
     _numbers(report, spec)
     scheduling.tolerations(report, spec.get("tolerations") or [], "spec.tolerations")
     constraints = spec.get("topologySpreadConstraints") or []
@@ -113,10 +115,9 @@ def _dns(report: Report, config: JSON | None, policy: str | None, path: str) -> 
         report.invalid(f"{path}.searches", searches, detail)
     for index, search in enumerate(searches):
         if search != ".":
-            # KEP-4427: underscores are common in search paths.
-            plain = search.removesuffix(".").replace("_", "x")
-            details = formats.dns_subdomain(plain)
-            report.all_invalid(f"{path}.searches[{index}]", search, details)
+            plain = search.removesuffix(".")
+            details = formats.search_domain(plain)
+            report.all_invalid(f"{path}.searches[{index}]", plain, details)
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
             report.required(f"{path}.options[{index}]", "must not be empty")
@@ -141,6 +142,20 @@ def _names(report: Report, spec: JSON) -> None:
                     where = f"spec.volumes[{index}].projected.sources[{number}]"
                     detail = "must not be specified when serviceAccountName is not set"
                     report.forbidden(f"{where}.serviceAccountToken", detail)
+
+
+def _hostname_override(report: Report, spec: JSON) -> None:
+    """KEP-4762: a name of its own, which no other field decides."""
+    name, path = spec.get("hostnameOverride"), "spec.hostnameOverride"
+    if name is None:
+        return
+    if spec.get("setHostnameAsFQDN"):
+        report.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
+    if spec.get("hostNetwork"):
+        report.forbidden(path, "may not be specified when hostNetwork is true")
+    if len(name) > _MAX_HOSTNAME:
+        report.too_long(path, _MAX_HOSTNAME)
+    report.all_invalid(path, name, formats.dns_subdomain(name))
 
 
 def _numbers(report: Report, spec: JSON) -> None:

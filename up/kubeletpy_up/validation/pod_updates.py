@@ -26,6 +26,7 @@ _UPDATABLE = ",".join(
     )
 )
 _MAX_PATHS = 10
+_HEALTH = ("DataLoss", "Degraded", "Inaccessible")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASON_RULE = (
     "a condition reason must start with alphabetic character, optionally followed by a string of "
@@ -185,6 +186,9 @@ def _volume_health(report: Report, given: list[JSON], spec: JSON) -> None:
             if reason and not _REASON.fullmatch(reason):
                 where = f"{path}.healthConditions[{number}].reason"
                 report.invalid(where, reason, _REASON_RULE)
+            if condition.get("status") not in _HEALTH:
+                where = f"{path}.healthConditions[{number}].status"
+                report.unsupported(where, condition.get("status") or "", _HEALTH)
 
 
 def _status(report: Report, new: JSON, old: JSON) -> None:

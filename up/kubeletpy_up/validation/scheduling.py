@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
+_COMPARISONS = ("Lt", "Gt")
+"""They need the gate TaintTolerationComparisonOperators."""
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
@@ -44,7 +46,8 @@ def tolerations(report: Report, given: list[JSON], path: str) -> None:
                 detail = "value must be empty when `operator` is 'Exists'"
                 report.invalid(f"{where}.operator", value, detail)
         else:
-            report.unsupported(f"{where}.operator", operator, _OPERATORS)
+            shown = (*_OPERATORS, *_COMPARISONS) if operator in _COMPARISONS else _OPERATORS
+            report.unsupported(f"{where}.operator", operator, shown)
         if effect and effect not in _EFFECTS:
             report.unsupported(f"{where}.effect", effect, _EFFECTS)
 

@@ -16,6 +16,7 @@ _SECCOMP_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _APP_ARMOR_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _GROUP_POLICIES = ("Merge", "Strict")
+_LABEL_POLICIES = ("MountOption", "Recursive")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_RE = re.compile(_SYSCTL)
@@ -103,20 +104,22 @@ def pod(report: Report, spec: JSON, path: str) -> None:
         report.all_invalid(f"{path}.supplementalGroups[{index}]", group, details)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        report.invalid(f"{path}.shareProcessNamespace", True, detail)
+        report.invalid("spec.shareProcessNamespace", True, detail)
     _sysctls(report, spec, context.get("sysctls") or [], f"{path}.sysctls")
     for key, known in (
         ("fsGroupChangePolicy", _CHANGE_POLICIES),
         ("supplementalGroupsPolicy", _GROUP_POLICIES),
+        ("seLinuxChangePolicy", _LABEL_POLICIES),
     ):
         if context.get(key) is not None and context[key] not in known:
             report.unsupported(f"{path}.{key}", context[key], known)
     _profile(report, context.get("seccompProfile"), f"{path}.seccompProfile")
     _app_armor(report, context.get("appArmorProfile"), f"{path}.appArmorProfile")
     if spec.get("hostUsers") is False:
-        for key in ("hostNetwork", "hostPID", "hostIPC"):
+        # the API server names two of the fields so
+        for key, shown in (("hostNetwork", ""), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
             if spec.get(key):
-                report.forbidden(f"spec.{key}", "when `hostUsers` is false")
+                report.forbidden(f"spec.{shown or key}", "when `hostUsers` is false")
         for kind in ("containers", "initContainers", "ephemeralContainers"):
             for index, each in enumerate(spec.get(kind) or ()):
                 if each.get("volumeDevices"):
@@ -136,7 +139,7 @@ def _sysctls(report: Report, spec: JSON, sysctls: list[JSON], path: str) -> None
         elif name in seen:
             report.duplicate(where, name)
         seen.add(name)
-        dotted = name.replace("/", ".") if name.find("/") < name.find(".") else name
+        dotted = name.replace("/", ".") if re.match("[^./]*/", name) else name
         if spec.get("hostNetwork") and dotted.startswith("net."):
             report.invalid(where, name, "may not be specified when 'hostNetwork' is true")
         if spec.get("hostIPC") and dotted.startswith(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeletpy.pods import volume_fields
-from kubeletpy_up.schema import formats
-from kubeletpy_up.validation import amounts, env
+from kubeletpy_up.schema import formats, quantities
+from kubeletpy_up.validation import env
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -69,8 +69,10 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
     if kind == "hostPath":
         host_path(report, source, path)
     elif kind == "emptyDir":
-        if source.get("sizeLimit") is not None:
-            amounts.quantity(report, source["sizeLimit"], f"{path}.sizeLimit")
+        limit = source.get("sizeLimit")
+        if limit is not None and quantities.read(str(limit))[0] < 0:
+            detail = "SizeLimit field must be a valid resource quantity"
+            report.forbidden(f"{path}.sizeLimit", detail)
     elif kind == "secret":
         if not source.get("secretName"):
             report.required(f"{path}.secretName")
@@ -172,10 +174,10 @@ def _projected(report: Report, source: JSON, path: str) -> None:
         if not kinds:
             report.required(where, "must specify one of the volume types")
         for kind in kinds[:1]:
-            _projection(report, kind, projection[kind], f"{where}.{kind}")
+            _projection(report, kind, projection[kind], f"{where}.{kind}", path)
 
 
-def _projection(report: Report, kind: str, given: JSON, path: str) -> None:
+def _projection(report: Report, kind: str, given: JSON, path: str, volume: str) -> None:
     if kind in ("secret", "configMap"):
         if not given.get("name"):
             report.required(f"{path}.name")
@@ -189,7 +191,8 @@ def _projection(report: Report, kind: str, given: JSON, path: str) -> None:
             report.invalid(where, seconds, "may not specify a duration less than 10 minutes")
         elif seconds > _MAX_TOKEN_SECONDS:
             report.invalid(where, seconds, "may not specify a duration larger than 2^32 seconds")
-        _file_path(report, given.get("path") or "", f"{path}.path")
+        # the API server names the volume's path here, not the source's
+        _file_path(report, given.get("path") or "", f"{volume}.path")
 
 
 def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -> None:

@@ -1,0 +1,307 @@
+"""Refusals and defaults as a kube-apiserver 1.37.2 answered the same pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.requests import ADMIN
+from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
+
+GATES = (
+    "AtomicWriteVolumeUserFields",
+    "EmptyDirVolumeMode",
+    "GRPCContainerProbeTLS",
+    "H2CContainerProbe",
+    "VolumeBindMountOptions",
+)
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+SEARCH = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' "
+    "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    "for validation is "
+    "'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+)
+PROBE, HOOK = "spec.containers[0].livenessProbe", "spec.containers[0].lifecycle.preStop"
+OVERRIDE = "spec.hostnameOverride"
+NETWORKED = "may not be specified when 'hostNetwork' is true"
+
+
+def of_container(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "i:1", **fields}]}
+
+
+def probe(**action: Any) -> dict[str, Any]:
+    return of_container(livenessProbe=action)
+
+
+def http(**fields: Any) -> dict[str, Any]:
+    return {"httpGet": {"port": 80, **fields}}
+
+
+def refused(spec: dict[str, Any], gates: tuple[str, ...] = GATES) -> list[str]:
+    registry = make_registry(feature_gates=gates)
+    error = refusal(registry.create, ADMIN, "pods", pod(**spec), "default")
+    assert error.code == 422
+    return [f"{cause['field']}: {cause['message']}" for cause in error.details["causes"]]
+
+
+def made(spec: dict[str, Any], gates: tuple[str, ...] = ()) -> dict[str, Any]:
+    registry = make_registry(feature_gates=gates)
+    created: dict[str, Any] = registry.create(ADMIN, "pods", pod(**spec), "default")
+    found: dict[str, Any] = created["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            probe(**http(protocol="HTTP3")),
+            [
+                f'{PROBE}.httpGet.protocol: Unsupported value: "HTTP3": supported values: "HTTP1", '
+                '"HTTP2"'
+            ],
+        ),
+        (
+            probe(**http(protocol="HTTP2", scheme="HTTPS", host="a")),
+            [
+                f'{PROBE}.httpGet.protocol: Invalid value: "HTTP2": is only supported with HTTP '
+                "(H2C)"
+            ],
+        ),
+        (
+            probe(**http(protocol="HTTP2", host="a")),
+            [f'{PROBE}.httpGet.host: Invalid value: "a": must be empty when `protocol` is "HTTP2"'],
+        ),
+        (
+            of_container(lifecycle={"preStop": http(protocol="HTTP2", scheme="HTTPS")}),
+            [f'{HOOK}.httpGet.protocol: Invalid value: "HTTP2": is only supported with HTTP (H2C)'],
+        ),
+        (
+            probe(grpc={"port": 0, "mode": "mTLS"}),
+            [
+                f"{PROBE}.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                f'{PROBE}.grpc.mode: Unsupported value: "mTLS": supported values: "Plaintext", '
+                '"TLS"',
+            ],
+        ),
+        (
+            {"shareProcessNamespace": True, "hostPID": True},
+            [
+                "spec.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and "
+                "HostPID cannot both be enabled"
+            ],
+        ),
+        (
+            {"hostUsers": False, "hostNetwork": True, "hostPID": True, "hostIPC": True},
+            [
+                f"spec.{field}: Forbidden: when `hostUsers` is false"
+                for field in ("hostNetwork", "HostPID", "HostIPC")
+            ],
+        ),
+        (
+            {"securityContext": {"seLinuxChangePolicy": "z"}},
+            [
+                'spec.securityContext.seLinuxChangePolicy: Unsupported value: "z": supported '
+                'values: "MountOption", "Recursive"'
+            ],
+        ),
+        (
+            {"hostNetwork": True, "securityContext": {"sysctls": [{"name": "net/a", "value": ""}]}},
+            [f'spec.securityContext.sysctls[0].name: Invalid value: "net/a": {NETWORKED}'],
+        ),
+        ({"hostnameOverride": "A_b"}, [f'{OVERRIDE}: Invalid value: "A_b": {SUBDOMAIN}']),
+        (
+            {"hostnameOverride": "a" * 65},
+            [f"{OVERRIDE}: Too long: may not be more than 64 bytes"],
+        ),
+        (
+            {"hostnameOverride": "a", "hostNetwork": True},
+            [f"{OVERRIDE}: Forbidden: may not be specified when hostNetwork is true"],
+        ),
+        (
+            {"hostnameOverride": "a", "setHostnameAsFQDN": True},
+            [f"{OVERRIDE}: Forbidden: may not be specified when setHostnameAsFQDN is true"],
+        ),
+        (
+            {"dnsConfig": {"searches": ["_a_b.", ".", "-a"]}},
+            [f'spec.dnsConfig.searches[2]: Invalid value: "-a": {SEARCH}'],
+        ),
+        (
+            {"tolerations": [{"key": "a", "operator": "Lt", "value": "1"}]},
+            [
+                'spec.tolerations[0].operator: Unsupported value: "Lt": supported values: "Equal", '
+                '"Exists", "Lt", "Gt"'
+            ],
+        ),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "-1", "mode": 0o2000}}]},
+            [
+                "spec.volumes[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid "
+                "resource quantity",
+                "spec.volumes[0].emptyDir.mode: Invalid value: 1024: must be a number between 0 "
+                "and 01777 (octal), both inclusive",
+            ],
+        ),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {}}]}}]},
+            ["spec.volumes[0].projected.path: Required value"],
+        ),
+    ],
+)
+def test_a_pod_is_refused_in_the_words_of_1_37(spec: dict[str, Any], expected: list[str]) -> None:
+    assert refused(spec) == expected
+
+
+@pytest.mark.parametrize("hook", ["postStart", "preStop"])
+def test_fields_of_probes_and_hooks_need_their_gates(hook: str) -> None:
+    spec = of_container(
+        readinessProbe=http(protocol="HTTP3"),
+        startupProbe={"grpc": {"port": 80, "mode": "TLS"}},
+        lifecycle={hook: http(protocol="HTTP2"), "stopSignal": "SIGTERM"},
+    )
+    spec["evictionResponders"] = [{"name": "a.b/c", "priority": 1}]
+    stored = made(spec)
+    container = stored["containers"][0]
+    assert "protocol" not in container["readinessProbe"]["httpGet"]
+    assert "protocol" not in container["lifecycle"][hook]["httpGet"]
+    assert container["lifecycle"]["stopSignal"] == "SIGTERM"
+    assert container["startupProbe"]["grpc"] == {"port": 80, "service": ""}
+    assert "evictionResponders" not in stored
+    spec["containers"][0]["readinessProbe"] = http(protocol="HTTP2")
+    container = made(spec, GATES)["containers"][0]
+    assert container["readinessProbe"]["httpGet"]["protocol"] == "HTTP2"
+    assert container["startupProbe"]["grpc"]["mode"] == "TLS"
+    plain = made(probe(**http()), GATES)["containers"][0]["livenessProbe"]["httpGet"]
+    assert plain == {"port": 80, "protocol": "HTTP1", "path": "/", "scheme": "HTTP"}
+
+
+@pytest.mark.parametrize(
+    ("given", "of_containers", "expected"),
+    [
+        ({}, {}, {}),
+        ({"requests": {"cpu": "1"}}, {}, {"requests": {"cpu": "1"}}),
+        (
+            {"limits": {"cpu": "1"}},
+            {},
+            {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}},
+        ),
+        (
+            {"limits": {"cpu": "4"}},
+            {"requests": {"cpu": "2", "memory": "1Gi"}},
+            {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "4"}},
+        ),
+        (
+            {"requests": {"memory": "1Gi"}, "limits": {"cpu": "4"}},
+            {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+            {
+                "requests": {"cpu": "2", "memory": "1Gi"},
+                "limits": {"cpu": "4", "memory": "2Gi"},
+            },
+        ),
+        (
+            {"limits": {"hugepages-2Mi": "4Mi"}},
+            {"limits": {"hugepages-2Mi": "2Mi", "cpu": "1"}},
+            {
+                "requests": {"cpu": "1", "hugepages-2Mi": "4Mi"},
+                "limits": {"cpu": "1", "hugepages-2Mi": "4Mi"},
+            },
+        ),
+    ],
+)
+def test_pod_level_resources_get_the_defaults_of_1_37(
+    given: dict[str, Any], of_containers: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    spec = {**of_container(resources=of_containers), "resources": given}
+    assert made(spec)["resources"] == expected
+
+
+def test_pod_level_limits_need_a_limit_of_every_container() -> None:
+    both: list[dict[str, Any]] = [
+        {"name": "a", "image": "i:1", "resources": {"limits": {"cpu": "1"}}},
+        {"name": "b", "image": "i:1"},
+    ]
+    spec = {"containers": both, "resources": {"requests": {"cpu": "3"}}}
+    assert made(spec)["resources"] == {"requests": {"cpu": "3"}}
+    both[1]["resources"] = {"limits": {"cpu": "1"}}
+    assert made(spec)["resources"] == {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
+
+
+@pytest.mark.parametrize("subresource", ["", "resize"])
+def test_pod_level_resources_that_a_client_leaves_out_stay(subresource: str) -> None:
+    registry = make_registry()
+    own = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    created = registry.create(ADMIN, "pods", pod(resources=own), "default")
+    spec = {key: value for key, value in created["spec"].items() if key != "resources"}
+    wanted = {"metadata": {"name": "web"}, "spec": spec}
+    after = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource=subresource)
+    assert after["spec"]["resources"] == own
+
+
+STATUS_OF_CLAIMS = {
+    "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "x"}],
+    "extendedResourceClaimStatus": {"resourceClaimName": "y", "requestMappings": []},
+}
+
+
+def put_status(registry: Any, status: dict[str, Any]) -> dict[str, Any]:
+    wanted = {"metadata": {"name": "web"}, "status": {"phase": "Pending", **status}}
+    after = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="status")
+    found: dict[str, Any] = after["status"]
+    return found
+
+
+def test_a_status_without_resource_claims_keeps_those_that_are_stored() -> None:
+    registry = make_registry()
+    bound_pod(registry, resourceClaims=[{"name": "a", "resourceClaimName": "x"}])
+    put_status(registry, STATUS_OF_CLAIMS)
+    after = put_status(registry, {"phase": "Running"})
+    assert after["resourceClaimStatuses"] == STATUS_OF_CLAIMS["resourceClaimStatuses"]
+    assert after["extendedResourceClaimStatus"]["resourceClaimName"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("status", "first", "entries"),
+    [
+        ({"podIP": "1.2.3.4"}, "1.2.3.4", [{"ip": "1.2.3.4"}]),
+        ({"podIPs": [{"ip": "1.2.3.4"}]}, "1.2.3.4", [{"ip": "1.2.3.4"}]),
+        (
+            {"podIP": "1.2.3.4", "podIPs": [{"ip": "1.2.3.5"}, {"ip": "fd00::1"}]},
+            "1.2.3.4",
+            [{"ip": "1.2.3.4"}],
+        ),
+    ],
+)
+def test_the_addresses_of_a_status_agree(
+    status: dict[str, Any], first: str, entries: list[dict[str, str]]
+) -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    after = put_status(registry, status)
+    assert (after["podIP"], after["podIPs"]) == (first, entries)
+
+
+def test_the_health_of_a_volume_has_one_of_three_names() -> None:
+    registry = make_registry(feature_gates=("CSIVolumeHealth",))
+    bound_pod(registry, volumes=[{"name": "v"}])
+    health = [{"name": "v", "healthConditions": [{"status": "x", "reason": "R"}]}]
+    error = refusal(put_status, registry, {"volumeHealth": health})
+    (cause,) = error.details["causes"]
+    assert cause["field"] == "status.volumeHealth[0].healthConditions[0].status"
+    supported = 'supported values: "DataLoss", "Degraded", "Inaccessible"'
+    assert cause["message"] == f'Unsupported value: "x": {supported}'
+
+
+def test_a_binding_needs_the_name_of_a_node() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod(), "default")
+    binding = {"target": {"name": "A_b"}}
+    options = {"name": "web", "subresource": "binding"}
+    error = refusal(registry.create, ADMIN, "pods", binding, "default", **options)
+    assert (error.code, error.message) == (400, f'target.name: Invalid value: "A_b": {SUBDOMAIN}')
