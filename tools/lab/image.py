@@ -88,5 +88,5 @@ def _fill(recipe: Recipe, root: Path) -> None:
     wants = root / "etc/systemd/system/multi-user.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
     (wants / "lab.service").symlink_to(UNIT_PATH)
-    # this kernel has no nf_tables for IPv4
-    run("chroot", root, "update-alternatives", "--set", "iptables", "/usr/sbin/iptables-legacy")
+    for name, program in recipe.alternatives.items():
+        run("chroot", root, "update-alternatives", "--set", name, program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 PACKAGES = (
@@ -16,6 +16,8 @@ SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 """Suite of Debian -> its Python."""
 _MORE = {"testing": ("crun",)}
 """Suite -> packages that only its images have."""
+ALTERNATIVES = {name: f"/usr/sbin/{name}-legacy" for name in ("iptables", "ip6tables")}
+"""The kernel of user-mode Linux has no nf_tables for IPv4 and IPv6."""
 SITE = "/opt/site"
 """Where Python packages are in the image."""
 SERIAL_LINE = "/dev/ttyS1"
@@ -44,6 +46,8 @@ class Recipe:
     """Python packages, as pip reads them."""
     files: dict[str, str] = field(default_factory=dict)
     """Path in the image -> content."""
+    alternatives: Mapping[str, str] = field(default_factory=lambda: dict(ALTERNATIVES))
+    """Name of update-alternatives -> program."""
     size: str = "3G"
 
     @property

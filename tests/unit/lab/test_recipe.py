@@ -31,6 +31,7 @@ RECIPE = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
         {"requirements": ()},
         {"files": {"/a": "c"}},
         {"files": {"/c": "b"}},
+        {"alternatives": {}},
         {"size": "4G"},
     ],
     ids=str,
@@ -43,6 +44,13 @@ def test_the_same_parts_have_the_same_digest() -> None:
     again = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
     assert again.digest == RECIPE.digest
     assert default_recipe().digest == default_recipe().digest
+
+
+def test_an_image_uses_the_iptables_of_its_kernel_for_both_families() -> None:
+    assert default_recipe().alternatives == {
+        "iptables": "/usr/sbin/iptables-legacy",
+        "ip6tables": "/usr/sbin/ip6tables-legacy",
+    }
 
 
 def test_the_image_has_the_projects_dependencies_and_the_guests_program() -> None:
