@@ -78,11 +78,17 @@ def build_cgroups(
         keep=lambda found: pods.sweep_soon(),
         close=pods.close,
     )
+
+    def pod_name(uid: str) -> str:
+        return next((pod.key for pod in active_pods() if pod.uid == uid), uid)
+
     check = DriverCheck(
         found,
         recorder,
         node_name=node_name,
         runtime_name=outside.runtime_info.name,
+        pod_name=pod_name,
         on_change=node_changed,
     )
-    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), [room], check)
+    rooms = [room, Room(check, (Task("cgroup-driver", check.run),))]
+    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), rooms, check)

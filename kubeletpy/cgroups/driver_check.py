@@ -1,17 +1,26 @@
 """Finds out from new sandboxes whether the runtime uses the cgroup driver that the agent uses.
 
 A runtime with another driver puts containers where no limit of a pod holds and no statistics find
-them, or it refuses every sandbox. The node is then not Ready. Must never change a cgroup, nor keep
+them, or it refuses every sandbox. The node is then not Ready, also after the runtime was
+reconfigured, until no container is left outside. Must never change a cgroup, nor keep
 a pod from starting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
-from kubeletpy.cgroups.driver_mismatch import is_placed, mismatch, used_by_error, used_elsewhere
+from kubeletpy.cgroups.driver_mismatch import (
+    is_placed,
+    left_outside,
+    left_running,
+    mismatch,
+    used_by_error,
+    used_elsewhere,
+)
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.names import Driver
 from kubeletpy.cgroups.tree import CgroupTree
@@ -21,6 +30,8 @@ from kubeletpy.pods.pod import Pod
 
 log = logging.getLogger(__name__)
 
+RECHECK_S = 10.0
+"""Between two searches for containers outside, as long as there are any."""
 MAX_SEARCHES = 20
 """Sandboxes that are searched for in the complete hierarchy until the runtime connects again.
 
@@ -38,23 +49,34 @@ class DriverCheck:
         *,
         node_name: str,
         runtime_name: str,
+        pod_name: Callable[[str], str],
         on_change: Callable[[], None],
     ) -> None:
-        """``on_change`` is called when :meth:`problem` changes."""
+        """Args:
+        pod_name: the name of the pod of a uid, for a person.
+        on_change: called when :meth:`problem` changes.
+        """
         self._tree = tree
         self._recorder = recorder
         self._node = node_reference(node_name)
         self._runtime_name = runtime_name
+        self._pod_name = pod_name
         self._on_change = on_change
         self._used: Driver | None = None
         """The driver that the runtime was seen to use; None: not known yet."""
         self._searches = 0
+        self._left = ""
+        """Which containers are outside although the runtime has the right driver."""
+        self._unsearched = ""
+        """The problem that lasts until a search shows whether any container is outside."""
+        self._search_due = asyncio.Event()
+        self._search_due.set()  # the agent's previous life may have left some
 
     def problem(self) -> str:
         """Why no pod can run well here; empty: nothing is known to be wrong."""
         agent = self._tree.names.driver
         if self._used is None or self._used is agent:
-            return ""
+            return self._unsearched or self._left
         reported = self._tree.options.driver_reported
         return mismatch(agent, self._used, self._runtime_name, reported=reported)
 
@@ -63,6 +85,29 @@ class DriverCheck:
         if connected:
             self._searches = 0
             self._set(None)
+
+    async def run(self) -> None:
+        """Search now, after each connection of the runtime, and until nothing is left outside."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RECHECK_S if self._left else None):
+                    await self._search_due.wait()
+            self._search_due.clear()
+            await self.search()
+
+    async def search(self) -> None:
+        """See which pods have containers where a runtime with another driver put them."""
+        names, files = self._tree.names, self._tree.files
+        found = await asyncio.to_thread(
+            files.find_running,
+            lambda name: left_outside(names, name) is not None,
+            names.kubepods,
+        )
+        uids = {left_outside(names, path.rpartition("/")[2]) for path in found}
+        pods = sorted(self._pod_name(uid) for uid in uids if uid is not None)
+        before, known = self.problem(), bool(self._left)
+        self._left, self._unsearched = left_running(pods, names.kubepods), ""
+        self._report(before, is_new=not known, cgroups=found[:MAX_SEARCHES])
 
     async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
         """A runtime has made a sandbox: see where it is. Other handlers may have other drivers."""
@@ -101,13 +146,20 @@ class DriverCheck:
             self._set(used, pod=pod.key)
 
     def _set(self, used: Driver | None, **seen: str) -> None:
-        before, self._used = self.problem(), used
+        before = self.problem()
+        if used is None or (before and used is self._tree.names.driver):
+            self._unsearched = before
+            self._search_due.set()
+        self._used = used
+        self._report(before, is_new=True, **seen)
+
+    def _report(self, before: str, *, is_new: bool, **seen: object) -> None:
         problem = self.problem()
         if problem == before:
             return
-        if problem:
+        if not problem:
+            log.info("the cgroup driver mismatch is over")
+        elif is_new:
             log.error(problem, extra=seen)
             self._recorder.event(self._node, WARNING, Reason.CGROUP_DRIVER_MISMATCH, problem)
-        else:
-            log.info("the cgroup driver mismatch is over, as far as is known")
         self._on_change()

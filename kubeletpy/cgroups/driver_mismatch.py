@@ -7,11 +7,14 @@ sandbox may have ended, and some runtimes have no cgroups.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from kubeletpy.cgroups.names import SLICE, Driver
+from kubeletpy.cgroups.names import SLICE, Driver, PodCgroupNames
+from kubeletpy.structs import replace
 
 SCOPE = ".scope"
+SHOWN = 3
+"""Pods that a message names."""
 _RUNC_REFUSES = (
     'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, got "'
 )
@@ -56,6 +59,19 @@ def used_elsewhere(expected: Driver, sandbox_id: str, pod_cgroup: str, name: str
     return Driver.SYSTEMD if scope else None
 
 
+def left_outside(names: PodCgroupNames, name: str) -> str | None:
+    """The uid of the pod of which a runtime on cgroupfs made a cgroup of this name, else None.
+
+    Its name is that of the pod's slice, ``PREFIX`` and ``ID``, with colons between them.
+    """
+    slice_name, _, rest = name.partition(":")
+    if len(rest.split(":")) != 2:
+        return None
+    in_slices = replace(names, driver=Driver.SYSTEMD)
+    kubepods = in_slices.kubepods.rpartition("/")[2].removesuffix(SLICE)
+    return in_slices.pod_uid(slice_name) if slice_name.startswith(f"{kubepods}-") else None
+
+
 def used_by_error(expected: Driver, pod_cgroup: str, error: str) -> Driver | None:
     """The driver of a runtime that refused a sandbox because its parent has the other's form.
 
@@ -90,6 +106,23 @@ def mismatch(agent: Driver, used: Driver, runtime: str, *, reported: bool) -> st
     return (
         f"cgroup driver mismatch: the container runtime uses {used}, but the agent's configuration "
         f'has cgroupDriver {agent}: set "cgroupDriver: {used}" there, or {line}'
+    )
+
+
+def left_running(pods: Sequence[str], kubepods: str) -> str:
+    """One sentence about pods whose containers outlived a mismatch; empty when there are none.
+
+    Args:
+        pods: their names, or uids where the name is not known.
+        kubepods: the path of the cgroup of all pods.
+    """
+    if not pods:
+        return ""
+    more = f" and {len(pods) - SHOWN} more" if len(pods) > SHOWN else ""
+    return (
+        f"cgroup driver mismatch: containers of {', '.join(pods[:SHOWN])}{more} run outside "
+        f"{kubepods}, where a container runtime with another cgroup driver put them, so the limits "
+        "of their pods do not hold: delete these pods"
     )
 
 

@@ -147,15 +147,33 @@ class CgroupFilesystem:
         Parents come first, so that what lies deep in one branch hides nothing. Blocking, some
         milliseconds per thousand cgroups: call it in a thread.
         """
+        return next(self._named(wanted, ""), None)
+
+    def find_running(self, wanted: Callable[[str], bool], without: str) -> list[str]:
+        """Paths of cgroups with processes whose names are wanted, except below ``without``.
+
+        Bounded and blocking like :meth:`find`.
+        """
+        mount = self._needed[0]
+        return [
+            path
+            for path in self._named(wanted, without)
+            if any(_processes(directory) for directory in _walk(mount + path))
+        ]
+
+    def _named(self, wanted: Callable[[str], bool], without: str) -> Iterator[str]:
         mount = self._needed[0]
         waiting, seen = deque([mount]), 0
         while waiting and seen < MAX_VISITED:
             seen += 1
             for directory in _directories(waiting.popleft()):
-                if wanted(directory.rpartition("/")[2]):
-                    return directory.removeprefix(mount)
-                waiting.append(directory)
-        return None
+                path = directory.removeprefix(mount)
+                if path == without:
+                    continue
+                if wanted(path.rpartition("/")[2]):
+                    yield path
+                else:
+                    waiting.append(directory)
 
     def remove(self, path: str) -> bool:
         """Remove a cgroup without processes; whether it is gone from every hierarchy.

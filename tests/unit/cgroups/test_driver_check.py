@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.cgroups import filesystem
+from kubeletpy.cgroups import driver_check, filesystem
 from kubeletpy.cgroups.driver_check import MAX_SEARCHES, DriverCheck
 from kubeletpy.cgroups.names import Driver, PodCgroupNames
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
@@ -39,6 +39,7 @@ class Node:
             self,
             node_name="n",
             runtime_name="containerd",
+            pod_name=lambda uid: {"a-b": "default/one"}.get(uid, uid),
             on_change=self.changed,
         )
 
@@ -52,6 +53,15 @@ class Node:
         """As a runtime makes it: in every hierarchy, or only in some."""
         for mount in self.files._every:
             Path(mount + path).mkdir(parents=True, exist_ok=True)
+
+    def container(self, path: str, process: int | None = 4711) -> None:
+        """A cgroup of a container; without a process it has ended."""
+        self.directory(path)
+        for mount in self.files._every:
+            Path(f"{mount}{path}/cgroup.procs").write_text(f"{process}\n" if process else "")
+
+    def search(self) -> None:
+        asyncio.run(self.check.search())
 
     def made(self, sandbox: str = ID, *, handler: str = "", of: Pod = POD) -> None:
         asyncio.run(self.check.made(of, sandbox, handler))
@@ -132,6 +142,8 @@ def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
     assert node.check.problem()
     node.directory(f"{SLICE}/cri-containerd-{ID[::-1]}.scope")
     node.made(ID[::-1])
+    assert node.check.problem(), "until a search has shown that nothing is left outside"
+    node.search()
     assert (node.check.problem(), len(node.events), node.changes) == ("", 1, 2)
 
 
@@ -142,9 +154,84 @@ def test_it_is_over_with_another_life_of_the_runtime(root: Path) -> None:
     node.check.connection_changed(False)
     assert node.check.problem()
     node.check.connection_changed(True)
+    assert node.check.problem(), "until a search has shown that nothing is left outside"
+    node.search()
     assert (node.check.problem(), node.changes) == ("", 2)
     node.made()
     assert (len(node.events), node.changes) == (2, 3), "it was not fixed"
+
+
+@pytest.mark.parametrize("driver", Driver)
+def test_a_container_left_outside_keeps_the_node_from_being_ready(
+    root: Path, driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(root, driver)
+    caplog.set_level(logging.INFO)
+    outside = f"/system.slice/{LEAF}:cri-containerd:{ID}"
+    other = f"/system.slice/{LEAF.replace('a_b', 'c_d')}:cri-containerd:{ID[::-1]}"
+    node.container(outside)
+    node.container(other)
+    node.check.connection_changed(True)
+    node.search()
+    problem = node.check.problem()
+    kubepods = node.tree.names.kubepods
+    assert f"containers of c-d, default/one run outside {kubepods}," in problem
+    assert node.events == [f"Node Warning CgroupDriverMismatch: {problem}"]
+    node.container(other, process=None)
+    node.search()
+    assert "containers of default/one run" in node.check.problem()
+    assert (len(node.events), node.changes) == (1, 2), "once"
+    node.container(outside, process=None)
+    node.search()
+    assert (node.check.problem(), node.changes) == ("", 3)
+    assert caplog.messages[-1] == "the cgroup driver mismatch is over"
+
+
+def test_a_container_left_outside_outlives_a_mismatch(root: Path) -> None:
+    """The runtime has another driver after its restart; the old container still runs."""
+    node = Node(root, Driver.SYSTEMD)
+    node.container(f"/system.slice/{LEAF}:cri-containerd:{ID}")
+    node.made()
+    assert 'set "cgroupDriver: cgroupfs"' in node.check.problem()
+    node.check.connection_changed(True)
+    node.directory(f"{SLICE}/cri-containerd-{ID[::-1]}.scope")
+    node.made(ID[::-1])
+    node.search()
+    assert "containers of default/one run outside /kubepods.slice" in node.check.problem()
+    assert (len(node.events), node.changes) == (2, 2)
+
+
+def test_a_container_cannot_imitate_one_left_outside(root: Path) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    node.container(f"{SLICE}/cri-containerd-{ID}.scope/{LEAF}:cri-containerd:{ID}")
+    node.container("/system.slice/else.slice:cri-containerd:a")
+    node.check.connection_changed(True)
+    node.search()
+    assert (node.check.problem(), node.events, node.changes) == ("", [], 0)
+
+
+def test_searches_follow_connections_and_go_on_while_a_container_is_outside(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(root, Driver.SYSTEMD)
+    outside = f"/system.slice/{LEAF}:cri-containerd:{ID}"
+    monkeypatch.setattr(driver_check, "RECHECK_S", 0.01)
+
+    async def live() -> None:
+        changed = asyncio.Event()
+        node.check._on_change = changed.set
+        task = asyncio.create_task(node.check.run())
+        node.container(outside)
+        node.check.connection_changed(True)
+        await changed.wait()
+        assert node.check.problem()
+        changed.clear()
+        node.container(outside, process=None)
+        await changed.wait()
+        assert not node.check.problem()
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(live(), 30))
 
 
 def test_a_confirmed_runtime_that_changes_with_its_restart_is_noticed(root: Path) -> None:

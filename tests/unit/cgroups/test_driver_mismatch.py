@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.cgroups.driver_mismatch import is_placed, mismatch, used_by_error, used_elsewhere
-from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.driver_mismatch import (
+    is_placed,
+    left_outside,
+    left_running,
+    mismatch,
+    used_by_error,
+    used_elsewhere,
+)
+from kubeletpy.cgroups.names import Driver, PodCgroupNames, parse_root
 
 CGROUPFS, SYSTEMD = Driver.CGROUPFS, Driver.SYSTEMD
 ID = "0af3" * 16
@@ -107,6 +114,40 @@ def test_an_error_counts_only_with_the_pods_own_cgroup(
     expected: Driver, parent: str, error: str, used: Driver | None
 ) -> None:
     assert used_by_error(expected, parent, error) is used
+
+
+@pytest.mark.parametrize("driver", Driver)
+@pytest.mark.parametrize(
+    ("root", "name", "uid"),
+    [
+        ("/", f"kubepods-burstable-poda_b.slice:cri-containerd:{ID}", "a-b"),
+        ("/", f"kubepods-poda_b.slice:crio:{ID}", "a-b"),
+        ("/n", f"n-kubepods-besteffort-poda_b.slice:cri-containerd:{ID}", "a-b"),
+        ("/n", f"kubepods-besteffort-poda_b.slice:cri-containerd:{ID}", None),
+        ("/", f"kubepods-burstable.slice:cri-containerd:{ID}", None),
+        ("/", f"kubepods-burstable-poda_b:cri-containerd:{ID}", None),
+        ("/", "kubepods-burstable-poda_b.slice", None),
+        ("/", "kubepods-burstable-poda_b.slice:a", None),
+        ("/", "kubepods-burstable-poda_b.slice:a:b:c", None),
+        ("/", f"docker-poda_b.slice:cri-containerd:{ID}", None),
+        ("/", "", None),
+    ],
+)
+def test_a_cgroup_left_outside_has_the_name_of_a_pods_slice(
+    driver: Driver, root: str, name: str, uid: str | None
+) -> None:
+    assert left_outside(PodCgroupNames(driver, parse_root(root)), name) == uid
+
+
+def test_pods_left_outside_are_named() -> None:
+    assert left_running([], "/kubepods.slice") == ""
+    assert left_running(["a/b"], "/kubepods.slice") == (
+        "cgroup driver mismatch: containers of a/b run outside /kubepods.slice, where a container "
+        "runtime with another cgroup driver put them, so the limits of their pods do not hold: "
+        "delete these pods"
+    )
+    assert " of a, b, c run " in left_running(["a", "b", "c"], "/kubepods")
+    assert " of a, b, c and 2 more run " in left_running(["a", "b", "c", "d", "e"], "/kubepods")
 
 
 @pytest.mark.parametrize(
