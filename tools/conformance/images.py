@@ -39,14 +39,17 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def stand_ins(names: Iterable[str], programs: Path) -> list[Image]:
+def stand_ins(names: Iterable[str], programs: Path, certificate: Path, key: Path) -> list[Image]:
     """An image for each of ``names`` that is in the tests' registry.
 
-    ``programs``: the directory of agnhost and nonewprivs. Raises CommandError: a program of this
-    machine is missing.
+    ``programs``: the directory of agnhost and nonewprivs; ``certificate`` and ``key``: of agnhost's
+    HTTPS servers. Raises CommandError: a program of this machine is missing.
     """
     wanted = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
     base = _everything(programs)
+    secrets = {"localhost.crt": certificate, "localhost.key": key}
+    more = {name: (0o644, file.read_bytes()) for name, file in secrets.items()}
+    base = replace(base, files={**base.files, **more})
     return [
         pause_image(name)
         if _short(name) == "pause"

@@ -49,6 +49,10 @@ class Choice:
     skip: str = SKIP
     at_once: int = 10
 
+    def takes(self, test: str) -> bool:
+        """Whether a test with this name is run."""
+        return bool(re.search(self.focus, test)) and not re.search(self.skip, test)
+
 
 def run_tests(
     release: str, agent: str, choice: Choice, output: Path, gates: dict[str, bool]
@@ -63,7 +67,8 @@ def run_tests(
     home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
     plane = ControlPlane(home / "plane", built)
     try:
-        images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built)
+        pair = plane.authority.issue("images", "localhost", names=("localhost",))
+        images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built, *pair)
         with _mirror(home / "r", images) as mirror:
             runtime = containerd.Containerd(
                 home / "c", containerd.programs(2), current_runc(), prefix=23
@@ -151,7 +156,7 @@ def _ginkgo(built: Path, plane: ControlPlane, choice: Choice, output: Path) -> N
             )
 
     started = []
-    if re.search(choice.focus, f"[sig-node] Pods {LONGEST} [NodeConformance]"):
+    if choice.takes(f"[sig-node] Pods {LONGEST} [NodeConformance] [Slow]"):
         started.append(start("longest", f"--focus={LONGEST}", "--procs=1"))
     parallel = f"{choice.skip}|{SERIAL}|{LONGEST}"
     options = f"--focus={choice.focus}", f"--skip={parallel}", f"--procs={choice.at_once}"
