@@ -10,6 +10,7 @@ import copy
 import json
 from typing import Any
 
+from kubeletpy.api.merge_patch import apply_merge_patch
 from kubeletpy.api.strategic_merge import MalformedPatch
 from kubeletpy.api.types import JSON
 
@@ -31,21 +32,9 @@ class DoesNotFit(MalformedPatch):
 def merge_patch(original: Any, patch: Any) -> Any:
     """Apply an RFC 7396 patch; null removes. Raises MalformedPatch if it is nested too deep."""
     try:
-        return _merged(original, patch)
+        return apply_merge_patch(original, patch)
     except RecursionError:
         raise _too_deep() from None
-
-
-def _merged(original: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(original) if isinstance(original, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
 
 
 def json_patch(original: JSON, operations: Any) -> JSON:

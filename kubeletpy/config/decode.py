@@ -86,19 +86,6 @@ def _duplicate_keys(node: yaml.Node | None, path: str) -> list[str]:
     return found
 
 
-def merge(base: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386); neither argument is changed."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(base) if isinstance(base, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge(result.get(key), value)
-    return result
-
-
 def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str, Any]:
     """The document's fields by path; unknown ones are reported, null ones left out."""
     found: dict[str, Any] = {}

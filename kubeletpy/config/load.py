@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kubeletpy.api.merge_patch import apply_merge_patch
 from kubeletpy.config import cross_rules, decode, effects
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
@@ -166,7 +167,7 @@ def _merge_documents(
         decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
         problems += report.problems
         dropped += report.lenient
-        merged = decode.merge(merged, document)
+        merged = apply_merge_patch(merged, document)
     return merged, problems, dropped
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from kubeletpy.explain.codes import Code
 from kubeletpy.explain.moments import api_time, clock_time, since
 from kubeletpy.explain.words import one_line, restarts
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.structs import Struct
 
 View = Mapping[str, Any]
@@ -57,7 +58,7 @@ def verdict(pod: View) -> str:
         return one_line(
             "being deleted" + (f"; it stays until its finalizers are gone: {held}" if held else "")
         )
-    if phase in ("Failed", "Succeeded"):
+    if phase in TERMINAL_PHASES:
         return one_line(_joined(phase, status.get("reason"), status.get("message")))
     if not (pod.get("spec") or {}).get("nodeName"):
         condition = condition_of(status, "PodScheduled")

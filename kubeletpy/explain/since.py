@@ -10,6 +10,7 @@ from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Role, Wait, WaitKind
 from kubeletpy.explain.moments import api_time
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 from kubeletpy.status.conditions import find
 
@@ -92,7 +93,7 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
     if record is not None and wait is not None and _held_up(record, wait):
         held = (stopped_at(facts), wait.since)
         return max((each for each in held if each is not None), default=None)
-    if facts.phase in ("Failed", "Succeeded"):
+    if facts.phase in TERMINAL_PHASES:
         return _ended(facts)
     if wait is None and facts.ready and facts.spared is not None:
         return facts.spared.since + facts.wall_offset

@@ -14,7 +14,7 @@ from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import Held
-from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.spared import Spared
@@ -192,7 +192,7 @@ class Snapshots:
 
     def _holds(self, pod: Pod) -> bool:
         status = self._statuses.get_status(pod.uid) or {}
-        return status.get("phase") not in ("Failed", "Succeeded")
+        return status.get("phase") not in TERMINAL_PHASES
 
     def _name_holder(self, pod: Pod | None, record: WorkerRecord | None) -> str:
         if pod is None or not pod.is_static or (record is not None and record.started_at):

@@ -13,9 +13,9 @@ from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
 from kubeletpy.explain.waits import despite_ready, not_ready, waits
 from kubeletpy.explain.words import duration, one_line
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.podworkers.records import Stage
 
-TERMINAL = ("Succeeded", "Failed")
 _OF_ANY_END = (
     WaitKind.GRACE_PERIOD,
     WaitKind.HOOK,
@@ -45,7 +45,7 @@ def verdict(facts: PodFacts) -> tuple[str, bool]:
 
 
 def _not_begun(facts: PodFacts) -> tuple[str, bool]:
-    if facts.phase in TERMINAL:
+    if facts.phase in TERMINAL_PHASES:
         return _ended(facts, None)
     blocker = _first(facts)
     if blocker is not None:
@@ -58,7 +58,7 @@ def _not_begun(facts: PodFacts) -> tuple[str, bool]:
 def _syncing(facts: PodFacts) -> tuple[str, bool]:
     views = containers(facts)
     blocker = _first(facts)
-    if facts.phase in TERMINAL:
+    if facts.phase in TERMINAL_PHASES:
         return _ended(facts, blocker)
     if facts.pod is not None and facts.pod.being_deleted:
         what = f": {sentence(facts, blocker)}" if blocker is not None else ""
@@ -146,7 +146,7 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
     """
     blocker = _first(facts)
     record = facts.record
-    if facts.phase in TERMINAL and not _held_up(facts, blocker):
+    if facts.phase in TERMINAL_PHASES and not _held_up(facts, blocker):
         return terminal_code(facts)
     if facts.deleted_for is not None and (blocker is None or blocker.kind in _OF_ANY_END):
         return Code.TAINT

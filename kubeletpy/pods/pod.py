@@ -25,6 +25,9 @@ SOURCE_API = "api"
 SOURCE_FILE = "file"
 SOURCE_HTTP = "http"
 
+TERMINAL_PHASES = ("Succeeded", "Failed")
+"""Phases that a pod never leaves."""
+
 
 class MalformedPod(ValueError):
     """A pod object that lacks a field every pod has; the message names the field."""
@@ -166,7 +169,7 @@ class Pod:
     @cached_property
     def is_terminal_in_api(self) -> bool:
         """Whether the API already shows Succeeded or Failed."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in TERMINAL_PHASES
 
     @property
     def containers(self) -> list[api.Container]:

@@ -16,7 +16,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, pod_reference
-from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -31,7 +31,6 @@ from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
     DEADLINE_REASON,
-    TERMINAL,
     StatusInputs,
     generate_api_pod_status,
 )
@@ -179,7 +178,7 @@ class StatusComposer:
         at_rest = override is None and not terminated
         if at_rest and self._is_settled(inputs, may_run):
             self._probes.status_stored(pod, old)
-            return old.get("phase") in TERMINAL
+            return old.get("phase") in TERMINAL_PHASES
         new = generate_api_pod_status(inputs)
         if self._status_log is not None:
             self._status_log(inputs, new)
@@ -192,7 +191,7 @@ class StatusComposer:
         else:
             self._settled.pop(pod.uid, None)
         self._probes.status_stored(pod, new)
-        return new.get("phase") in TERMINAL
+        return new.get("phase") in TERMINAL_PHASES
 
     def _is_settled(self, inputs: StatusInputs, may_run: bool) -> bool:
         """Whether composing from these would change nothing, and the API has what is kept."""
@@ -257,7 +256,7 @@ class StatusComposer:
 
     def shows_end(self, uid: str) -> bool:
         """Whether the pod's newest status is terminal."""
-        return (self._statuses.get_status(uid) or {}).get("phase") in TERMINAL
+        return (self._statuses.get_status(uid) or {}).get("phase") in TERMINAL_PHASES
 
     def finish(self, pod: Pod) -> None:
         """Settle the status of a pod that has ended and holds nothing any more."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.structs import Struct, replace
 
@@ -28,7 +29,6 @@ EARLY_PAUSE_S = 0.1
 """Pause after the first early run; it doubles after each further one."""
 RESTART_SLACK_S = 10.0
 """A container that started earlier than this before the agent predates it."""
-TERMINAL = frozenset({"Succeeded", "Failed"})
 MAX_SECONDS = 1_000_000_000
 """Upper bound for any time in a probe."""
 
@@ -132,7 +132,7 @@ def look(
     """Take in what is known about the container. ``draw`` is random, in [0, 1)."""
     if seen is None:
         return state
-    if seen.phase in TERMINAL:
+    if seen.phase in TERMINAL_PHASES:
         return end(state)
     if not seen.container_id:
         return _wait(state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 
 RESTARTING_ALL = "AllContainersRestarting"
 
@@ -184,7 +184,7 @@ def _has_run(status: api.ContainerStatus | None) -> bool:
 def all_containers_restarting(active: bool, phase: str) -> api.PodCondition:
     """AllContainersRestarting, for pods that have such a rule."""
     kind = RESTARTING_ALL
-    if phase in ("Succeeded", "Failed"):
+    if phase in TERMINAL_PHASES:
         return condition(kind, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     if active:
         return condition(

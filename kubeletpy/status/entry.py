@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.status import store
 from kubeletpy.status.patch import status_patch
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import Struct
-
-TERMINAL = ("Succeeded", "Failed")
 
 
 class Entry(Struct):
@@ -57,7 +55,7 @@ class Entry(Struct):
             self.finished
             and self.pod.being_deleted
             and not self.pod.is_static
-            and self.status.get("phase") in TERMINAL
+            and self.status.get("phase") in TERMINAL_PHASES
             and not self.unsent
         )
 

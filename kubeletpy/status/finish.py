@@ -7,7 +7,7 @@ as success.
 from __future__ import annotations
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.status.container_status import lost
 
 
@@ -26,7 +26,7 @@ def finished_status(pod: Pod, status: api.PodStatus, now: float) -> api.PodStatu
         done["initContainerStatuses"] = [
             _ended(entry, now) if index < begun else entry for index, entry in enumerate(entries)
         ]
-    if not pod.is_static and done.get("phase") not in ("Succeeded", "Failed"):
+    if not pod.is_static and done.get("phase") not in TERMINAL_PHASES:
         done["phase"] = "Failed"
     return done
 

@@ -11,7 +11,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.pod import TERMINAL_PHASES, ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import could_restart_all
@@ -27,8 +27,6 @@ from kubeletpy.structs import Struct, field
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-
-TERMINAL = ("Succeeded", "Failed")
 
 
 class StatusInputs(Struct, frozen=True):
@@ -120,7 +118,7 @@ def _ended_before_it_began(inputs: StatusInputs) -> bool:
     old, runtime = inputs.old, inputs.runtime
     return (
         inputs.pod.is_terminal_in_api
-        and old.get("phase") in TERMINAL
+        and old.get("phase") in TERMINAL_PHASES
         and not (runtime.sandboxes or runtime.containers)
         and not (old.get("containerStatuses") or old.get("initContainerStatuses"))
     )
@@ -239,7 +237,7 @@ def _phase(
     )
     # an evicted pod has failed even if its containers exit successfully
     for known in (old.get("phase"), in_api.get("phase")):
-        if known in TERMINAL:
+        if known in TERMINAL_PHASES:
             phase = known
             break
     reason = message = None
@@ -247,7 +245,7 @@ def _phase(
         reason = old.get("reason") or in_api.get("reason")
         message = old.get("message") or in_api.get("message")
     due = deadline(pod, old.get("startTime"))
-    if due is not None and inputs.now >= due and phase not in TERMINAL:
+    if due is not None and inputs.now >= due and phase not in TERMINAL_PHASES:
         phase, reason, message = "Failed", DEADLINE_REASON, DEADLINE_MESSAGE
     if pod.is_terminal_in_api:
         phase = pod.phase

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
 
@@ -160,9 +160,8 @@ def merge_for_api(
     (and name) for free.
     """
     shown: api.PodStatus = {**kept}
-    going_terminal = kept.get("phase") in ("Succeeded", "Failed") and in_api.get("phase") not in (
-        "Succeeded",
-        "Failed",
+    going_terminal = (
+        kept.get("phase") in TERMINAL_PHASES and in_api.get("phase") not in TERMINAL_PHASES
     )
     if going_terminal and containers_may_run:
         for name in ("phase", "reason", "message"):
@@ -176,7 +175,7 @@ def merge_for_api(
     shown["conditions"] = _merge_conditions(
         in_api, kept, take_disruption=going_terminal and not containers_may_run
     )
-    if shown.get("phase") in ("Succeeded", "Failed"):
+    if shown.get("phase") in TERMINAL_PHASES:
         _not_ready(shown)
     return shown
 

@@ -15,9 +15,9 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
-from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
 from kubeletpy.status.conditions import is_ready
-from kubeletpy.status.entry import TERMINAL, Entry
+from kubeletpy.status.entry import Entry
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.spans import Traces
 
@@ -108,7 +108,7 @@ class StatusWriter:
                     "the API's answer to a status write is not a pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
-            ended, ready = written.get("phase") in TERMINAL, is_ready(written)
+            ended, ready = written.get("phase") in TERMINAL_PHASES, is_ready(written)
             self._traces.written(entry.pod.uid, began, _in_words(written), ready=ready, ended=ended)
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version

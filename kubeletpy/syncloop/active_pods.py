@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.status.protocol import StatusManager
-
-TERMINAL = ("Succeeded", "Failed")
 
 
 class ActivePods:
@@ -36,4 +34,4 @@ class ActivePods:
         if pod.is_terminal_in_api:
             return False
         status = self._statuses.get_status(pod.uid)
-        return status is None or status.get("phase") not in TERMINAL
+        return status is None or status.get("phase") not in TERMINAL_PHASES

@@ -142,6 +142,7 @@ MORE = {
     "kubeletpy.runtime_manager.plan.shown_ends": "ends that only the API's status shows",
     "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",
     "kubeletpy.runtime_manager.read.own_starts": "which starts are this agent's",
+    "kubeletpy.api.merge_patch": "merges the drop-ins of a configuration",
     "kubeletpy.wire.door": "bounds the connections of a source",
     "kubeletpy.wire.listener": "accepts connections without keeping failed ones",
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
-from kubeletpy.config import decode
+from kubeletpy.api.merge_patch import apply_merge_patch
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
 from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.config.gates import HERE, known_gates, resolve
@@ -302,7 +302,7 @@ def test_merge_patches() -> None:
         ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ):
-        assert decode.merge(base, patch) == merged
+        assert apply_merge_patch(base, patch) == merged
 
 
 def test_problems_as_text() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import device_claim_names
 from kubeletpy_up.controllers.claim_matching import owner_of
 from kubeletpy_up.controllers.pod_devices import EXTENDED, FINALIZER, owned_by, reserved
@@ -20,7 +21,6 @@ from kubeletpy_up.requests import CONTROLLER
 from kubeletpy_up.storage.history import Change
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-_ENDED = ("Succeeded", "Failed")
 
 
 def claim_from(template: JSON, pod: JSON, name: str) -> JSON:
@@ -172,4 +172,4 @@ def _concerns(pod: JSON) -> bool:
 
 
 def _has_ended(pod: JSON) -> bool:
-    return (pod.get("status") or {}).get("phase") in _ENDED
+    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.controllers.claim_matching import owner_of
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
 from kubeletpy_up.kinds.storage import CLAIMS
 from kubeletpy_up.requests import CONTROLLER
 from kubeletpy_up.storage.history import Change
-
-_ENDED = ("Succeeded", "Failed")
 
 
 def claim_for(pod: JSON, volume: JSON) -> JSON:
@@ -59,7 +58,7 @@ class EphemeralClaims(Reconciler):
 
     def _pod(self, pod: JSON) -> None:
         about = pod["metadata"]
-        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        ended = (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
         if about.get("deletionTimestamp") or ended:
             return
         for volume in _ephemeral(pod):

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.in_force import in_force
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
-_TERMINAL = ("Succeeded", "Failed")
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
@@ -160,7 +159,7 @@ def _too_big(
     room = amounts(status.get("allocatable") or status.get("capacity"))
     used: Counter[str] = Counter()
     for other in bound:
-        if (other.get("status") or {}).get("phase") not in _TERMINAL:
+        if (other.get("status") or {}).get("phase") not in TERMINAL_PHASES:
             used["pods"] += 1000
             used.update(requests_of(_as_large_as_now(other)))
     reasons = []
@@ -195,7 +194,7 @@ def _port_conflicts(spec: JSON, bound: Iterable[JSON]) -> list[str]:
     if not wanted:
         return []
     for other in bound:
-        if (other.get("status") or {}).get("phase") in _TERMINAL:
+        if (other.get("status") or {}).get("phase") in TERMINAL_PHASES:
             continue
         for ip, protocol, port in _host_ports(other.get("spec") or {}):
             for my_ip, my_protocol, my_port in wanted:

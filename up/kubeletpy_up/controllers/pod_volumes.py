@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import claim_names
 from kubeletpy_up.controllers import claim_matching as matching
 from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES, class_of
@@ -23,7 +24,6 @@ IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
     "in-use by another pod"
 )
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +161,5 @@ def _used_alone(claims: PodClaims, pods: Iterable[JSON]) -> bool:
         not alone.isdisjoint(claim_names(pod))
         for pod in pods
         if (pod.get("spec") or {}).get("nodeName")
-        and (pod.get("status") or {}).get("phase") not in _ENDED
+        and (pod.get("status") or {}).get("phase") not in TERMINAL_PHASES
     )

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.controllers import pod_devices
 from kubeletpy_up.controllers.placement import Placement, pick_node
 from kubeletpy_up.controllers.pod_devices import PodDevices, World, devices_of
@@ -27,7 +28,6 @@ from kubeletpy_up.storage.history import Change
 logger = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
-_TERMINAL = ("Succeeded", "Failed")
 _MAKE_ROOM = frozenset(
     {
         "nodes",
@@ -50,7 +50,7 @@ def is_waiting(pod: JSON) -> bool:
         and not pod["metadata"].get("deletionTimestamp")
         and not spec.get("schedulingGates")
         and (spec.get("schedulerName") or NAME) == NAME
-        and (pod.get("status") or {}).get("phase") not in _TERMINAL
+        and (pod.get("status") or {}).get("phase") not in TERMINAL_PHASES
     )
 
 
@@ -92,7 +92,7 @@ class Scheduler:
     def _matters(self, change: Change) -> bool:
         phase = (change.object.get("status") or {}).get("phase")
         old = ((change.previous or {}).get("status") or {}).get("phase")
-        if (phase in _TERMINAL and old not in _TERMINAL) or is_waiting(change.object):
+        if (phase in TERMINAL_PHASES and old not in TERMINAL_PHASES) or is_waiting(change.object):
             return True
         return _given(change.object) != _given(change.previous or {})
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import claim_names
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.storage import CLAIMS, PROTECTION, VOLUMES, protected
 from kubeletpy_up.storage.history import Change
 
-_ENDED = ("Succeeded", "Failed")
 _UNUSED: JSON = {
     "type": "Unused",
     "status": "True",
@@ -34,7 +34,7 @@ _USED: JSON = {
 def _may_change_use(change: Change) -> bool:
     """Whether a pod came, ended or is gone. Its claims never change, but its status often does."""
     phase = (change.object.get("status") or {}).get("phase")
-    return change.type != "MODIFIED" or phase in _ENDED
+    return change.type != "MODIFIED" or phase in TERMINAL_PHASES
 
 
 class VolumeProtection(Reconciler):
@@ -78,7 +78,7 @@ class VolumeProtection(Reconciler):
         used = any(
             name in claim_names(pod)
             for pod in self.all_of("pods", namespace)
-            if (pod.get("status") or {}).get("phase") not in _ENDED
+            if (pod.get("status") or {}).get("phase") not in TERMINAL_PHASES
         )
         conditions = status.get("conditions") or []
         wanted = _USED if used else _UNUSED

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
 from kubeletpy_up.errors import bad_request, conflict, forbidden
 from kubeletpy_up.kinds import pod_admission
@@ -170,7 +171,7 @@ def _with_both_addresses(status: JSON) -> JSON:
 def disrupted(pod: JSON, now: float) -> JSON:
     """A copy of an evicted pod, marked as such; the same pod if nothing waits for its end."""
     spec, status = pod["spec"], pod.get("status") or {}
-    ended = status.get("phase") in ("Succeeded", "Failed")
+    ended = status.get("phase") in TERMINAL_PHASES
     if pod["metadata"].get("deletionTimestamp") or ended or not spec.get("nodeName"):
         return pod
     condition = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.printers.times import human_duration, seconds_of, since
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _reason_and_count(pod: JSON) -> tuple[str, _Count]:
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             reason = "Unknown"
-        elif phase not in ("Succeeded", "Failed"):
+        elif phase not in TERMINAL_PHASES:
             reason = "Terminating"
     return reason, count
 
@@ -156,7 +157,7 @@ def row(pod: JSON, now: float) -> list[Any]:
 def conditions(pod: JSON) -> list[JSON]:
     """Row conditions: show kubectl that a pod has ended."""
     phase = (pod.get("status") or {}).get("phase")
-    if phase not in ("Succeeded", "Failed"):
+    if phase not in TERMINAL_PHASES:
         return []
     message = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
     return [{"type": "Completed", "status": "True", "reason": phase, "message": message}]

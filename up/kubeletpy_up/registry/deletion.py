@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN
 from kubeletpy_up.requests import DeleteOptions
 
-TERMINAL_PHASES = ("Succeeded", "Failed")
 _MAX_AHEAD = 2**31 - 1
 """How many seconds a deletionTimestamp lies ahead at most: a grace period may be any 64-bit number,
 but a time has a year of four digits."""
