@@ -103,10 +103,11 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
 
 
 def _start_loader(path: str) -> subprocess.Popen[bytes]:
-    # -P: nothing in the working directory may shadow a module of the loader;
+    # -P: nothing in the working directory may shadow a module of the loader; it gets the agent's
+    # search path, which may have been set by a zipapp or a launcher;
     # a session of its own: a Ctrl-C is for the agent
     return subprocess.Popen(
-        [sys.executable, "-P", str(_LOADER), path],
+        [sys.executable, "-P", str(_LOADER), path, *filter(None, sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,

@@ -57,11 +57,13 @@ def load(path: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Entry point; the only argument is the file's path."""
+    """Entry point; arguments: the file's path, then the directories to import from, if any."""
+    path, *search_path = sys.argv[1:]
+    sys.path[:] = search_path or sys.path
     gc.disable()  # a fifth of its time, and it ends soon
     said = Said()
     logging.getLogger().addHandler(said)
-    found = load(sys.argv[1])
+    found = load(path)
     line = json.dumps({**found, "said": said.lines}) + "\n"
     try:
         os.write(sys.stdout.fileno(), line.encode())

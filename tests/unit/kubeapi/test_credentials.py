@@ -258,3 +258,16 @@ def test_the_loader_ends_quietly_when_its_agent_has_ended(tmp_path: Path) -> Non
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+async def test_the_loader_imports_from_the_agents_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zipapp's packages are in no directory that a new interpreter would search."""
+    package = tmp_path / "site" / "kubernetes"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ValueError('of the search path')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), "", *sys.path])
+    path = kubeconfig(tmp_path, "{token: t}")
+    with pytest.raises(KubeconfigError, match="the loader failed"):
+        await connect_kubeconfig(path)
