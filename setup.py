@@ -1,4 +1,8 @@
-"""Maps deploy/, which the repository keeps at its top, into the package; pyproject.toml cannot."""
+"""Data files that pyproject.toml cannot name.
+
+``deploy/`` is at the top of the repository and goes into the package; ``share/``, which only a
+release has (``tools/release/shell_files.py``), goes below the environment's ``share``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-DEPLOY = Path(__file__).resolve().parent / "deploy"
+HERE = Path(__file__).resolve().parent
+DEPLOY = HERE / "deploy"
+SHARE = [path.relative_to(HERE) for path in (HERE / "share").rglob("*") if path.is_file()]
 
 setup(
     packages=[
@@ -20,4 +26,5 @@ setup(
             path.relative_to(DEPLOY).as_posix() for path in DEPLOY.rglob("*") if path.is_file()
         ]
     },
+    data_files=[(path.parent.as_posix(), [path.as_posix()]) for path in sorted(SHARE)],
 )

@@ -19,7 +19,7 @@ _MINUTE = 60.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
-    given = _parser().parse_args(arguments)
+    given = parser().parse_args(arguments)
     from kubeletpy.recorder.files import DIRECTORY, read_lines, recordings, since
 
     roots = [given.root_dir] if given.root_dir else [path.parent for path in DEFAULTS]
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy record",
         description="Save what the flight recorder of this machine's agent has on disk to one "

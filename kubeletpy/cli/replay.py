@@ -18,7 +18,7 @@ def main(arguments: Sequence[str]) -> int:
 
     1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
     """
-    given = _parser().parse_args(arguments)
+    given = parser().parse_args(arguments)
     from kubeletpy.explain.words import one_line
     from kubeletpy.recorder import render
     from kubeletpy.recorder.replay import replay
@@ -58,7 +58,8 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy replay",
         description="Give what was recorded to this version's decisions again: each pod's story, "

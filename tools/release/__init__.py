@@ -1,0 +1,4 @@
+"""Builds the files of a release from a commit: the same commit gives the same bytes.
+
+The product never imports it.
+"""
