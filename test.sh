@@ -115,6 +115,14 @@ lowest_environment() {
         locked_install "$log" "$venv" "$lock" "$PWD" && cp "$lock" "$venv/installed"
 }
 
+# The names of the files in changes/, and that a section of the changelog can be made of them.
+news_fragments() {
+    towncrier build --draft --version next >/dev/null || {
+        echo "changes/README.md says how files there are named" >&2
+        return 1
+    }
+}
+
 need_root() {
     [ "$(id -u)" -ne 0 ] || return 0
     echo "these tests start containers: run ./test.sh as root" >&2
@@ -123,7 +131,7 @@ need_root() {
 
 run_section() {
     case "$1" in
-    lint) ruff check . && ruff format --check . && python tools/commit_message.py ;;
+    lint) ruff check . && ruff format --check . && news_fragments && python tools/commit_message.py ;;
     types) mypy ;;
     imports) lint-imports ;;
     generated)

@@ -4,8 +4,8 @@ python tools/gen_interface.py              # writes the file
 python tools/gen_interface.py --check      # exits 1 if the file is not what the code gives, or if a
                                            # change of a name has no line in CHANGELOG.md
 python tools/gen_interface.py --changelog WORDS
-                                           # the line of CHANGELOG.md, under Unreleased, that has
-                                           # these words is about all names that have changed
+                                           # the fragment of changes/ that has these words is about
+                                           # all names that have changed
 
 tools/interface-changes.csv has a row for each change of a name: the digest of its new signature and
 words of the line of CHANGELOG.md that tells of it. A signature whose digest is not that of the last
@@ -36,6 +36,7 @@ for each in (ROOT / "up", ROOT):
 OUT = ROOT / "docs" / "interface.txt"
 LEDGER = ROOT / "tools" / "interface-changes.csv"
 CHANGELOG = ROOT / "CHANGELOG.md"
+FRAGMENTS = ROOT / "changes"
 MODULES = ("kubeletpy.library", "kubeletpy_up.api")
 """What is public: their ``__all__``."""
 OURS = ("kubeletpy", "kubeletpy_up")
@@ -177,6 +178,13 @@ def entries(changelog: str) -> list[str]:
     return [" ".join(each.split()) for each in found]
 
 
+def changelog_text(changelog: Path = CHANGELOG, fragments: Path = FRAGMENTS) -> str:
+    """The changelog, with the fragments of what is not yet released in front."""
+    paths = sorted(path for path in fragments.glob("*.md") if path.name != "README.md")
+    texts = ("- " + path.read_text().strip().replace("\n", "\n  ") + "\n" for path in paths)
+    return f"## [Unreleased]\n\n{''.join(texts)}\n{changelog.read_text()}"
+
+
 def unreleased(changelog: str) -> str:
     """The section of what is not yet released; "" if there is none."""
     found = re.search(r"^## \[Unreleased\]$(.*?)(?=^## \[|\Z)", changelog, re.M | re.S)
@@ -208,7 +216,7 @@ def problems(public: Mapping[str, str], changes: Sequence[Change], changelog: st
     """What is not in order, in words."""
     changed = [
         f"{name}: {'is gone' if of == GONE else 'has changed'} without a line in CHANGELOG.md: add "
-        "one under Unreleased that names it in backticks, then run "
+        "one to changes/ that names it in backticks, then run "
         "tools/gen_interface.py --changelog WORDS (words of that line)"
         for name, of in unrecorded(public, changes).items()
     ]
@@ -219,7 +227,7 @@ def record(public: Mapping[str, str], changes: Sequence[Change], text: str, word
     """Add what has changed to the ledger; what is wrong with that, or ""."""
     new = [Change(name, of, words) for name, of in unrecorded(public, changes).items()]
     if not any(words in entry for entry in entries(unreleased(text))):
-        return f"no line under Unreleased has {words!r}"
+        return f"no fragment in changes/ has {words!r}"
     if wrong := untold([*changes, *new], text):
         return "\n".join(wrong)
     with LEDGER.open("a", newline="") as file:
@@ -234,7 +242,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--changelog", metavar="WORDS", default="")
     given = parser.parse_args()
-    public, changelog = interface(), CHANGELOG.read_text()
+    public, changelog = interface(), changelog_text()
     if given.check:
         wrong = problems(public, ledger(), changelog)
         if not OUT.exists() or OUT.read_text() != render(public):

@@ -22,16 +22,17 @@ from kubeletpy.library import (
 )
 from kubeletpy_up.api import LocalApi
 from tools.gen_interface import (
-    CHANGELOG,
     GONE,
     OUT,
     Change,
+    changelog_text,
     digest,
     entries,
     interface,
     ledger,
     problems,
     render,
+    unreleased,
 )
 
 # -- an agent in a program -----------------------------------------------------------------------
@@ -200,7 +201,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
 
 def test_the_interface_is_recorded_and_every_change_told() -> None:
     public = interface()
-    assert problems(public, ledger(), CHANGELOG.read_text()) == []
+    assert problems(public, ledger(), changelog_text()) == []
     assert OUT.read_text() == render(public), "run tools/gen_interface.py"
 
 
@@ -240,6 +241,16 @@ def test_a_change_needs_a_line_of_its_own(
     said = problems(public, changes, TEXT)
     assert len(said) == bool(wrong)
     assert wrong in "".join(said)
+
+
+def test_fragments_are_the_unreleased_lines(tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text("## [1.0.0]\n\n- Other.\n")
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes" / "README.md").write_text("How to.")
+    (tmp_path / "changes" / "+f.added.md").write_text("`f` is\nnew.\n")
+    text = changelog_text(tmp_path / "CHANGELOG.md", tmp_path / "changes")
+    assert entries(text) == ["`f` is new.", "Other."]
+    assert entries(unreleased(text)) == ["`f` is new."]
 
 
 def test_lines_are_read_whole() -> None:

@@ -25,11 +25,10 @@ def test_no_project_file_says_which_version_this_is() -> None:
     assert VERSION not in (tables.ROOT / "up" / "setup.py").read_text()
 
 
-def test_the_changelog_has_this_version_or_what_comes_after_it() -> None:
+def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
     lines = (tables.ROOT / "CHANGELOG.md").read_text().splitlines()
-    versions = [line.split("]")[0] for line in lines if line.startswith("## [")]
-    assert versions[0] == "## [Unreleased"
-    assert f"## [{VERSION}" in versions
+    versions = [line for line in lines if line.startswith("## [")]
+    assert re.fullmatch(rf"## \[{re.escape(VERSION)}\] - \d{{4}}-\d\d-\d\d", versions[0])
 
 
 def test_the_tables_are_of_a_supported_kubernetes() -> None:
