@@ -1,7 +1,6 @@
 """The node under test: this agent or the Go kubelet, on a containerd of its own.
 
-It has the machine's default cgroup root and port 10250, because tests look for both: one node at a
-time on a machine. Must be run as root.
+It has a cgroup root and ports of its own, so that several can run on a machine. Needs root.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tools.env.containerd import Containerd
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
 from tools.env.process import CommandError, Daemon, run
-from tools.env.sweep import remove_cgroup, remove_log_links, unmount
+from tools.env.sweep import CGROUPS, remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NAME = "conformance"
@@ -37,6 +36,7 @@ class Node:
         self._directory, self._plane, self._runtime, self._gates = directory, plane, runtime, gates
         self._root = directory / "kubelet"
         self._logs = directory / "logs"
+        self._cgroup_root = f"/{directory.parent.name}"
         self._agent = Daemon("agent", directory)
         self.log = self._agent.log
 
@@ -46,6 +46,8 @@ class Node:
         ``programs``: the directory of the Go kubelet.
         """
         self._root.mkdir()
+        for hierarchy in _hierarchies():
+            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
         run("mount", "--bind", self._root, self._root)
         run("mount", "--make-rshared", self._root)
         config = self._directory / "config.json"
@@ -75,7 +77,7 @@ class Node:
         """End the agent, its pods and what both left."""
         self._agent.kill(signal.SIGTERM)
         left = self._runtime.remove()
-        left += [str(each) for each in remove_cgroup("/kubepods", kill=True)]
+        left += [str(each) for each in remove_cgroup(self._cgroup_root, kill=True)]
         unmount(self._directory)
         remove_log_links(self._directory)
         if left:
@@ -87,8 +89,10 @@ class Node:
             "kind": "KubeletConfiguration",
             "containerRuntimeEndpoint": self._runtime.endpoint,
             "cgroupDriver": "cgroupfs",
+            "cgroupRoot": self._cgroup_root,
             "podLogsDir": str(self._logs),
             "healthzPort": free_port(),
+            "port": free_port(),
             "authentication": {"x509": {"clientCAFile": str(self._plane.authority.ca)}},
             "authorization": {"mode": "Webhook"},
             "failSwapOn": False,
@@ -100,6 +104,13 @@ class Node:
             "serializeImagePulls": False,
             "featureGates": self._gates,
         }
+
+
+def _hierarchies() -> list[Path]:
+    """The roots of this machine's cgroup hierarchies: one, or with version 1 several."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists()]
 
 
 def _kubeletpy(root: Path, programs: Path) -> tuple[Sequence[str | Path], dict[str, str]]:
