@@ -47,9 +47,8 @@ from kubeletpy.volumes.usage import VolumeMeter
 from kubeletpy.volumes.usage_reporter import UsageReporter
 
 if TYPE_CHECKING:
-    from kubeletpy.clock import Clock
+    from kubeletpy.agent.storage_health import StorageHealth
     from kubeletpy.kubeapi.pod_objects import PodObjects
-    from kubeletpy.volumes.health import VolumeHealthMonitor
     from kubeletpy.volumes.pod_certificates.manager import PodCertificates
     from kubeletpy.volumes.trust_bundles import TrustBundles
 
@@ -241,12 +240,11 @@ def build_storage(
         unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
         return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
 
-    monitor = _health_monitor(csi, claims, settings, signals, clock)
-    if monitor is not None:
-        rooms.append(Room(monitor, (Task("volume-health", monitor.run),)))
+    health = _health(outside, options.name, csi, claims, signals, settings=settings)
+    rooms += health.rooms if health is not None else ()
 
     def volume_health(uid: str) -> Sequence[api.PodVolumeHealth]:
-        return monitor.of_pod(uid) if monitor is not None else ()
+        return health.of_pod(uid) if health is not None else ()
 
     return Storage(
         rooms,
@@ -262,27 +260,22 @@ def build_storage(
     )
 
 
-def _health_monitor(
+def _health(
+    outside: Outside,
+    node_name: str,
     csi: Csi | None,
     claims: ClaimVolumes,
-    settings: KubeletSettings,
     signals: Signals,
-    clock: Clock,
-) -> VolumeHealthMonitor | None:
-    gates = settings.feature_gates
+    *,
+    settings: KubeletSettings,
+) -> StorageHealth | None:
+    gates, period = settings.feature_gates, settings.volume_stats_agg_period
     wanted = gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
     if csi is None or not wanted:
         return None
-    from kubeletpy.volumes.health import VolumeHealthMonitor
+    from kubeletpy.agent.storage_health import build_storage_health
 
-    plugin = csi.plugin
-    return VolumeHealthMonitor(
-        lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
-        plugin.health,
-        signals.pod_changed,
-        clock,
-        period=settings.volume_stats_agg_period,
-    )
+    return build_storage_health(outside, node_name, csi, claims, signals, period=period)
 
 
 def _iscsi(root: Path, kube_api: KubeApi | None, controller: bool) -> VolumePlugin:

@@ -25,8 +25,8 @@ class VersionFacts(Struct, frozen=True):
     Attributes:
         reports_user_namespace: whether ``status.nodeInfo.runningInUserNamespace`` is set while
             gate KubeletInUserNamespace is on.
-        reports_volume_health: whether ``status.volumeHealth`` of pods is set while gate
-            CSIVolumeHealth is on.
+        reports_volume_health: whether ``status.volumeHealth`` of pods and ``status.storageHealth``
+            of the CSINode are set while gate CSIVolumeHealth is on.
         throttling_factor_needs_gate: whether a ``memoryThrottlingFactor`` other than the former
             default is refused while gate MemoryQoS is off.
     """

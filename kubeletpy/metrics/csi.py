@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import OPERATION_SECONDS
 
@@ -22,6 +24,14 @@ class CsiMetrics:
             "migrated",
             buckets=OPERATION_SECONDS,
         )
+        self.storage_health = families.gauge(
+            "csi_node_storage_health_status",
+            "Conditions of storage that its driver reports on this node (1: it is reported).",
+            "driver_name",
+            "status",
+            "reason",
+        )
+        self._conditions: dict[str, set[tuple[str, str]]] = {}
 
     def called(
         self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
@@ -32,3 +42,18 @@ class CsiMetrics:
         """
         path = f"/csi.v1.Node/{method}"
         self.operations.labels(driver, path, code, _MIGRATED[migrated]).observe(seconds)
+
+    def storage_reported(self, driver: str, conditions: Iterable[tuple[str, str]]) -> None:
+        """The storage of a driver has these conditions (status, reason), and no others."""
+        before, now = self._conditions.pop(driver, set()), set(conditions)
+        for status, reason in before - now:
+            self.storage_health.remove(driver, status, reason)
+        for status, reason in now:
+            self.storage_health.labels(driver, status, reason).set(1)
+        if now:
+            self._conditions[driver] = now
+
+    def storage_unknown(self, registered: Collection[str]) -> None:
+        """Drivers other than these are not registered any more."""
+        for driver in self._conditions.keys() - set(registered):
+            self.storage_reported(driver, ())

@@ -14,6 +14,7 @@ from kubeletpy.kubernetes_version import KubernetesVersion, within
 
 _OPEN = "-"
 _SPANS = """
+csi_node_storage_health_status 1.37 -
 dra_node_prepare_skips_total 1.37 -
 dra_node_unprepare_skips_total 1.37 -
 kubelet_memory_qos_node_memory_low_bytes 1.36 -
@@ -73,6 +74,7 @@ _EARLIER_LABELS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 
 _GATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "csi_node_storage_health_": ("CSIVolumeHealth",),
         "kubelet_graceful_shutdown_": (
             "GracefulNodeShutdown",
             "GracefulNodeShutdownBasedOnPodPriority",

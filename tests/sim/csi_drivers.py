@@ -95,6 +95,8 @@ class SimDriver:
         self.up = False
         self.health: csi.VolumeHealth | None = None
         """What it reports of every volume; None: it does not report health."""
+        self.storage_health: csi.NodeGetStorageHealthResponse | None = None
+        """What it reports of its storage; None: it does not report it."""
         self.calls: list[str] = []
         self._healthy = asyncio.Event()
         self._healthy.set()
@@ -214,12 +216,17 @@ class SimDriver:
     def _ask_node(self, method: str) -> Message:
         if method == "NodeGetInfo":
             return csi.NodeGetInfoResponse(node_id=f"id-of-{self.name}")
+        if method == "NodeGetStorageHealth":
+            assert self.storage_health is not None, "it has no such capability"
+            return self.storage_health
         assert method == "NodeGetCapabilities", method
         kinds = [Rpc.EXPAND_VOLUME, Rpc.GET_VOLUME_STATS]
         if self.stages:
             kinds.append(Rpc.STAGE_UNSTAGE_VOLUME)
         if self.health is not None:
             kinds.append(Rpc.GET_VOLUME_HEALTH)
+        if self.storage_health is not None:
+            kinds.append(Rpc.GET_STORAGE_HEALTH)
         made = [csi.NodeServiceCapability(rpc=Rpc(type=kind)) for kind in kinds]
         return csi.NodeGetCapabilitiesResponse(capabilities=made)
 

@@ -54,7 +54,8 @@ IDLE_TASKS = {
     "plugins",
     "resource-claims",
     "resource-slices",
-    "volume-health",  # with its feature gate
+    "storage-health",  # with its feature gate, as the next
+    "volume-health",
     "volume-usage",
 }
 """What an idle agent runs."""

@@ -195,6 +195,10 @@ class Storage:
         found = self._objects.get(("volumeattachments", "", name))
         return found is not None and bool(found["status"].get("attached"))
 
+    def csi_node(self) -> JSON:
+        """The node's CSINode; empty: there is none yet."""
+        return copy.deepcopy(self._objects.get(("csinodes", "", self._node), {}))
+
     def attachments(self) -> list[str]:
         """What is attached, or about to be."""
         return [name for plural, _, name in self._objects if plural == "volumeattachments"]
@@ -329,6 +333,10 @@ class Storage:
         before = copy.deepcopy(found)
         if call.verb == "update":
             found["spec"] = body["spec"]
+        elif call.resource.plural == "csinodes" and call.subresource == "status":
+            if body["metadata"]["uid"] != found["metadata"]["uid"]:
+                raise Invalid("metadata.uid: field is immutable", code=422)
+            found["status"] = body["status"]
         elif call.resource.plural != "persistentvolumeclaims" or call.subresource != "status":
             raise Invalid("nobody patches that", code=422)
         else:

@@ -351,6 +351,44 @@ def test_data_that_was_deleted_is_seen(tmp_path: Path) -> None:
     run(story())
 
 
+def test_the_health_of_storage_is_in_the_csi_node_and_survives_the_agent(tmp_path: Path) -> None:
+    answer = csi.NodeGetStorageHealthResponse
+    broken = answer.StorageBackendHealth(
+        status=csi.StorageHealthErrorType.STORAGE_UNREACHABLE, reason="NoPath"
+    )
+
+    def shown(world: World) -> dict[str, JSON]:
+        assert world.storage is not None
+        found = world.storage.csi_node().get("status") or {}
+        return {each["name"]: each for each in found.get("storageHealth") or ()}
+
+    async def story() -> None:
+        gates = {"CSIVolumeHealth": True}
+        world = World(1, tmp_path, storage=True, settings={"featureGates": gates})
+        sick, other = world.drivers["stager"], world.drivers["plain"]
+        sick.storage_health = answer(backend_health=[broken])
+        other.storage_health = answer()
+        with world.mounts.in_place():
+            set_out(world)
+            world.start()
+            await world.converges(QUIET, lambda: [] if shown(world) else ["no health"])
+            before = shown(world)
+            (condition,) = before["stager"]["healthConditions"]
+            assert (condition["status"], condition["reason"]) == ("StorageUnreachable", "NoPath")
+            await world.kill()
+            world.start()
+            await asyncio.sleep(200)
+            assert shown(world) == before, "the same answer of the same driver"
+            sick.die(clean=True)
+            await asyncio.sleep(200)
+            assert shown(world) == before, "a driver that is gone reports nothing"
+            sick.storage_health = answer()
+            sick.start()
+            await world.converges(QUIET, lambda: list(shown(world)))
+
+    run(story())
+
+
 @pytest.mark.parametrize("driver", ["plain", "stager"])
 def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
     driver: str, tmp_path: Path

@@ -17,10 +17,19 @@ class VolumeHealthErrorType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEGRADED: _ClassVar[VolumeHealthErrorType]
     INACCESSIBLE: _ClassVar[VolumeHealthErrorType]
     DATA_LOSS: _ClassVar[VolumeHealthErrorType]
+
+class StorageHealthErrorType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNKNOWN_STORAGE_HEALTH_ERROR_TYPE: _ClassVar[StorageHealthErrorType]
+    STORAGE_DEGRADED: _ClassVar[StorageHealthErrorType]
+    STORAGE_UNREACHABLE: _ClassVar[StorageHealthErrorType]
 UNKNOWN_VOLUME_HEALTH_TYPE: VolumeHealthErrorType
 DEGRADED: VolumeHealthErrorType
 INACCESSIBLE: VolumeHealthErrorType
 DATA_LOSS: VolumeHealthErrorType
+UNKNOWN_STORAGE_HEALTH_ERROR_TYPE: StorageHealthErrorType
+STORAGE_DEGRADED: StorageHealthErrorType
+STORAGE_UNREACHABLE: StorageHealthErrorType
 
 class GetPluginInfoRequest(_message.Message):
     __slots__ = ()
@@ -902,6 +911,36 @@ class NodeGetVolumeHealthResponse(_message.Message):
     volume_health: VolumeHealth
     def __init__(self, volume_health: _Optional[_Union[VolumeHealth, _Mapping]] = ...) -> None: ...
 
+class NodeGetStorageHealthRequest(_message.Message):
+    __slots__ = ("secrets",)
+    class SecretsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    secrets: _containers.ScalarMap[str, str]
+    def __init__(self, secrets: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class NodeGetStorageHealthResponse(_message.Message):
+    __slots__ = ("backend_health",)
+    class StorageBackendHealth(_message.Message):
+        __slots__ = ("status", "reason", "message", "volume_capability")
+        STATUS_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        VOLUME_CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+        status: StorageHealthErrorType
+        reason: str
+        message: str
+        volume_capability: VolumeCapability
+        def __init__(self, status: _Optional[_Union[StorageHealthErrorType, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., volume_capability: _Optional[_Union[VolumeCapability, _Mapping]] = ...) -> None: ...
+    BACKEND_HEALTH_FIELD_NUMBER: _ClassVar[int]
+    backend_health: _containers.RepeatedCompositeFieldContainer[NodeGetStorageHealthResponse.StorageBackendHealth]
+    def __init__(self, backend_health: _Optional[_Iterable[_Union[NodeGetStorageHealthResponse.StorageBackendHealth, _Mapping]]] = ...) -> None: ...
+
 class NodeGetCapabilitiesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -926,6 +965,7 @@ class NodeServiceCapability(_message.Message):
             SINGLE_NODE_MULTI_WRITER: _ClassVar[NodeServiceCapability.RPC.Type]
             VOLUME_MOUNT_GROUP: _ClassVar[NodeServiceCapability.RPC.Type]
             GET_VOLUME_HEALTH: _ClassVar[NodeServiceCapability.RPC.Type]
+            GET_STORAGE_HEALTH: _ClassVar[NodeServiceCapability.RPC.Type]
         UNKNOWN: NodeServiceCapability.RPC.Type
         STAGE_UNSTAGE_VOLUME: NodeServiceCapability.RPC.Type
         GET_VOLUME_STATS: NodeServiceCapability.RPC.Type
@@ -934,6 +974,7 @@ class NodeServiceCapability(_message.Message):
         SINGLE_NODE_MULTI_WRITER: NodeServiceCapability.RPC.Type
         VOLUME_MOUNT_GROUP: NodeServiceCapability.RPC.Type
         GET_VOLUME_HEALTH: NodeServiceCapability.RPC.Type
+        GET_STORAGE_HEALTH: NodeServiceCapability.RPC.Type
         TYPE_FIELD_NUMBER: _ClassVar[int]
         type: NodeServiceCapability.RPC.Type
         def __init__(self, type: _Optional[_Union[NodeServiceCapability.RPC.Type, str]] = ...) -> None: ...

@@ -22,7 +22,7 @@ MAX_NODE_ID = 256
 """Bytes. Source: the CSI's own limit for a node_id."""
 MAX_SEGMENTS = 64
 MAX_CAPABILITIES, MAX_USAGE = 256, 16
-"""Entries of these lists that are read: the CSI has 8 capabilities and 2 units."""
+"""Entries of these lists that are read: the CSI has 9 capabilities and 2 units."""
 _INT32_MAX = 2**31 - 1
 _UNCERTAIN = frozenset(
     {
@@ -131,6 +131,20 @@ _HEALTH = {
     csi.VolumeHealthErrorType.INACCESSIBLE: "Inaccessible",
     csi.VolumeHealthErrorType.DATA_LOSS: "DataLoss",
 }
+_STORAGE_HEALTH = {
+    csi.StorageHealthErrorType.STORAGE_DEGRADED: "StorageDegraded",
+    csi.StorageHealthErrorType.STORAGE_UNREACHABLE: "StorageUnreachable",
+}
+_MODE = csi.VolumeCapability.AccessMode
+_ACCESS_MODES = {
+    _MODE.SINGLE_NODE_WRITER: "ReadWriteOnce",
+    _MODE.SINGLE_NODE_READER_ONLY: "ReadWriteOnce",
+    _MODE.SINGLE_NODE_MULTI_WRITER: "ReadWriteOnce",
+    _MODE.SINGLE_NODE_SINGLE_WRITER: "ReadWriteOncePod",
+    _MODE.MULTI_NODE_READER_ONLY: "ReadOnlyMany",
+    _MODE.MULTI_NODE_SINGLE_WRITER: "ReadWriteMany",
+    _MODE.MULTI_NODE_MULTI_WRITER: "ReadWriteMany",
+}
 
 
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
@@ -169,13 +183,55 @@ def volume_health(answer: csi.NodeGetVolumeHealthResponse) -> list[api.VolumeHea
         status = _HEALTH.get(entry.status)
         if status is None:
             continue
-        fits = len(entry.reason) <= MAX_REASON and _REASON.fullmatch(entry.reason)
-        reason = entry.reason if fits else ""
-        message = scrub(entry.message[:MAX_HEALTH_MESSAGE]).encode()[:MAX_HEALTH_MESSAGE]
+        reason = entry.reason if _is_reason(entry.reason) else ""
         found.setdefault(
             (status, reason),
-            {"status": status, "reason": reason, "message": message.decode(errors="ignore")},
+            {"status": status, "reason": reason, "message": _health_message(entry.message)},
         )
         if len(found) == MAX_CONDITIONS:
             break
     return list(found.values())
+
+
+def storage_health(answer: csi.NodeGetStorageHealthResponse) -> list[api.JSON]:
+    """NodeGetStorageHealth's answer as conditions of a CSINode without times, each once.
+
+    Raises BadAnswer: the API would refuse it.
+    """
+    entries = answer.backend_health
+    if len(entries) > MAX_CONDITIONS:
+        raise BadAnswer(f"it gives {len(entries)} conditions, and {MAX_CONDITIONS} can be reported")
+    found: dict[tuple[str, ...], api.JSON] = {}
+    for entry in entries:
+        status = _STORAGE_HEALTH.get(entry.status)
+        if status is None:
+            continue
+        if not _is_reason(entry.reason):
+            raise BadAnswer(f"it gives {entry.reason[:80]!r} as the reason of {status}")
+        condition: api.JSON = {"status": status, "reason": entry.reason}
+        if entry.HasField("volume_capability"):
+            condition |= _modes(entry.volume_capability)
+        identity = tuple(condition.values())
+        if entry.message:
+            condition["message"] = _health_message(entry.message)
+        found.setdefault(identity, condition)
+    return list(found.values())
+
+
+def _modes(capability: csi.VolumeCapability) -> dict[str, str]:
+    """The modes of volumes that a condition affects. Raises BadAnswer."""
+    kind = capability.WhichOneof("access_type")
+    mode = _ACCESS_MODES.get(capability.access_mode.mode)
+    if kind is None or mode is None:
+        lacks = "access_type" if kind is None else "access_mode that is known"
+        raise BadAnswer(f"it gives a volume_capability without an {lacks}")
+    return {"accessMode": mode, "volumeMode": "Block" if kind == "block" else "Filesystem"}
+
+
+def _is_reason(text: str) -> bool:
+    return len(text) <= MAX_REASON and _REASON.fullmatch(text) is not None
+
+
+def _health_message(text: str) -> str:
+    cut = scrub(text[:MAX_HEALTH_MESSAGE]).encode()[:MAX_HEALTH_MESSAGE]
+    return cut.decode(errors="ignore")

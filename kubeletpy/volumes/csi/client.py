@@ -171,6 +171,15 @@ class NodeClient:
         method, kind = "NodeGetVolumeHealth", csi.NodeGetVolumeHealthResponse
         return answers.volume_health(await self._call(method, request, kind, until))
 
+    async def storage_health(self) -> list[api.JSON] | None:
+        """NodeGetStorageHealth; None: the driver does not report it. Raises OperationFailed."""
+        until = asyncio.get_running_loop().time() + STATS_S
+        if _RPC.GET_STORAGE_HEALTH not in await self._can(until):
+            return None
+        request, method = csi.NodeGetStorageHealthRequest(), "NodeGetStorageHealth"
+        answer = await self._call(method, request, csi.NodeGetStorageHealthResponse, until)
+        return self._read(method, answers.storage_health, answer)
+
     def until(self) -> float:
         """The deadline of an operation that starts now (event-loop time)."""
         return asyncio.get_running_loop().time() + OPERATION_S

@@ -1,0 +1,63 @@
+"""The health of volumes and of drivers' storage: a part of the composition root.
+
+Loaded with gate CSIVolumeHealth. Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room, Task
+from kubeletpy.agent.signals import Signals
+from kubeletpy.api import types as api
+from kubeletpy.structs import Struct
+from kubeletpy.volumes.claims.volumes import ClaimVolumes
+from kubeletpy.volumes.csi.build import Csi
+from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
+from kubeletpy.volumes.health import VolumeHealthMonitor
+
+
+class StorageHealth(Struct, frozen=True):
+    """What the composition root uses; ``of_pod`` has the health of volumes by uid of their pod."""
+
+    rooms: list[Room]
+    of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
+
+
+def build_storage_health(
+    outside: Outside,
+    node_name: str,
+    csi: Csi,
+    claims: ClaimVolumes,
+    signals: Signals,
+    *,
+    period: float,
+) -> StorageHealth:
+    """``period``: seconds between two questions for the same; 0 or less: a minute."""
+    plugin, clock = csi.plugin, outside.clock
+
+    def node_uid() -> str:
+        return ((signals.newest_node() or {}).get("metadata") or {}).get("uid") or ""
+
+    volumes = VolumeHealthMonitor(
+        lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
+        plugin.health,
+        signals.pod_changed,
+        clock,
+        period=period,
+    )
+    storage = StorageHealthMonitor(
+        node_name,
+        node_uid,
+        csi.drivers,
+        outside.api.pods if outside.api is not None else None,
+        outside.metrics.csi,
+        clock=clock,
+        period=period,
+    )
+    rooms = [
+        Room(volumes, (Task("volume-health", volumes.run),)),
+        Room(storage, (Task("storage-health", storage.run),)),
+    ]
+    return StorageHealth(rooms, volumes.of_pod)
