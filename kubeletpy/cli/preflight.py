@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -28,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 1
     options = Options(asked.unit or "", asked.pid or 0, tuple(flags), asked.only_flags)
-    report = gather(options, problems_here)
+    logging.getLogger("kubeletpy").setLevel(logging.CRITICAL)  # the report has all of it
+    report = asyncio.run(gather(options, problems_here))
     if asked.output == "json":
         print(json.dumps(render.document(report), indent=2))
     else:
@@ -42,8 +45,9 @@ def parser() -> argparse.ArgumentParser:
         prog="kubeletpy preflight",
         usage="kubeletpy preflight [options] [-- KUBELET_FLAGS]",
         description="On a node where a kubelet runs, show what would happen if this agent took "
-        "over: which of its settings have no or another effect. Nothing is changed. The exit code "
-        "is 0 only if nothing would be restarted and nothing is unclear.",
+        "over: which settings have no or another effect, which state it would take over, what it "
+        "lacks in the API, and for each pod whether it is kept or restarted. Nothing is changed. "
+        "The exit code is 0 only if nothing would be restarted and nothing is unclear.",
         epilog="Flags after -- are added to the kubelet's own and win over them, such as "
         "-- --config=/etc/k3s/kubelet.yaml.",
     )

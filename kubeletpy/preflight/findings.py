@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kubeletpy.preflight.pods import HARMED, PodOutcome, PodVerdict
 from kubeletpy.structs import Struct
 
 
 class Severity(StrEnum):
     """How much a finding matters."""
 
+    TAKEN = "taken"
+    """State that the agent takes over."""
     NOTE = "note"
     """Worth knowing; nothing is lost."""
     DIFFERS = "differs"
@@ -28,6 +31,12 @@ class Area(StrEnum):
 
     KUBELET = "kubelet"
     SETTINGS = "settings"
+    CREDENTIALS = "credentials"
+    VERSION = "version"
+    RIGHTS = "rights"
+    RUNTIME = "runtime"
+    STATE = "state"
+    PODS = "pods"
 
 
 class Finding(Struct, frozen=True):
@@ -73,14 +82,21 @@ class KubeletFound(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything that a preflight has found."""
+    """Everything that a preflight has found.
+
+    ``pods`` None: the pods of the node could not be determined.
+    """
 
     kubelet: KubeletFound | None
     findings: tuple[Finding, ...]
+    pods: tuple[PodVerdict, ...] | None = None
 
     @property
     def safe(self) -> bool:
         """Whether nothing would be restarted and nothing is unclear."""
-        return self.kubelet is not None and not any(
-            each.severity in UNSAFE for each in self.findings
+        if self.kubelet is None or self.pods is None:
+            return False
+        harmed = HARMED | {PodOutcome.UNCLEAR}
+        return not any(each.severity in UNSAFE for each in self.findings) and not any(
+            each.outcome in harmed for each in self.pods
         )

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+from kubeletpy.clock import SystemClock
+from kubeletpy.config import NodeFlags
 from kubeletpy.config.load import Check
+from kubeletpy.config.version_choice import ResolvedVersion, decide
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubernetes_version import supported
+from kubeletpy.launch.server_version import resolve_auto
 from kubeletpy.preflight.choice import Choice, choose, with_flags
+from kubeletpy.preflight.credentials import check_credentials
 from kubeletpy.preflight.findings import KubeletFound, Report
+from kubeletpy.preflight.node import ask_node, connect_api
 from kubeletpy.preflight.processes import find_kubelets
-from kubeletpy.preflight.settings import load_settings
+from kubeletpy.preflight.settings import load_settings, read_flags
+from kubeletpy.preflight.state import read_state
 from kubeletpy.preflight.unit_file import UnitError
 from kubeletpy.preflight.unit_paths import UnitMissing, kubelet_units, read_unit
 from kubeletpy.structs import Struct
@@ -32,13 +43,37 @@ class Options(Struct, frozen=True):
     only_flags: bool = False
 
 
-def gather(options: Options, check: Check | None = None) -> Report:
+async def gather(options: Options, check: Check | None = None) -> Report:
     """The report about this node. ``check``: finds settings that do not fit the machine."""
-    choice = find_kubelet(options)
+    choice = await asyncio.to_thread(find_kubelet, options)
+    findings = [*choice.findings]
     if choice.kubelet is None:
-        return Report(None, choice.findings)
-    loaded = load_settings(choice.kubelet, check)
-    return Report(choice.kubelet, (*choice.findings, *loaded.findings))
+        return Report(None, tuple(findings))
+    flags, problems = read_flags(choice.kubelet)
+    findings += problems
+    if flags is None:
+        return Report(choice.kubelet, tuple(findings))
+    async with AsyncExitStack() as stack:
+        kube_api, problem = await connect_api(flags.node, stack)
+        findings += [] if problem is None else [problem]
+        resolved = await _version(flags.node, kube_api)
+        loaded = await asyncio.to_thread(load_settings, flags, check, resolved.version)
+        findings += loaded.findings
+        if loaded.config is None:
+            return Report(choice.kubelet, tuple(findings))
+        settings, node, now = loaded.config.settings, loaded.config.node, SystemClock().now()
+        findings += await asyncio.to_thread(check_credentials, settings, node, now)
+        findings += await asyncio.to_thread(read_state, settings, node)
+        answers = await ask_node(loaded.config, resolved, kube_api, stack)
+    return Report(choice.kubelet, (*findings, *answers.findings), answers.pods)
+
+
+async def _version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersion:
+    """The version that the agent would run as."""
+    asked = supported(flags.kubernetes_version)
+    if asked is not None or kube_api is None:
+        return decide(asked, None, None)
+    return await resolve_auto(flags, kube_api)
 
 
 def find_kubelet(options: Options, root: Path = Path("/"), proc: Path = Path("/proc")) -> Choice:

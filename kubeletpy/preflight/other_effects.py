@@ -7,13 +7,14 @@ Source: docs/reference/differences.csv: config.csv. What has no effect at all is
 from __future__ import annotations
 
 from kubeletpy.config.effects import Notice
+from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.settings import KubeletSettings
 
 FIELDS = ("enableServer", "tracing")
 """The fields of :func:`other_effects`, as rows of the table have them."""
 
 
-def other_effects(settings: KubeletSettings) -> list[Notice]:
+def other_effects(settings: KubeletSettings, flags: NodeFlags) -> list[Notice]:
     """What these settings do here instead."""
     found = []
     if not settings.enable_server:
@@ -24,4 +25,8 @@ def other_effects(settings: KubeletSettings) -> list[Notice]:
             "spans are sent only if kubeletpy[tracing] is installed; steps of a sync are spans too"
         )
         found.append(Notice("tracing", "on", text))
+    default = NodeFlags()
+    if flags.root_dir != default.root_dir and flags.cert_dir == default.cert_dir:
+        text = f"certificates are in {flags.root_dir}/pki; the kubelet has them in {flags.cert_dir}"
+        found.append(Notice("--root-dir", flags.root_dir, f"{text}: give the agent --cert-dir"))
     return found

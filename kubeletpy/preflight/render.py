@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.preflight.findings import Area, Report, Severity
+from kubeletpy.preflight.pods import PodVerdict, counts, sentence
 
 
 def text(report: Report) -> str:
     """The report for people; its last line is the answer in one sentence."""
     lines = [_head(report)]
     for area in Area:
-        found = [each for each in report.findings if each.area is area]
+        found = [
+            f"  {each.severity:<9} {each.text}" for each in report.findings if each.area is area
+        ]
+        if area is Area.PODS:
+            found += [_pod_line(each) for each in report.pods or ()]
         if found:
-            lines += ["", f"{area}:"]
-        lines += [f"  {each.severity:<8} {each.text}" for each in found]
+            lines += ["", f"{area}:", *found]
     return "\n".join([*lines, "", summary(report), ""])
 
 
 def document(report: Report) -> dict[str, Any]:
     """The report for programs."""
-    kubelet = report.kubelet
+    kubelet, pods = report.kubelet, report.pods
     return {
         "safe": report.safe,
         "summary": summary(report),
@@ -42,21 +46,25 @@ def document(report: Report) -> dict[str, Any]:
             }
             for each in report.findings
         ],
+        "counts": None if pods is None else {str(k): n for k, n in counts(pods).items()},
+        "pods": None if pods is None else [_pod(each) for each in pods],
     }
 
 
 def summary(report: Report) -> str:
     """The answer in one sentence."""
-    counts = {
+    number = {
         severity: sum(each.severity is severity for each in report.findings)
         for severity in Severity
     }
+    differing, unclear = number[Severity.DIFFERS], number[Severity.UNCLEAR]
     parts = [
-        f"{counts[Severity.DIFFERS]} settings with no or another effect",
-        f"{counts[Severity.UNCLEAR]} unclear",
-        f"{counts[Severity.BLOCKS]} blocking",
+        "the pods could not be determined" if report.pods is None else sentence(report.pods),
+        f"{differing} {'difference' if differing == 1 else 'differences'}",
+        f"{unclear} unclear",
+        f"{number[Severity.BLOCKS]} blocking",
     ]
-    return ", ".join(parts)
+    return f"{parts[0]}; {', '.join(parts[1:])}."
 
 
 def _head(report: Report) -> str:
@@ -65,3 +73,35 @@ def _head(report: Report) -> str:
         return "kubelet: not found"
     program = f", {kubelet.program}" if kubelet.program else ""
     return f"kubelet: {kubelet.source}{program}"
+
+
+def _pod_line(pod: PodVerdict) -> str:
+    held = pod.holdings
+    about = [
+        "static" if pod.static else "",
+        f"running: {', '.join(pod.containers)}" if pod.containers else "",
+        f"volumes: {', '.join(pod.volumes)}" if pod.volumes else "",
+        f"devices: {', '.join(held.devices)}" if held.devices else "",
+        f"CPUs: {', '.join(held.cpus)}" if held.cpus else "",
+        f"claims: {', '.join(held.claims)}" if held.claims else "",
+    ]
+    why = f": {pod.why}" if pod.why else ""
+    details = "; ".join(each for each in about if each)
+    shown = f" ({details})" if details else ""
+    return f"  {pod.outcome:<9} {pod.namespace}/{pod.name}{shown}{why}"
+
+
+def _pod(pod: PodVerdict) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "outcome": str(pod.outcome),
+        "why": pod.why,
+        "static": pod.static,
+        "containers": dict(pod.containers),
+        "volumes": list(pod.volumes),
+        "devices": list(pod.holdings.devices),
+        "cpus": list(pod.holdings.cpus),
+        "claims": list(pod.holdings.claims),
+    }

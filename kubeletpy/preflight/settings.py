@@ -34,17 +34,22 @@ class Loaded(Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
+def read_flags(kubelet: KubeletFound) -> tuple[FlagValues | None, tuple[Finding, ...]]:
+    """The flags of a kubelet with absolute paths; None if the agent would refuse them."""
+    try:
+        return _absolute(parse_flags(kubelet.arguments), kubelet.directory), ()
+    except ConfigError as error:
+        return None, tuple(_problems(error))
+
+
 def load_settings(
-    kubelet: KubeletFound,
-    check: Check | None = None,
-    version: KubernetesVersion | None = None,
+    flags: FlagValues, check: Check | None = None, version: KubernetesVersion | None = None
 ) -> Loaded:
     """The settings of a kubelet, as ``kubeletpy run`` with its flags would have them.
 
     ``check`` and ``version`` are as for :func:`kubeletpy.config.files.load_files`.
     """
     try:
-        flags = _absolute(parse_flags(kubelet.arguments), kubelet.directory)
         config = load_files(flags, check, version)
     except ConfigError as error:
         return Loaded(None, tuple(_problems(error)))
@@ -75,7 +80,7 @@ def _findings(config: LoadedConfig) -> list[Finding]:
     ]
     others = [
         Finding(Area.SETTINGS, Severity.DIFFERS, each.name, each.value, each.consequence)
-        for each in other_effects(config.settings)
+        for each in other_effects(config.settings, config.node)
     ]
     return [*without_effect, *others, *notes]
 

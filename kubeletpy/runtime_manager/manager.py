@@ -56,6 +56,7 @@ from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.plan.intent import sync_intent
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
 from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
 from kubeletpy.runtime_manager.pod_limits import (
@@ -291,23 +292,7 @@ class KubeRuntimeManager:
 
     def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
         """What :meth:`sync_pod` would do; changes nothing, and looks at no cgroup."""
-        plan = compute_pod_actions(
-            pod,
-            with_shown_ends(pod, status, pod.status),
-            probes,
-            all_containers_restarting=restart_all_active(pod, status),
-            in_effect=self._in_effect.recorded(pod),
-        )
-        return SyncIntent(
-            plan.decisions,
-            ends=plan.kill_pod and not plan.create_sandbox,
-            new_sandbox=plan.create_sandbox,
-            stopped=tuple(kill.name for kill in plan.containers_to_kill),
-            started=tuple(start.name for start in plan.starts),
-            resized=tuple(
-                dict.fromkeys(update.name for update in (*plan.resize.memory, *plan.resize.cpu))
-            ),
-        )
+        return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
 
     async def kill_pod(
         self,

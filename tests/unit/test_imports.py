@@ -138,6 +138,7 @@ MORE = {
     "kubeletpy.remote.silence": "the message about a runtime that does not answer",
     "kubeletpy.runtime_manager.sandbox_watch": "notifies the driver check of each sandbox",
     "kubeletpy.runtime_manager.act.stop_records": "stops in progress, over restarts",
+    "kubeletpy.runtime_manager.plan.intent": "what a sync would do, for plan and preflight",
     "kubeletpy.runtime_manager.plan.resume_stop": "how a stop goes on after a restart",
     "kubeletpy.runtime_manager.plan.shown_ends": "ends that only the API's status shows",
     "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",

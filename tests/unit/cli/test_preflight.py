@@ -33,7 +33,7 @@ def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(flags(tmp_path))
     said = capsys.readouterr().out
     assert "kubelet: flags after --" in said
-    assert "differs  iptablesDropBit: 3: the network of pods is the runtime's" in said
+    assert "differs   iptablesDropBit: 3: the network of pods is the runtime's" in said
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

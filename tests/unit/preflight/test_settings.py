@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.config import default_settings
+from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.preflight.findings import KubeletFound, Severity
 from kubeletpy.preflight.other_effects import FIELDS, other_effects
-from kubeletpy.preflight.settings import load_settings
+from kubeletpy.preflight.settings import load_settings, read_flags
 from tools.rulebook import differences
 
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -20,9 +20,12 @@ def found(directory: Path, document: object, *flags: str) -> list[tuple[Severity
     (directory / "config.yaml").write_text(
         document if isinstance(document, str) else json.dumps(document)
     )
-    arguments = ("--config=config.yaml", f"--root-dir={directory}", *flags)
+    arguments = ("--config=config.yaml", f"--root-dir={directory}", "--cert-dir=/pki", *flags)
     kubelet = KubeletFound("here", "kubelet", arguments, str(directory))
-    return [(each.severity, each.text) for each in load_settings(kubelet).findings]
+    values, problems = read_flags(kubelet)
+    if values is None:
+        return [(each.severity, each.text) for each in problems]
+    return [(each.severity, each.text) for each in load_settings(values).findings]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,9 @@ def test_findings(
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     kubelet = KubeletFound("here", "kubelet", ("--config=gone.yaml",), str(tmp_path))
-    (finding,) = load_settings(kubelet).findings
+    flags, _ = read_flags(kubelet)
+    assert flags is not None
+    (finding,) = load_settings(flags).findings
     assert finding.text == (
         f"--config: {tmp_path}/gone.yaml: cannot be read: No such file or directory: the agent "
         "does not start with it"
@@ -119,8 +124,17 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 def test_fields_with_another_effect() -> None:
     asked = {"endpoint": "localhost:4317", "samplingRatePerMillion": 10}
     settings = default_settings(enableServer=False, tracing=asked)
-    assert [each.name for each in other_effects(settings)] == list(FIELDS)
-    assert other_effects(default_settings()) == []
+    assert [each.name for each in other_effects(settings, NodeFlags())] == list(FIELDS)
+    assert other_effects(default_settings(), NodeFlags()) == []
+
+
+def test_certificates_move_with_the_root_directory() -> None:
+    (notice,) = other_effects(default_settings(), NodeFlags(root_dir="/data/kubelet"))
+    assert notice.name == "--root-dir"
+    assert notice.consequence == (
+        "certificates are in /data/kubelet/pki; the kubelet has them in /var/lib/kubelet/pki: give "
+        "the agent --cert-dir"
+    )
 
 
 def test_all_fields_of_the_table_with_another_effect_are_known() -> None:

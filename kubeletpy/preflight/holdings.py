@@ -1,0 +1,81 @@
+"""What each pod holds on the node, from the texts of the state files. Pure.
+
+A file that can't be read is a finding of :mod:`kubeletpy.preflight.state_files`; here it holds
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubeletpy.allocation import checkpoint_file
+from kubeletpy.allocation.resources import PodResources
+from kubeletpy.devices import checkpoint as device_checkpoint
+from kubeletpy.dra import checkpoint as claim_checkpoint
+from kubeletpy.placement.cpu_state import read_cpu_state
+from kubeletpy.placement.id_lists import format_ids
+from kubeletpy.preflight.pods import Holdings
+from kubeletpy.preflight.state_files import UNUSABLE
+
+
+def holdings_by_pod(cpus: str, devices: str, claims: str) -> Mapping[str, Holdings]:
+    """By uid of the pod; the arguments are the texts of the files, empty where there is none."""
+    of_cpus = _cpus(cpus)
+    of_devices = _devices(devices)
+    of_claims = _claims(claims)
+    uids = {*of_cpus, *of_devices, *of_claims}
+    return {
+        uid: Holdings(
+            tuple(of_devices.get(uid, ())),
+            tuple(of_cpus.get(uid, ())),
+            tuple(of_claims.get(uid, ())),
+        )
+        for uid in uids
+    }
+
+
+def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]:
+    """The records of a resource state file and its journal, by uid of the pod."""
+    pods: dict[str, PodResources] = {}
+    if snapshot:
+        try:
+            pods = checkpoint_file.read_snapshot(snapshot)
+        except checkpoint_file.BadCheckpoint:
+            return {}
+    checkpoint_file.replay(pods, journal.splitlines(keepends=True))
+    return pods
+
+
+def _cpus(text: str) -> dict[str, list[str]]:
+    try:
+        state = read_cpu_state(text) if text else None
+    except UNUSABLE:
+        state = None
+    entries = {} if state is None else state.entries
+    return {
+        uid: [f"{name}: {format_ids(ids)}" for name, ids in containers.items() if ids]
+        for uid, containers in entries.items()
+    }
+
+
+def _devices(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    try:
+        bookings = device_checkpoint.read(text)[0] if text else {}
+    except UNUSABLE:
+        return found
+    for holder in bookings:
+        found.setdefault(holder.uid, []).append(f"{holder.resource} ({holder.container})")
+    return found
+
+
+def _claims(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    try:
+        claims = claim_checkpoint.read(text) if text else []
+    except UNUSABLE:
+        return found
+    for claim in claims:
+        for uid in claim.pods:
+            found.setdefault(uid, []).append(claim.name)
+    return found

@@ -1,0 +1,130 @@
+"""Asks the API server and the runtime about a node, and judges its pods. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.cgroups.setup import SYSTEMD_RUNS
+from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
+from kubeletpy.config.version_choice import ResolvedVersion
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import NODES, KubeApi
+from kubeletpy.launch.runtime import ask_runtime, pod_selectors
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.node.options import node_name
+from kubeletpy.preflight.findings import Area, Finding, Severity
+from kubeletpy.preflight.node_pods import (
+    Desired,
+    desired_pods,
+    judge_pods,
+    read_node_state,
+)
+from kubeletpy.preflight.pods import PodVerdict, unclear
+from kubeletpy.preflight.rights import missing_rights
+from kubeletpy.preflight.runtime import runtime_findings
+from kubeletpy.preflight.versions import version_findings
+from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.structs import Struct
+
+CONNECT_S = 5.0
+REQUEST_S = 15.0
+
+
+class NodeAnswers(Struct, frozen=True):
+    """What API server and runtime say."""
+
+    findings: tuple[Finding, ...]
+    pods: tuple[PodVerdict, ...] | None
+    """None: the pods of the node could not be determined."""
+
+
+async def connect_api(
+    flags: NodeFlags, stack: AsyncExitStack
+) -> tuple[KubeApi | None, Finding | None]:
+    """The API with the node's credentials, or why there is none."""
+    if not flags.kubeconfig:
+        return None, None
+    try:
+        client = await KubeClient.from_kubeconfig(flags.kubeconfig, qps=0, timeout=REQUEST_S)
+    except KubeconfigError as error:
+        return None, Finding(Area.CREDENTIALS, Severity.UNCLEAR, flags.kubeconfig, str(error))
+    stack.push_async_callback(client.close)
+    return client, None
+
+
+async def ask_node(
+    loaded: LoadedConfig, resolved: ResolvedVersion, kube_api: KubeApi | None, stack: AsyncExitStack
+) -> NodeAnswers:
+    """Everything that API server and runtime say about the node."""
+    settings, flags = loaded.settings, loaded.node
+    root = Path(flags.root_dir)
+    name = node_name(flags, (await asyncio.to_thread(read_machine_facts, root)).hostname)
+    findings = version_findings(resolved, await _kubelet_version(name, kube_api))
+    desired = await desired_pods(settings, name, kube_api)
+    if kube_api is None and flags.kubeconfig:
+        what = "they can't be listed without credentials"
+        lost = Finding(Area.PODS, Severity.UNCLEAR, "pods of the API", what)
+        desired = Desired(desired.pods, (*desired.findings, lost))
+    findings += desired.findings
+    if kube_api is not None and not desired.findings:
+        findings += await missing_rights(settings, name, kube_api)
+    runtime, problem = await _connect_runtime(settings, root, stack)
+    if runtime is None:
+        assert problem is not None, "there is a runtime, or a reason"
+        why = "the runtime does not answer"
+        lost_pods = tuple(unclear(pod, why) for pod in desired.pods if not pod.is_mirror)
+        return NodeAnswers((*findings, problem), lost_pods)
+    try:
+        info, driver = await ask_runtime(runtime), await cgroup_driver(runtime)
+        runs = await asyncio.to_thread(SYSTEMD_RUNS.is_dir)
+        findings += runtime_findings(
+            info, driver, settings.cgroup_driver, systemd_runs=runs, pods=desired.pods
+        )
+        state = await asyncio.to_thread(read_node_state, settings, flags)
+        pods = await judge_pods(desired, runtime, state, settings, root)
+    except CRIError as error:
+        return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)
+    return NodeAnswers(tuple(findings), pods)
+
+
+async def _kubelet_version(name: str, kube_api: KubeApi | None) -> str:
+    if kube_api is None:
+        return ""
+    try:
+        node = await kube_api.get(NODES, name)
+    except ApiError:
+        return ""  # the rights say whether it is not allowed
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return str(info.get("kubeletVersion") or "")
+
+
+async def _connect_runtime(
+    settings: KubeletSettings, root: Path, stack: AsyncExitStack
+) -> tuple[RemoteRuntime | None, Finding | None]:
+    try:
+        runtime = RemoteRuntime(
+            settings.container_runtime_endpoint,
+            image_endpoint=settings.image_endpoint,
+            request_timeout=REQUEST_S,
+            metrics=Metrics().runtime,
+            pod_selectors=partial(pod_selectors, root, settings.pod_logs_dir),
+        )
+        stack.push_async_callback(runtime.close)
+        await runtime.connect(CONNECT_S)
+    except (CRIError, EndpointError) as error:
+        return None, _runtime_problem(settings, str(error))
+    return runtime, None
+
+
+def _runtime_problem(settings: KubeletSettings, why: str) -> Finding:
+    endpoint = settings.container_runtime_endpoint
+    return Finding(Area.RUNTIME, Severity.UNCLEAR, endpoint, why, "no pod can be judged")

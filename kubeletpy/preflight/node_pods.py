@@ -1,0 +1,205 @@
+"""Judges the pods of a node from its runtime, its API and its manifests. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from kubeletpy.agent.outside import Machine
+from kubeletpy.agent.runtime_settings import runtime_settings
+from kubeletpy.allocation.checkpoint import ResourceState
+from kubeletpy.allocation.resources import PodResources, with_resources
+from kubeletpy.api import types as api
+from kubeletpy.cgroups.machine import read_kernel_facts
+from kubeletpy.clock import SystemClock
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, MalformedPod, Pod
+from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
+from kubeletpy.preflight.findings import Area, Finding, Severity
+from kubeletpy.preflight.holdings import holdings_by_pod, recorded_resources
+from kubeletpy.preflight.pods import Holdings, PodVerdict, judge, orphan, remade, unclear
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
+from kubeletpy.runtime_manager.plan.intent import sync_intent
+from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits
+from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.structs import Struct
+from kubeletpy.syncloop.sources.file import read_manifests
+
+AT_ONCE = 16
+"""Pods that are read from the runtime at once."""
+
+
+class Desired(Struct, frozen=True):
+    """The pods that a node should run; ``findings``: sources that could not be read."""
+
+    pods: tuple[Pod, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+class NodeState(Struct, frozen=True):
+    """What judging a pod needs besides the pod and the runtime.
+
+    Attributes:
+        allocated: the resources allocated to pods, by uid.
+        in_effect: what containers were last given.
+        holdings: devices, CPUs and claims, by uid.
+    """
+
+    allocated: Mapping[str, PodResources]
+    in_effect: ResourcesInEffect
+    holdings: Mapping[str, Holdings]
+
+
+async def desired_pods(
+    settings: KubeletSettings, node_name: str, kube_api: KubeApi | None
+) -> Desired:
+    """The pods of the API and of manifest files. ``kube_api`` None: it could not be reached."""
+    pods: list[Pod] = []
+    findings: list[Finding] = []
+    if kube_api is not None:
+        try:
+            listed = await kube_api.list(PODS, field_selector=f"spec.nodeName={node_name}")
+        except ApiError as error:
+            findings.append(_unclear("pods of the API", f"they can't be listed: {error}"))
+        else:
+            for item in listed.get("items") or ():
+                try:
+                    pods.append(Pod(cast(api.Pod, item)))
+                except MalformedPod as error:
+                    findings.append(_unclear("pods of the API", str(error)))
+    if settings.static_pod_path:
+        static, problems = await asyncio.to_thread(_static, settings.static_pod_path, node_name)
+        pods += static
+        findings += problems
+    if settings.static_pod_url:
+        what = "static pods of a URL are not read"
+        findings.append(_unclear("staticPodURL", what, "pods of that URL are judged unclear"))
+    return Desired(tuple(pods), tuple(findings))
+
+
+def _static(path: str, node_name: str) -> tuple[list[Pod], list[Finding]]:
+    try:
+        files, problems = read_manifests(Path(path), node_name)
+    except OSError as error:
+        return [], [_unclear(path, f"it can't be read: {error.strerror or error}")]
+    found = [
+        _unclear(file, f"not a manifest that can be used: {why}") for file, why in problems.items()
+    ]
+    return [_of_file(each) for pods in files.values() for each in pods], found
+
+
+def _of_file(obj: api.Pod) -> Pod:
+    metadata = obj["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), CONFIG_SOURCE: SOURCE_FILE}
+    return Pod({**obj, "metadata": {**metadata, "annotations": annotations}})
+
+
+def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> NodeState:
+    """Read the state files. Blocking; files that can't be read count as absent."""
+    root = Path(flags.root_dir)
+    machine = Machine(read_machine_facts(root), read_kernel_facts(), ())
+    actuated = ResourceState()
+    for uid, resources in _resources(root / "actuated_pods_state").items():
+        actuated.put(uid, resources)
+    return NodeState(
+        _resources(root / "allocated_pods_state"),
+        ResourcesInEffect(
+            actuated, NoPodCgroupLimits(), runtime_settings(settings, flags, machine, root)
+        ),
+        holdings_by_pod(
+            _text(root / "cpu_manager_state"),
+            _text(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint"),
+            _text(root / "dra_manager_state"),
+        ),
+    )
+
+
+async def judge_pods(
+    desired: Desired,
+    runtime: RuntimeService,
+    state: NodeState,
+    settings: KubeletSettings,
+    root: Path,
+) -> tuple[PodVerdict, ...]:
+    """The verdict on each pod of the node, in the order of their names. Raises CRIError."""
+    roots = MessageRoots(str(root), settings.pod_logs_dir)
+    source = StatusSource(runtime, SystemClock(), roots)
+    here = {each.uid: each for each in await source.list_pods()}
+    wanted = [pod for pod in desired.pods if not pod.is_mirror]
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(pod: Pod) -> PodVerdict:
+        async with limit:
+            try:
+                status = await source.read(pod.uid, pod.name, pod.namespace)
+            except CRIError as error:
+                return unclear(pod, f"the runtime does not report it: {error}")
+        return _verdict(pod, status, state)
+
+    verdicts = list(await asyncio.gather(*(one(pod) for pod in wanted)))
+    left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
+    return tuple(_in_order(_with_remains(verdicts, left, known=not desired.findings)))
+
+
+def _verdict(pod: Pod, status: PodRuntimeStatus, state: NodeState) -> PodVerdict:
+    given = state.allocated.get(pod.uid)
+    allocated = pod if given is None else with_resources(pod, given)
+    try:
+        intent = sync_intent(allocated, status, ProbeResults(), state.in_effect.recorded(pod))
+    except ValueError as error:
+        return unclear(pod, f"the pod can't be understood: {error}")
+    return judge(pod, status, intent, state.holdings.get(pod.uid) or Holdings())
+
+
+def _with_remains(
+    verdicts: list[PodVerdict], left: Sequence[RuntimePodSummary], *, known: bool
+) -> list[PodVerdict]:
+    """The verdicts with what the runtime has of other pods; a static pod that runs under another
+    uid is one pod."""
+    found = list(verdicts)
+    for each in left:
+        running = ContainerState.RUNNING in each.containers.values()
+        twin = _index(found, lambda one, name=each: _same(one, name))  # type: ignore[misc]
+        if running and twin is not None:
+            found[twin] = remade(found[twin], each.uid)
+        elif running or not known:
+            found.append(orphan(each, running, known))
+    return found
+
+
+def _same(verdict: PodVerdict, summary: RuntimePodSummary) -> bool:
+    names = verdict.namespace, verdict.name
+    return verdict.static and not verdict.containers and names == (summary.namespace, summary.name)
+
+
+def _index(verdicts: Sequence[PodVerdict], fits: Callable[[PodVerdict], bool]) -> int | None:
+    return next((index for index, each in enumerate(verdicts) if fits(each)), None)
+
+
+def _in_order(verdicts: Sequence[PodVerdict]) -> list[PodVerdict]:
+    return sorted(verdicts, key=lambda each: (each.namespace, each.name, each.uid))
+
+
+def _resources(path: Path) -> dict[str, PodResources]:
+    journal = path.with_name(f"{path.name}.journal")
+    return recorded_resources(_text(path), _text(journal).encode("utf-8", "surrogateescape"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+
+
+def _unclear(subject: str, what: str, consequence: str = "") -> Finding:
+    return Finding(Area.PODS, Severity.UNCLEAR, subject, what, consequence)

@@ -1,0 +1,174 @@
+"""The pods of a node, from a runtime in memory, an API and manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from kubeletpy.allocation import checkpoint_file
+from kubeletpy.allocation.resources import PodResources
+from kubeletpy.config import NodeFlags, default_settings
+from kubeletpy.devices import checkpoint as device_checkpoint
+from kubeletpy.kubeapi.errors import Forbidden
+from kubeletpy.placement.cpu_state import CpuState, write_cpu_state
+from kubeletpy.preflight.holdings import holdings_by_pod, recorded_resources
+from kubeletpy.preflight.node_pods import desired_pods, judge_pods, read_node_state
+from kubeletpy.preflight.pods import Holdings
+from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from tests.unit.kubeapi.scripted_api import ScriptedApi
+from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+
+IMAGE = "registry.example/app:1"
+
+
+def pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", **metadata},
+        "spec": {
+            "nodeName": "n",
+            "restartPolicy": "Always",
+            "containers": [{"name": "app", "image": IMAGE}],
+        },
+    }
+
+
+def run(runtime: FakeRuntime, name: str, uid: str = "", image: str = IMAGE) -> None:
+    """Have the runtime run a pod."""
+    uid = uid or f"uid-{name}"
+    labels = {
+        "io.kubernetes.pod.name": name,
+        "io.kubernetes.pod.namespace": "ns",
+        "io.kubernetes.pod.uid": uid,
+    }
+    runtime.sandboxes[f"s-{uid}"] = cri.PodSandboxStatus(
+        id=f"s-{uid}",
+        metadata=cri.PodSandboxMetadata(name=name, namespace="ns", uid=uid),
+        state=cri.SANDBOX_READY,
+        network=cri.PodSandboxNetworkStatus(ip="10.0.0.9"),
+        labels=labels,
+    )
+    runtime.containers[f"c-{uid}"] = cri.ContainerStatus(
+        id=f"c-{uid}",
+        metadata=cri.ContainerMetadata(name="app"),
+        state=cri.CONTAINER_RUNNING,
+        labels={**labels, "io.kubernetes.container.name": "app"},
+        annotations={
+            "io.kubernetes.container.hash": container_hash({"name": "app", "image": image})
+        },
+    )
+    runtime.inside[f"c-{uid}"] = f"s-{uid}"
+
+
+async def judged(
+    root: Path, runtime: FakeRuntime, api: ScriptedApi | None, **settings: Any
+) -> dict[str, str]:
+    made = default_settings(**settings)
+    flags = NodeFlags(root_dir=str(root), device_plugins_dir=str(root / "device-plugins"))
+    desired = await desired_pods(made, "n", api)
+    state = read_node_state(made, flags)
+    verdicts = await judge_pods(desired, cast(RuntimeService, runtime), state, made, root)
+    return {
+        "problems": "; ".join(each.text for each in desired.findings),
+        **{each.name: f"{each.outcome}: {each.why}" for each in verdicts},
+    }
+
+
+async def test_pods_of_the_api(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    run(runtime, "a")
+    run(runtime, "b", image="registry.example/app:0")
+    run(runtime, "left")
+    mirror = pod("m", annotations={"kubernetes.io/config.mirror": "x"})
+    api = ScriptedApi([{"items": [pod("a"), pod("b"), pod("new"), mirror]}])
+    found = await judged(tmp_path, runtime, api)
+    assert found == {
+        "problems": "",
+        "a": "kept: ",
+        "b": "restarted: kill container app (c-uid-b): Container app definition changed, will be "
+        "restarted",
+        "new": "starting: create sandbox, attempt 0: the pod has no sandbox; start container app: "
+        "the sandbox is new",
+        "left": "stopped: neither the API nor a manifest has it; the kubelet stops it, too",
+    }
+    assert {each.partition(" ")[0] for each in runtime.calls} <= {
+        "list_pod_sandbox",
+        "list_containers",
+        "pod_sandbox_status",
+        "container_status",
+    }
+
+
+async def test_static_pods(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "fixed.json").write_text(json.dumps(pod("fixed", "uid-fixed")))
+    bare = pod("bare")
+    del bare["metadata"]["uid"]
+    (manifests / "bare.json").write_text(json.dumps(bare))
+    (manifests / "broken.json").write_text('{"kind": "Po')
+    run(runtime, "fixed-n", "uid-fixed")
+    run(runtime, "bare-n", "0123456789abcdef")
+    found = await judged(tmp_path, runtime, None, staticPodPath=str(manifests))
+    assert found.pop("problems").startswith(f"{manifests}/broken.json: not a manifest")
+    assert found == {
+        "fixed-n": "kept: ",
+        "bare-n": "restarted: its manifest has no metadata.uid, and the kubelet's "
+        "(0123456789abcdef) can't be computed again: the running pod is stopped, and a new one is "
+        "started",
+    }
+
+
+async def test_without_the_api_nothing_is_called_stopped(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    run(runtime, "a")
+    found = await judged(tmp_path, runtime, ScriptedApi([Forbidden("no", code=403)]))
+    assert found["problems"].startswith("pods of the API: they can't be listed: ")
+    assert found["a"] == "unclear: the pods that this node should run are not known"
+
+
+async def test_a_pod_that_the_runtime_does_not_report(tmp_path: Path) -> None:
+    runtime = FakeRuntime(
+        errors={"container_status c-uid-a": Unavailable("ContainerStatus", "gone")}
+    )
+    run(runtime, "a")
+    found = await judged(tmp_path, runtime, ScriptedApi([{"items": [pod("a")]}]))
+    assert found["a"].startswith("unclear: the runtime does not report it: ")
+
+
+async def test_a_resize_that_was_not_granted_is_no_restart(tmp_path: Path) -> None:
+    asked = pod("a")
+    small, large = ({"limits": {"memory": each}} for each in ("32Mi", "64Mi"))
+    asked["spec"]["containers"][0] |= {
+        "resources": large,
+        "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
+    }
+    records = checkpoint_file.snapshot({"uid-a": PodResources({"app": cast(Any, small)})})
+    for name in ("allocated_pods_state", "actuated_pods_state"):
+        (tmp_path / name).write_text(records)
+    runtime = FakeRuntime()
+    run(runtime, "a")
+    found = await judged(tmp_path, runtime, ScriptedApi([{"items": [asked]}]))
+    assert found["a"] == "kept: "
+
+
+def test_holdings() -> None:
+    cpus = write_cpu_state(CpuState("static", frozenset({0}), {"u": {"c": frozenset({2, 3})}}))
+    assert holdings_by_pod(cpus, "", "") == {"u": Holdings(cpus=("c: 2-3",))}
+    damaged = device_checkpoint.render({}, {})[:-5]
+    assert holdings_by_pod("{", damaged, "{") == {}
+
+
+def test_records_with_a_journal() -> None:
+    found = PodResources({"c": {}})
+    line = checkpoint_file.journal_line("v", found)
+    snapshot = checkpoint_file.snapshot({"u": found})
+    assert recorded_resources(snapshot, line) == {"u": found, "v": found}
+    assert recorded_resources("", line + b'["w", ') == {"v": found}
+    assert recorded_resources("{", b"") == {}
