@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 
@@ -32,11 +33,14 @@ from kubeletpy.preflight.versions import version_findings
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.endpoint import EndpointError
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.errors import CRIError, Unimplemented
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
 
 CONNECT_S = 5.0
 REQUEST_S = 15.0
+EVENTS_S = 1.0
+"""A runtime without events refuses the stream by then."""
 
 
 class NodeAnswers(Struct, frozen=True):
@@ -84,16 +88,41 @@ async def ask_node(
         lost_pods = tuple(unclear(pod, why) for pod in desired.pods if not pod.is_mirror)
         return NodeAnswers((*findings, problem), lost_pods)
     try:
-        info, driver = await ask_runtime(runtime), await cgroup_driver(runtime)
+        info, driver, events = await asyncio.gather(
+            ask_runtime(runtime), cgroup_driver(runtime), has_events(runtime)
+        )
         runs = await asyncio.to_thread(SYSTEMD_RUNS.is_dir)
         findings += runtime_findings(
-            info, driver, settings.cgroup_driver, systemd_runs=runs, pods=desired.pods
+            info,
+            driver,
+            settings.cgroup_driver,
+            systemd_runs=runs,
+            events=events,
+            pods=desired.pods,
         )
         state = await asyncio.to_thread(read_node_state, settings, flags)
         pods = await judge_pods(desired, runtime, state, settings, root)
     except CRIError as error:
         return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)
     return NodeAnswers(tuple(findings), pods)
+
+
+async def has_events(runtime: RuntimeService, seconds: float = EVENTS_S) -> bool:
+    """Whether the runtime has an event stream: it does not end with an error at once."""
+    try:
+        async with asyncio.timeout(seconds), aclosing(_stream(runtime)) as events:
+            async for _ in events:
+                return True
+    except Unimplemented:
+        return False
+    except (CRIError, TimeoutError):
+        pass
+    return True
+
+
+async def _stream(runtime: RuntimeService) -> AsyncGenerator[object]:
+    async for event in runtime.get_container_events():
+        yield event
 
 
 async def _kubelet_version(name: str, kube_api: KubeApi | None) -> str:

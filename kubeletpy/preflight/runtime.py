@@ -17,6 +17,7 @@ def runtime_findings(
     configured: str,
     *,
     systemd_runs: bool,
+    events: bool = True,
     pods: Iterable[Pod] = (),
 ) -> list[Finding]:
     """What the runtime is and can do.
@@ -25,6 +26,7 @@ def runtime_findings(
         reported: its cgroup driver; None: it does not report one.
         configured: setting cgroupDriver.
         systemd_runs: whether systemd is the machine's init.
+        events: whether it has an event stream.
         pods: those of the node.
     """
     subject = f"{info.name} {info.version}"
@@ -35,9 +37,15 @@ def runtime_findings(
     what = f"handlers: {handlers}; features: {', '.join(features) or 'none'}"
     return [
         _finding(Severity.NOTE, subject, what),
+        *_events(subject, events),
         *_driver(subject, reported, configured, systemd_runs),
         *_user_namespaces(info, pods),
     ]
+
+
+def _events(subject: str, events: bool) -> Iterable[Finding]:
+    if not events:
+        yield _finding(Severity.NOTE, subject, "it has no events", "it is relisted every second")
 
 
 def _driver(

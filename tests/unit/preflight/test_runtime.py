@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
 from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.preflight.node import has_events
 from kubeletpy.preflight.runtime import runtime_findings
+from kubeletpy.remote.errors import Unavailable, Unimplemented
+from kubeletpy.remote.protocol import RuntimeService
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 HANDLER: Any = {
@@ -71,3 +76,34 @@ def test_pods_that_need_user_namespaces() -> None:
         "namespaces: it can't start again on this node"
     )
     assert len(runtime_findings(INFO, "cgroupfs", "cgroupfs", systemd_runs=False, pods=[pod])) == 1
+
+
+class Events:
+    """A runtime with one stream of events: what it sends, or the error that it ends with."""
+
+    def __init__(self, error: Exception | None = None, seconds: float = 0) -> None:
+        self.error, self.seconds = error, seconds
+
+    async def get_container_events(self) -> AsyncIterator[str]:
+        if self.error is not None:
+            raise self.error
+        await asyncio.sleep(self.seconds)
+        yield "event"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "answer"),
+    [
+        (Events(), True),
+        (Events(seconds=60), True),
+        (Events(Unavailable("GetContainerEvents", "gone")), True),
+        (Events(Unimplemented("GetContainerEvents", "unknown method")), False),
+    ],
+)
+async def test_whether_a_runtime_has_events(runtime: Events, answer: bool) -> None:
+    assert await has_events(cast(RuntimeService, runtime), 0.05) is answer
+
+
+def test_a_runtime_without_events_is_named() -> None:
+    findings = runtime_findings(INFO, "cgroupfs", "cgroupfs", systemd_runs=False, events=False)
+    assert findings[1].text == "containerd 2.1.4: it has no events: it is relisted every second"
