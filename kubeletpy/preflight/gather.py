@@ -15,9 +15,9 @@ from kubeletpy.kubernetes_version import supported
 from kubeletpy.launch.server_version import resolve_auto
 from kubeletpy.preflight.choice import Choice, choose, with_flags
 from kubeletpy.preflight.credentials import check_credentials
-from kubeletpy.preflight.findings import KubeletFound, Report
+from kubeletpy.preflight.findings import Area, Finding, KubeletFound, Report, Severity
 from kubeletpy.preflight.node import ask_node, connect_api
-from kubeletpy.preflight.processes import find_kubelets
+from kubeletpy.preflight.processes import find_kubelets, read_process
 from kubeletpy.preflight.settings import load_settings, read_flags
 from kubeletpy.preflight.state import read_state
 from kubeletpy.preflight.unit_file import UnitError
@@ -80,9 +80,15 @@ def find_kubelet(options: Options, root: Path = Path("/"), proc: Path = Path("/p
     """The kubelet of this node. ``root``, ``proc``: where the machine's files are."""
     if options.only_flags:
         return with_flags(Choice(None), options.flags)
-    processes = find_kubelets(proc)
     if options.pid:
-        processes = [each for each in processes if each.pid == options.pid]
+        process = read_process(options.pid, proc)
+        if process is None:
+            what = "there is no such process"
+            lost = Finding(Area.KUBELET, Severity.UNCLEAR, f"--pid {options.pid}", what)
+            return Choice(None, (lost,))
+        processes = [process]
+    else:
+        processes = find_kubelets(proc)
     name = options.unit or DEFAULT_UNIT
     unit, problem = _unit(name, root, wanted=bool(options.unit))
     if options.unit:

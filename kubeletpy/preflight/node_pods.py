@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -168,21 +168,18 @@ def _with_remains(
     found = list(verdicts)
     for each in left:
         running = ContainerState.RUNNING in each.containers.values()
-        twin = _index(found, lambda one, name=each: _same(one, name))  # type: ignore[misc]
-        if running and twin is not None:
-            found[twin] = remade(found[twin], each.uid)
+        twins = [index for index, one in enumerate(found) if _is_twin(one, each)]
+        if running and twins:
+            found[twins[0]] = remade(found[twins[0]], each.uid)
         elif running or not known:
             found.append(orphan(each, running, known))
     return found
 
 
-def _same(verdict: PodVerdict, summary: RuntimePodSummary) -> bool:
+def _is_twin(verdict: PodVerdict, summary: RuntimePodSummary) -> bool:
+    """Whether a static pod, of which nothing runs, is what the runtime has under another uid."""
     names = verdict.namespace, verdict.name
     return verdict.static and not verdict.containers and names == (summary.namespace, summary.name)
-
-
-def _index(verdicts: Sequence[PodVerdict], fits: Callable[[PodVerdict], bool]) -> int | None:
-    return next((index for index, each in enumerate(verdicts) if fits(each)), None)
 
 
 def _in_order(verdicts: Sequence[PodVerdict]) -> list[PodVerdict]:

@@ -12,16 +12,17 @@ from kubeletpy.preflight.command_line import is_kubelet
 def find_kubelets(proc: Path = Path("/proc")) -> list[Process]:
     """All running kubelets, by process id; those that end meanwhile are left out."""
     pids = sorted(int(each.name) for each in proc.iterdir() if each.name.isdecimal())
-    found = (_process(pid, proc) for pid in pids)
-    return [each for each in found if each is not None]
+    found = (read_process(pid, proc) for pid in pids)
+    return [each for each in found if each is not None and is_kubelet(each.command[0])]
 
 
-def _process(pid: int, proc: Path) -> Process | None:
+def read_process(pid: int, proc: Path = Path("/proc")) -> Process | None:
+    """A process, whatever its program; None: there is no such process, or it has no arguments."""
     directory = proc / str(pid)
     try:
         words = (directory / "cmdline").read_bytes().split(b"\0")[:-1]
         command = tuple(os.fsdecode(word) for word in words)
-        if not command or not is_kubelet(command[0]):
+        if not command:
             return None
         return Process(
             pid,

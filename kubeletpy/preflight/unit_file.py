@@ -217,7 +217,7 @@ def _escape(text: str, at: int) -> tuple[str, int]:
 def _file_value(text: str, where: str) -> tuple[str, int]:
     """The value at the start of a text of an environment file, and how many characters it takes."""
     value: list[str] = []
-    quote, at = "", 0
+    quote, at, kept = "", 0, 0
     while at < len(text):
         char = text[at]
         if char == "\n" and not quote:
@@ -228,13 +228,15 @@ def _file_value(text: str, where: str) -> tuple[str, int]:
             at += 1
             if after != "\n":
                 value.append(after if not quote or after in '"\\`$' else f"\\{after}")
+                kept = len(value)
         elif quote and char == quote:
             quote = ""
         elif not quote and char in "\"'":
-            quote = char
-        else:
+            quote, kept = char, len(value)
+        elif quote or value or char not in _WHITESPACE:
             value.append(char)
+            if quote or char not in _WHITESPACE:
+                kept = len(value)
     if quote:
         raise UnitError(f"{where}: a quote is not closed")
-    joined = "".join(value)
-    return joined.strip(_WHITESPACE), at
+    return "".join(value[:kept]), at

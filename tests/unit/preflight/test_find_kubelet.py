@@ -164,6 +164,14 @@ def test_two_processes_are_named(machine: Machine) -> None:
     assert machine.found(pid=9).kubelet is not None
 
 
+def test_a_process_that_the_user_names(machine: Machine) -> None:
+    machine.process(8, ("/opt/node-agent", "--config=/c"))
+    found = machine.found(pid=8)
+    assert found.kubelet is not None
+    assert (found.kubelet.source, found.kubelet.arguments) == ("process 8", ("--config=/c",))
+    assert texts(machine.found(pid=9), Severity.UNCLEAR) == ["--pid 9: there is no such process"]
+
+
 def test_a_kubelet_in_a_container(machine: Machine, tmp_path: Path) -> None:
     other = tmp_path / "image"
     other.mkdir()

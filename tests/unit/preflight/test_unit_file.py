@@ -99,6 +99,7 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
         ("A='x\ny'\nB=2", {"A": "x\ny", "B": "2"}),
         ('A="a \\"b\\" \\z"', {"A": 'a "b" \\z'}),
         ("A=1\nA=2", {"A": "2"}),
+        ('A=" x " \nB= a b  ', {"A": " x ", "B": "a b"}),
     ],
 )
 def test_environment_files(text: str, found: dict[str, str]) -> None:
