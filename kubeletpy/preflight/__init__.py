@@ -9,8 +9,8 @@ Pure parts: ``findings`` and ``render`` (the report as values, text and JSON), `
 ``command_line`` (from the text of unit files to a command line), ``choice`` (which kubelet is
 meant), ``other_effects``, ``versions``, ``runtime``, ``state_files``, ``holdings`` and ``pods``.
 Edges: ``unit_paths`` and ``processes`` read the machine, ``settings`` and ``credentials`` load
-files, ``state`` reads what would be taken over, ``rights``, ``node_pods`` and ``node`` ask the API
-server and the runtime; ``gather`` calls them in order.
+files, ``state`` reads what would be taken over, ``rights``, ``node_pods`` and ``node`` query the
+API server and the runtime; ``gather`` calls them in order.
 
 A finding never quotes a secret. Whatever can't be read or judged is a finding of severity
 ``unclear``, or a pod of that outcome: then the exit code is not 0.

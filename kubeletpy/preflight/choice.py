@@ -26,7 +26,7 @@ class Process(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """The kubelet that was found, if any, and what is to be said about it."""
+    """The kubelet that was found, if any, and the findings about it."""
 
     kubelet: KubeletFound | None
     findings: tuple[Finding, ...] = ()

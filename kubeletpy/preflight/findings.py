@@ -14,7 +14,7 @@ class Severity(StrEnum):
     TAKEN = "taken"
     """State that the agent takes over."""
     NOTE = "note"
-    """Worth knowing; nothing is lost."""
+    """For information; nothing is lost."""
     DIFFERS = "differs"
     """The agent ignores it, or does otherwise than the kubelet."""
     UNCLEAR = "unclear"
@@ -40,7 +40,7 @@ class Area(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing to know before the agent takes over.
+    """One fact that matters before the agent takes over.
 
     Attributes:
         subject: the file, unit, flag, field, gate or process that it is about.

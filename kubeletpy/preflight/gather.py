@@ -28,10 +28,10 @@ DEFAULT_UNIT = "kubelet.service"
 
 
 class Options(Struct, frozen=True):
-    """What the user asked for.
+    """Options of the user.
 
     Attributes:
-        unit: the unit of the kubelet; empty: kubelet.service, and others are looked for.
+        unit: of the kubelet; empty: kubelet.service, else another unit that starts a kubelet.
         pid: the process of the kubelet; 0: the one that runs.
         flags: of the kubelet; they win over those found.
         only_flags: use these flags alone.

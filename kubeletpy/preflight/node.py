@@ -1,4 +1,4 @@
-"""Asks the API server and the runtime about a node, and judges its pods. Changes nothing."""
+"""Queries the API server and the runtime about a node, and judges its pods. Changes nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EVENTS_S = 1.0
 
 
 class NodeAnswers(Struct, frozen=True):
-    """What API server and runtime say."""
+    """What API server and runtime report."""
 
     findings: tuple[Finding, ...]
     pods: tuple[PodVerdict, ...] | None
@@ -68,7 +68,7 @@ async def connect_api(
 async def ask_node(
     loaded: LoadedConfig, resolved: ResolvedVersion, kube_api: KubeApi | None, stack: AsyncExitStack
 ) -> NodeAnswers:
-    """Everything that API server and runtime say about the node."""
+    """Everything that API server and runtime report about the node."""
     settings, flags = loaded.settings, loaded.node
     root = Path(flags.root_dir)
     name = node_name(flags, (await asyncio.to_thread(read_machine_facts, root)).hostname)

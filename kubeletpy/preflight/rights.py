@@ -93,7 +93,7 @@ async def _ask(right: Right, node: str, kube_api: KubeApi) -> Finding | None:
     try:
         answer = await kube_api.create(SELFSUBJECTACCESSREVIEWS, review(right, node))
     except ApiError as error:
-        what = f"the API server does not say whether it is allowed: {error}"
+        what = f"the API server does not report whether it is allowed: {error}"
         return Finding(Area.RIGHTS, Severity.UNCLEAR, right.text, what)
     status = answer.get("status") or {}
     if status.get("allowed"):

@@ -82,7 +82,7 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
     records = UserNamespaces(pods, supporting=lambda: (), max_pods=1)
     for uid in sorted(records.unknown):
         what = "the record of its user namespace can't be used"
-        yield _unclear(pods / uid / "userns", what, "the agent asks the runtime for it")
+        yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")
     try:
         volumes = found(CsiPaths(str(root)))
     except OSError as error:
