@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kubeletpy.admission.verdict import Shortage
 from kubeletpy.api.quantity import milli_value, value, whole
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_requests
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, pod_requests
 
 Needs = Mapping[str, int]
 NeedsOf = Callable[[Pod], Needs]
@@ -22,9 +22,13 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 def pod_needs(pod: Pod) -> Needs:
     """What a pod takes of a node while it runs. Raises ValueError for an invalid quantity."""
+    return needs_of_requests(pod_requests(pod))
+
+
+def needs_of_requests(requests: Amounts) -> Needs:
+    """Requests in whole units: cpu in thousandths."""
     return {
-        name: whole(amount * 1000 if name == "cpu" else amount)
-        for name, amount in pod_requests(pod).items()
+        name: whole(amount * 1000 if name == "cpu" else amount) for name, amount in requests.items()
     }
 
 

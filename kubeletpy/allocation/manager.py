@@ -33,9 +33,9 @@ from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.resizes import ResizeMetrics
-from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import COMPUTE, pod_requests
+from kubeletpy.pods.resources import COMPUTE
 from kubeletpy.pods.sync_results import ResizeOutcome
 
 log = logging.getLogger(__name__)
@@ -301,8 +301,8 @@ class AllocationManager:
 
     def _takes_less(self, old: Pod, new: Pod) -> bool:
         try:
-            before = pod_requests(in_force(self.allocated(old)))
-            after = pod_requests(in_force(self.allocated(new)))
+            before = requests_in_force(self.allocated(old))
+            after = requests_in_force(self.allocated(new))
         except ValueError:
             return False
         return any(after.get(name, 0) < before.get(name, 0) for name in COMPUTE)

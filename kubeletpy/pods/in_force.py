@@ -1,52 +1,43 @@
-"""A pod at the largest size it may have right now: what it is allocated, or still has.
+"""What a pod may take of its node right now: what it requests, is allocated, or still has.
 
 During a resize a container has its old resources and will get those allocated to it; until the node
-reports it done, both count. Pure. Source: docs/reference/behaviour.md, l; KEP-1287.
+reports it done, both count. Pure. Source: docs/reference/behaviour.md, c10, l; KEP-1287.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import parse
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
-from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.resources import COMPUTE, Amounts, pod_requests
+
+_Amounts = Mapping[str, str]
 
 
-def in_force(pod: Pod) -> Pod:
-    """The pod with the maximum of requested, allocated and actual amounts from its status.
+def requests_in_force(pod: Pod) -> Amounts:
+    """The pod's requests, of cpu and memory the maximum of those of its spec and of its status.
 
-    What an infeasible resize asks for does not count. Returns the pod itself when its requests are
-    what counts. Raises ValueError for a malformed quantity.
+    The sums of all containers are compared, so that what moves from one container to another counts
+    once. What an infeasible resize asks for does not count. Raises ValueError for a malformed
+    quantity.
     """
-    counts = not _asks_in_vain(pod)
-    reported = {
-        init: {status.get("name"): status for status in statuses or ()}
-        for init, statuses in (
-            (False, pod.status.get("containerStatuses")),
-            (True, pod.status.get("initContainerStatuses")),
-        )
-    }
-
-    def raised(container: api.Container, init: bool) -> api.Container:
-        if init and not is_sidecar(container):
-            return container
-        return _raised(container, reported[init].get(container["name"]), counts)
-
-    changed = replaced_containers(pod, raised)
-    resources = pod.spec.get("resources")
-    shown = pod.status.get("resources")
-    if resources and resources.get("requests") and shown:
-        allocated = pod.status.get("allocatedResources") or {}
-        asked = resources["requests"]
-        greatest = _greatest(asked, (shown.get("requests") or {}, allocated), counts)
-        if greatest is not asked:
-            changed["resources"] = {**resources, "requests": greatest}
-    if not changed:
-        return pod
-    return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
+    total = pod_requests(pod)
+    allocated = _with_requests(pod, actual=False)
+    actual = _with_requests(pod, actual=True)
+    if allocated is pod and actual is pod:
+        return total
+    sums = [pod_requests(each) for each in (allocated, actual)]
+    if not _asks_in_vain(pod):
+        sums.append(total)
+    for name in COMPUTE:
+        if found := [each[name] for each in sums if name in each]:
+            total = {**total, name: max(found)}
+        else:
+            total = {key: amount for key, amount in total.items() if key != name}
+    return total
 
 
 def _asks_in_vain(pod: Pod) -> bool:
@@ -56,33 +47,52 @@ def _asks_in_vain(pod: Pod) -> bool:
     )
 
 
-def _raised(
-    container: api.Container, status: api.ContainerStatus | None, counts: bool
-) -> api.Container:
-    if status is None or not (shown := status.get("resources")):
-        return container
-    resources: api.ResourceRequirements = container.get("resources") or {}
-    requests = resources.get("requests") or {}
-    actual, allocated = shown.get("requests") or {}, status.get("allocatedResources") or {}
-    greatest = _greatest(requests, (actual, allocated), counts)
-    if greatest is requests:
-        return container
-    return {**container, "resources": {**resources, "requests": greatest}}
+def _with_requests(pod: Pod, *, actual: bool) -> Pod:
+    """The pod with the requests that its status shows as allocated, or as in effect.
 
-
-def _greatest(
-    requests: dict[str, str], others: Iterable[Mapping[str, str]], counts: bool
-) -> dict[str, str]:
-    """The maximum amounts of cpu and memory; ``requests`` itself when it already has them.
-
-    ``counts``: whether the amounts of ``requests`` are among them.
+    The pod itself when its status shows nothing else than the spec.
     """
-    found = requests
-    if not counts:
-        found = {name: text for name, text in requests.items() if name not in COMPUTE}
-    for other in others:
-        for name in COMPUTE:
-            text = other.get(name)
-            if text is not None and parse(text) > parse(found.get(name, "0")):
-                found = {**found, name: text}
-    return found
+    statuses = {
+        init: {status.get("name"): status for status in listed or ()}
+        for init, listed in (
+            (False, pod.status.get("containerStatuses")),
+            (True, pod.status.get("initContainerStatuses")),
+        )
+    }
+
+    def replaced(container: api.Container, init: bool) -> api.Container:
+        status: Mapping[str, Any] = statuses[init].get(container["name"]) or {}
+        resources: Any = container.get("resources") or {}
+        given: Any = _overlaid(resources, status, actual=actual)
+        return container if given is resources else {**container, "resources": given}
+
+    changed = replaced_containers(pod, replaced)
+    whole: Any = pod.spec.get("resources") or {}
+    if whole.get("requests") and pod.status.get("resources"):
+        names = whole["requests"].keys()
+        given = _overlaid(whole, pod.status, actual=actual, names=names)
+        if given is not whole:
+            changed["resources"] = given
+    if not changed:
+        return pod
+    return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
+
+
+def _overlaid(
+    resources: Mapping[str, Any],
+    status: Mapping[str, Any],
+    *,
+    actual: bool,
+    names: Any = COMPUTE,
+) -> Mapping[str, Any]:
+    """Resources with the compute requests of a status instead; the same object if they are the
+    same, or the status has none."""
+    shown: _Amounts = status.get("allocatedResources") or {}
+    if actual:
+        shown = (status.get("resources") or {}).get("requests") or shown
+    requests: _Amounts = resources.get("requests") or {}
+    compute = {name: shown[name] for name in COMPUTE if name in shown and name in names}
+    if not compute or all(requests.get(name) == compute.get(name) for name in COMPUTE):
+        return resources
+    rest = {name: amount for name, amount in requests.items() if name not in COMPUTE}
+    return {**resources, "requests": {**rest, **compute}}

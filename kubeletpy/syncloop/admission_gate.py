@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kubeletpy.admission.declared_features import lacking_for_update
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import NOTHING, Needs, pod_needs
+from kubeletpy.admission.fit import NOTHING, Needs, needs_of_requests, pod_needs
 from kubeletpy.admission.handlers import before_placement, judge, missing_features
 from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
 from kubeletpy.admission.verdict import (
@@ -29,7 +29,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import AdmissionReason, Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
-from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.syncloop.rejection import Deferred, Others
@@ -262,7 +262,7 @@ class AdmissionGate:
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]
-        needs = pod_needs(in_force(pod))
+        needs = needs_of_requests(requests_in_force(pod))
         self._needs[pod.uid] = (pod.object, needs)
         return needs
 

@@ -1,12 +1,13 @@
-"""How large a pod may be while it is resized (docs/reference/behaviour.md, l; KEP-1287)."""
+"""How large a pod may be while it is resized (docs/reference/behaviour.md, c10; KEP-1287)."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
@@ -32,94 +33,102 @@ def with_status(pod: Pod, **of: Any) -> Pod:
     return Pod({**pod.object, "status": of})  # type: ignore[typeddict-item]
 
 
+def amounts(**of: int) -> dict[str, Decimal]:
+    return {name.replace("_", "/"): Decimal(amount) for name, amount in of.items()}
+
+
 @pytest.mark.parametrize(
     ("asked", "shown", "conditions", "expected"),
     [
         # the greatest of what is asked for, allocated and there
-        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": "3"}),
-        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "1"}), [], {"cpu": "2"}),
-        ({"cpu": "4"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": "4"}),
-        ({"cpu": "1"}, status("app", {"cpu": "1000m"}), [], {"cpu": "1"}),
-        ({}, status("app", {"cpu": "1", "memory": "0"}), [], {"cpu": "1"}),
-        (None, status("app", {"cpu": "1"}), [], {"cpu": "1"}),
-        (None, status("app", {}), [], None),
+        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 3}),
+        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "1"}), [], {"cpu": 2}),
+        ({"cpu": "4"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 4}),
+        ({"cpu": "1"}, status("app", {"cpu": "1000m"}), [], {"cpu": 1}),
+        ({}, status("app", {"cpu": "1", "memory": "0"}), [], {"cpu": 1, "memory": 0}),
+        (None, status("app", {"cpu": "1"}), [], {"cpu": 1}),
+        (None, status("app", {}), [], {}),
         (
             {"cpu": "1", "memory": "9"},
             status("app", {"cpu": "2", "memory": "5"}),
             [],
-            {"cpu": "2", "memory": "9"},
+            {"cpu": 2, "memory": 9},
         ),
         # only cpu and memory can be resized
-        ({"x/gpu": "1"}, status("app", {"x/gpu": "2"}), [], {"x/gpu": "1"}),
+        ({"x/gpu": "1"}, status("app", {"x/gpu": "2"}), [], {"x_gpu": 1}),
         # what is asked for in vain does not count, other resources do
         (
             {"cpu": "4", "x/gpu": "1"},
             status("app", {"cpu": "2"}, {"cpu": "1"}),
             [INFEASIBLE],
-            {"cpu": "2", "x/gpu": "1"},
+            {"cpu": 2, "x_gpu": 1},
         ),
         (
             {"cpu": "4"},
             status("app", {"cpu": "2"}),
             [{**INFEASIBLE, "reason": "Deferred"}, {**INFEASIBLE, "type": "Other"}],
-            {"cpu": "4"},
+            {"cpu": 4},
         ),
+        # what is allocated is in effect as far as is known
+        ({"cpu": "1"}, status("app", None, {"cpu": "3"}), [], {"cpu": 3}),
         # nothing is known of what it has
-        ({"cpu": "1"}, status("app", None, {"cpu": "3"}), [], {"cpu": "1"}),
-        ({"cpu": "1"}, status("other", {"cpu": "3"}), [], {"cpu": "1"}),
+        ({"cpu": "1"}, status("other", {"cpu": "3"}), [], {"cpu": 1}),
+        ({"cpu": "1"}, status("other", {"cpu": "3"}), [INFEASIBLE], {"cpu": 1}),
     ],
 )
 def test_a_container(
-    asked: dict[str, str] | None,
-    shown: Any,
-    conditions: list[Any],
-    expected: dict[str, str] | None,
+    asked: dict[str, str] | None, shown: Any, conditions: list[Any], expected: dict[str, int]
 ) -> None:
     pod = make_pod(container("app", **sized(asked)))
-    found = in_force(with_status(pod, containerStatuses=[shown], conditions=conditions))
-    assert (found.containers[0].get("resources") or {}).get("requests") == expected
+    given = with_status(pod, containerStatuses=[shown], conditions=conditions)
+    assert requests_in_force(given) == amounts(**expected)
 
 
-def test_init_containers_are_as_they_ask_and_sidecars_may_be_larger() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        # what the first gives the second gets: neither sum is larger than 3
+        (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "1"}, {"cpu": "2"}), 3),
+        # both shrink, and have not shrunk yet
+        (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "4"}, {"cpu": "2"}), 6),
+    ],
+)
+def test_sums_of_containers_are_compared(first: Any, second: Any, expected: int) -> None:
+    pod = make_pod(container("a", **sized({"cpu": "1"})), container("b", **sized({"cpu": "2"})))
+    given = with_status(pod, containerStatuses=[first, second])
+    assert requests_in_force(given) == amounts(cpu=expected)
+
+
+def test_statuses_belong_to_init_containers_or_to_others() -> None:
     pod = make_pod(
         container("app", **sized({"cpu": "1"})),
         init=[container("first", **sized({"cpu": "1"})), sidecar("side", **sized({"cpu": "1"}))],
     )
-    found = in_force(
-        with_status(
-            pod,
-            containerStatuses=[status("app", {"cpu": "1"}), status("side", {"cpu": "9"})],
-            initContainerStatuses=[status("first", {"cpu": "5"}), status("side", {"cpu": "3"})],
-        )
+    given = with_status(
+        pod,
+        containerStatuses=[status("app", {"cpu": "1"}), status("side", {"cpu": "9"})],
+        initContainerStatuses=[status("first", {"cpu": "2"}), status("side", {"cpu": "3"})],
     )
-    of = {c["name"]: c["resources"]["requests"]["cpu"] for c in found.init_containers}
-    assert of == {"first": "1", "side": "3"}
+    assert requests_in_force(given) == amounts(cpu=4)
+    larger = [status("first", {"cpu": "5"}), status("side", {"cpu": "3"})]
+    assert requests_in_force(with_status(pod, initContainerStatuses=larger)) == amounts(cpu=5)
 
 
 @pytest.mark.parametrize(
     ("asked", "shown", "allocated", "expected"),
     [
-        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, None, {"cpu": "2"}),
-        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, {"cpu": "3"}, {"cpu": "3"}),
-        ({"cpu": "1"}, {"limits": {}}, {"cpu": "3"}, {"cpu": "3"}),
-        ({"cpu": "1"}, None, {"cpu": "3"}, {"cpu": "1"}),
+        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, None, {"cpu": 2}),
+        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, {"cpu": "3"}, {"cpu": 3}),
+        ({"cpu": "1"}, {"limits": {}}, {"cpu": "3"}, {"cpu": 3}),
+        ({"cpu": "1"}, {"requests": {"memory": "2"}}, None, {"cpu": 1}),
+        ({"cpu": "1"}, None, {"cpu": "3"}, {"cpu": 1}),
         ({}, {"requests": {"cpu": "2"}}, None, {}),
     ],
 )
 def test_the_resources_of_a_pod_as_a_whole(
-    asked: dict[str, str], shown: Any, allocated: Any, expected: dict[str, str]
+    asked: dict[str, str], shown: Any, allocated: Any, expected: dict[str, int]
 ) -> None:
     pod = make_pod("app", resources={"requests": asked, "limits": {"cpu": "8"}})
     of = {"containerStatuses": [status("app", None)], "resources": shown}
-    found = in_force(with_status(pod, **of, allocatedResources=allocated))
-    assert found.spec["resources"] == {"requests": expected, "limits": {"cpu": "8"}}
-
-
-def test_the_pod_itself_when_nothing_is_larger() -> None:
-    plain = make_pod(container("app", **sized({"cpu": "2"})))
-    assert in_force(plain) is plain
-    shown = with_status(plain, containerStatuses=[status("app", {"cpu": "1"})])
-    assert in_force(shown) is shown
-    whole = make_pod("app", resources={"requests": {"cpu": "2"}})
-    reported = with_status(whole, resources={"requests": {"cpu": "1"}})
-    assert in_force(reported) is reported
+    given = with_status(pod, **of, allocatedResources=allocated)
+    assert requests_in_force(given) == amounts(**expected)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kubeletpy.api.quantity import whole
 from kubeletpy.api.types import JSON
-from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
@@ -161,7 +162,7 @@ def _too_big(
     for other in bound:
         if (other.get("status") or {}).get("phase") not in TERMINAL_PHASES:
             used["pods"] += 1000
-            used.update(requests_of(_as_large_as_now(other)))
+            used.update(_taken(other))
     reasons = []
     if used["pods"] + 1000 > room.get("pods", 0):
         reasons.append("Too many pods")
@@ -173,11 +174,12 @@ def _too_big(
     return reasons
 
 
-def _as_large_as_now(pod: JSON) -> JSON:
-    """The pod with the most that it requests, was allocated or still has."""
+def _taken(pod: JSON) -> Mapping[str, int]:
+    """The most that a pod requests, was allocated or still has, in thousandths."""
     if not (pod.get("status") or {}).get("containerStatuses"):
-        return pod
-    return in_force(Pod(pod)).object  # type: ignore[arg-type,return-value]
+        return requests_of(pod)
+    found = requests_in_force(Pod(pod))  # type: ignore[arg-type]
+    return {name: whole(amount * 1000) for name, amount in found.items()}
 
 
 def _host_ports(spec: JSON) -> set[tuple[str, str, int]]:
