@@ -1,4 +1,4 @@
-"""The conversations, and what a Kubernetes 1.36 API server answered in them."""
+"""The conversations, and what a Kubernetes 1.37 API server answered in them."""
 
 from __future__ import annotations
 
