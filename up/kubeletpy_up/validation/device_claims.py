@@ -44,7 +44,7 @@ def claim(report: Report, obj: JSON) -> None:
 def claim_changed(report: Report, new: JSON, old: JSON, subresource: str) -> None:
     """The spec is immutable; in the status, an allocation is immutable."""
     if new.get("spec") != old.get("spec"):
-        report.invalid("spec", new.get("spec"), _IMMUTABLE)
+        report.invalid("spec", None, _IMMUTABLE)
     if subresource == "status":
         _status(report, new, old)
 

@@ -248,7 +248,7 @@ def validate_update(
     if plural == "secrets" and old.get("type") and new.get("type") != old["type"]:
         report.invalid("type", new.get("type") or "", "field is immutable")
     if plural == "runtimeclasses" and new.get("handler") != old.get("handler"):
-        report.invalid("handler", new.get("handler") or "", "field is immutable")
+        report.invalid("handler", None, "field is immutable")
     if plural == "services":
         before = (old.get("spec") or {}).get("clusterIP")
         after = (new.get("spec") or {}).get("clusterIP")

@@ -37,7 +37,7 @@ def request_policy(report: Report, capacity: JSON, path: str, *, shared: bool) -
     _quantity(report, policy, "default", path)
     for index, value in enumerate(values):
         amounts.quantity(report, value, f"{path}.validValues[{index}]")
-    for name in ("min", "max", "step"):
+    for name in ("min", "max"):
         _quantity(report, between or {}, name, f"{path}.validRange")
     if len(report.causes) > before:
         return
@@ -80,11 +80,11 @@ def _range(report: Report, policy: JSON, most: Any, path: str) -> None:
     if least is None:
         report.required(f"{path}.min", "required when validRange is defined")
         return
-    where = f"{path}.min"
     if _amount(least) > _amount(most):
-        report.invalid(where, least, f"min is larger than capacity value: {most}")
+        report.invalid(f"{path}.min", least, f"min is larger than capacity value: {most}")
     if _amount(default) < _amount(least):
-        report.invalid(where, default, f"default is less than min: {least}")
+        detail = f"default is less than min: {least}"
+        report.invalid(f"{path}.default", default, detail)
     if upper is not None:
         where = f"{path}.max"
         if _amount(least) > _amount(upper):
@@ -92,7 +92,8 @@ def _range(report: Report, policy: JSON, most: Any, path: str) -> None:
         if _amount(upper) > _amount(most):
             report.invalid(where, upper, f"max is larger than capacity value: {most}")
         if _amount(default) > _amount(upper):
-            report.invalid(where, default, f"default is more than max: {upper}")
+            detail = f"default is more than max: {upper}"
+            report.invalid(f"{path}.default", default, detail)
     if step is not None:
         _step(report, policy, most, f"{path}.step")
 
@@ -100,7 +101,7 @@ def _range(report: Report, policy: JSON, most: Any, path: str) -> None:
 def _step(report: Report, policy: JSON, most: Any, path: str) -> None:
     between = policy["validRange"]
     least, step = between["min"], between["step"]
-    if _whole(step) <= 0:  # a real server divides by it
+    if _amount(step) <= 0:
         report.invalid(path, step, "must be greater than zero")
         return
     added = _amount(least) + _amount(step)

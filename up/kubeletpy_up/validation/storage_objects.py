@@ -25,12 +25,6 @@ _IMMUTABLE = "field is immutable"
 
 def storage_class(report: Report, obj: JSON) -> None:
     """A StorageClass."""
-    provisioner = obj.get("provisioner") or ""
-    if not provisioner:
-        report.required("provisioner")
-    else:
-        details = formats.qualified_name(provisioner.lower())
-        report.all_invalid("provisioner", provisioner, details)
     parameters = obj.get("parameters") or {}
     if len(parameters) > _MAX_PARAMETERS:
         report.too_many("parameters", len(parameters), _MAX_PARAMETERS)
@@ -43,6 +37,12 @@ def storage_class(report: Report, obj: JSON) -> None:
         report.unsupported("reclaimPolicy", policy, _RECLAIM)
     report.one_of("volumeBindingMode", obj.get("volumeBindingMode"), _BINDING_MODES)
     _topologies(report, obj.get("allowedTopologies") or [])
+    provisioner = obj.get("provisioner") or ""
+    if not provisioner:
+        report.required("provisioner")
+    else:
+        details = formats.qualified_name(provisioner.lower())
+        report.all_invalid("provisioner", provisioner, details)
 
 
 def _topologies(report: Report, terms: list[JSON]) -> None:
@@ -67,7 +67,7 @@ def _topologies(report: Report, terms: list[JSON]) -> None:
 
 def storage_class_changed(report: Report, new: JSON, old: JSON) -> None:
     """Only a class's volume expansion and its allowed topologies may change."""
-    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+    for field in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
         if (new.get(field) or None) != (old.get(field) or None):
             report.invalid(field, None, _IMMUTABLE)
 
@@ -167,10 +167,10 @@ def volume_attachment(report: Report, obj: JSON) -> None:
     attacher, node = spec.get("attacher") or "", spec.get("nodeName") or ""
     if attacher:
         persistent_volumes.referenced_driver(report, attacher, "spec.attacher")
-    else:
-        report.required("spec.attacher")
     _attached_source(report, spec.get("source") or {})
     report.all_invalid("spec.nodeName", node, formats.dns_subdomain(node))
+    if not attacher:
+        report.required("spec.attacher")
     status = obj.get("status") or {}
     size = sum(len(k) + len(v) for k, v in (status.get("attachmentMetadata") or {}).items())
     if size > _MAX_METADATA_SIZE:

@@ -68,14 +68,14 @@ CASES: list[tuple[Any, list[str]]] = [
         {"default": "1Gi", "validRange": {"min": "9Gi"}},
         [
             'p.validRange.min: Invalid value: "9Gi": min is larger than capacity value: 8Gi',
-            'p.validRange.min: Invalid value: "1Gi": default is less than min: 9Gi',
+            'p.validRange.default: Invalid value: "1Gi": default is less than min: 9Gi',
         ],
     ),
     (
         {"default": "5Gi", "validRange": {"min": "3Gi", "max": "2Gi"}},
         [
             'p.validRange.max: Invalid value: "3Gi": min is larger than max: 2Gi',
-            'p.validRange.max: Invalid value: "5Gi": default is more than max: 2Gi',
+            'p.validRange.default: Invalid value: "5Gi": default is more than max: 2Gi',
         ],
     ),
     (
