@@ -1,19 +1,22 @@
 """A control plane and a node of it, for all tests of a run.
 
 ``--programs DIR`` names built programs; without it those of ``--kubernetes`` are built, which takes
-minutes the first time. Must be run as root.
+minutes the first time. ``--upgrade-from RELEASE`` adds a test that upgrades a control plane of that
+release, whose programs are built, too. Must be run as root.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.node import ClusterNode
+from tests.integration.node import agent
 from tools.control_plane.building import programs
 from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
@@ -26,6 +29,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("control plane")
     group.addoption("--kubernetes", type=release, default=NEWEST, help="its release")
     group.addoption("--programs", default="", help="a directory with its programs")
+    upgraded = "a release from which one is upgraded to --kubernetes"
+    group.addoption("--upgrade-from", type=release, help=upgraded)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The test of an upgrade is collected when the older release is named."""
+    if collection_path.name == "test_upgrade.py" and not config.getoption("--upgrade-from"):
+        return True
+    return None
+
+
+def control_plane_programs(config: pytest.Config) -> Path:
+    """The programs of the control plane under test."""
+    given = config.getoption("--programs")
+    return Path(given) if given else programs(config.getoption("--kubernetes"))
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +57,7 @@ def short_dir() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def plane(short_dir: Path, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """etcd, the API server, the controllers and the scheduler, ready."""
-    given = request.config.getoption("--programs")
-    built = Path(given) if given else programs(request.config.getoption("--kubernetes"))
-    made = ControlPlane(short_dir / "plane", built)
+    made = ControlPlane(short_dir / "plane", control_plane_programs(request.config))
     try:
         made.start()
         yield made
@@ -52,13 +68,23 @@ def plane(short_dir: Path, request: pytest.FixtureRequest) -> Iterator[ControlPl
 @pytest.fixture(scope="session")
 def node(short_dir: Path, plane: ControlPlane) -> Iterator[ClusterNode]:
     """A node of that control plane, Ready, on a containerd of its own."""
-    runtime = containerd.Containerd(short_dir / "c", containerd.programs(2))
+    with node_of(short_dir / "n", plane) as made:
+        yield made
+
+
+@contextmanager
+def node_of(
+    directory: Path, plane: ControlPlane, command: Sequence[str] = agent.COMMAND
+) -> Iterator[ClusterNode]:
+    """A node on a containerd of its own; ``command`` starts the agent."""
+    directory.mkdir()
+    runtime = containerd.Containerd(directory / "c", containerd.programs(2))
     runtime.start()
     try:
         runtime.import_images()
-        made = ClusterNode(short_dir / "n", plane, runtime)
+        made = ClusterNode(directory / "n", plane, runtime)
         try:
-            made.start()
+            made.start(command)
             yield made
         finally:
             made.stop()

@@ -30,6 +30,7 @@ WAIT_S = 90.0
 """For a pod or a node to become what a test waits for."""
 WITHIN = f"--timeout={WAIT_S:.0f}s"
 SHORT_WATCHES = (*agent.COMMAND[:2], "tests.cluster.short_watches")
+SHORT_CHECKS = (*agent.COMMAND[:2], "tests.cluster.short_checks")
 
 
 class ClusterNode:

@@ -24,6 +24,7 @@ class Request(Struct, frozen=True):
     """One request of a node that the API server has answered, or begun to.
 
     Attributes:
+        path: without the query.
         resource: such as "pods"; "" for what is none.
         version: the resourceVersion of a watch, "" if it names none.
         lists: the request is a list, or a watch that begins with one.
@@ -33,6 +34,7 @@ class Request(Struct, frozen=True):
 
     user: str
     verb: str
+    path: str
     resource: str
     name: str
     code: int
@@ -67,12 +69,14 @@ class AuditLog:
 
 def request_of(event: JSON) -> Request:
     """The request of an audit event."""
-    query = parse_qs(urlsplit(event["requestURI"]).query)
+    uri = urlsplit(event["requestURI"])
+    query = parse_qs(uri.query)
     target, user = event.get("objectRef", {}), event["user"]
     identities = user.get("extra", {}).get("authentication.kubernetes.io/credential-id", [""])
     return Request(
         user=user["username"],
         verb=event["verb"],
+        path=uri.path,
         resource=target.get("resource", ""),
         name=target.get("name", ""),
         code=event.get("responseStatus", {}).get("code", 0),

@@ -134,6 +134,12 @@ class ControlPlane:
         )
         self._wait(self.etcd, f"{url}/health")
 
+    def upgrade(self, programs: Path) -> None:
+        """Start the API server of another release in place of this one's."""
+        self.api_server.stop()
+        self._programs = programs.absolute()
+        self.start_api_server()
+
     def start_api_server(self, flags: Sequence[str] = ()) -> None:
         """Start the API server; ``flags`` are further ones."""
         pki = self.authority.directory
