@@ -17,6 +17,11 @@ from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_NOT_READY: tuple[JSON, ...] = (
+    {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+)
+"""Taints that follow from the Ready condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ def misfits(
         {"key": _UNSCHEDULABLE, "effect": "NoSchedule"}, tolerations
     ):
         return ["node(s) were unschedulable"]
-    if not _ready(node):
+    # it has no taint yet in the first moment
+    if not _ready(node) and not any(tolerated(taint, tolerations) for taint in _NOT_READY):
         return ["node(s) were not ready"]
     for taint in node_spec.get("taints") or ():
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):

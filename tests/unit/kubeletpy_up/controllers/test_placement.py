@@ -29,7 +29,16 @@ def _node(spec: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
     return {**made, "spec": spec or {}}
 
 
+def _tolerated(name: str, effect: str) -> dict[str, Any]:
+    return {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
+
+
 _TAINT = {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}
+_NOT_READY = _node()
+_NOT_READY["status"] = {
+    **_NOT_READY["status"],
+    "conditions": [{"type": "Ready", "status": "False"}],
+}
 _PORT = [{"name": "c", "image": "b", "ports": [{"containerPort": 80, "hostPort": 80}]}]
 
 
@@ -91,9 +100,12 @@ _PORT = [{"name": "c", "image": "b", "ports": [{"containerPort": 80, "hostPort":
             [{"containers": _PORT}],
             "1 node(s) didn't have free ports for the requested pod ports",
         ),
+        ({}, _NOT_READY, [], "1 node(s) were not ready"),
+        ({"tolerations": [{"operator": "Exists"}]}, _NOT_READY, [], ""),
+        ({"tolerations": [_tolerated("not-ready", "NoSchedule")]}, _NOT_READY, [], ""),
         (
-            {},
-            {**_node(), "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+            {"tolerations": [_tolerated("not-ready", "NoExecute")]},  # as every pod has
+            _NOT_READY,
             [],
             "1 node(s) were not ready",
         ),
