@@ -37,6 +37,8 @@ from tools.lab.requests import GuestError
 WITHIN_S = 600
 """A bound for what takes seconds on a quiet machine, and a minute a pod at worst."""
 GROUPS = "/sys/fs/cgroup"
+SLEEPS = "while :; do sleep 1000 & wait $!; done"
+"""The rest of a script that runs until a trap ends it."""
 _PACKAGES = ("kubeletpy", "up/kubeletpy_up")
 
 
@@ -47,7 +49,7 @@ class VirtualNode:
         """``directory``: for what is copied to it and from it."""
         self.machine = machine
         self._directory = directory
-        self._settings: tuple[str, JSON] | None = None
+        self._settings: tuple[str, str, JSON] | None = None
 
     # --- commands ---
 
@@ -119,16 +121,20 @@ class VirtualNode:
             f" && ln -sf {STATE}/api/node.kubeconfig /etc/kubernetes/kubelet.conf"
             " && systemctl daemon-reload && systemctl restart systemd-journald containerd"
             " && ctr -n k8s.io images import /tmp/images.tar && rm /tmp/images.tar"
-            " && systemctl enable --now lab-api",
+            " && systemctl enable --now lab-api && sync",
             timeout=600,
         )
 
-    def configure(self, driver: str = "systemd", **fields: Any) -> None:
-        """Let the runtime and the agent have these settings, and wait until the node is Ready."""
-        if self._settings == (driver, fields):
+    def configure(self, driver: str = "systemd", *, runtime: str = "", **fields: Any) -> None:
+        """Let the runtime and the agent have these settings, and wait until the node is Ready.
+
+        ``runtime`` is the runtime's cgroup driver when it is not the agent's.
+        """
+        settings = (driver, runtime or driver, fields)
+        if self._settings == settings:
             return
-        self._settings = (driver, fields)
-        self.write(CONTAINERD_CONFIG, containerd_config(driver))
+        self._settings = settings
+        self.write(CONTAINERD_CONFIG, containerd_config(runtime or driver))
         self.write(CONFIG, kubelet_config(driver, fields))
         self.shell(
             "systemctl stop kubeletpy; systemctl restart containerd;"
@@ -174,6 +180,14 @@ class VirtualNode:
     def get(self, kind: str, name: str = "") -> JSON:
         """An object, or a list of all."""
         found: JSON = json.loads(self.kubectl("get", kind, *([name] if name else []), "-o", "json"))
+        return found
+
+    def logged(self, *names: str) -> dict[str, list[str]]:
+        """The lines that pods have written before one that is ``done``."""
+        found = {}
+        for name in names:
+            self.until(f"kubectl --kubeconfig={ADMIN} logs {name} | grep -qx done")
+            found[name] = self.kubectl("logs", name).splitlines()[:-1]
         return found
 
     def remove_pods(self) -> None:
@@ -242,7 +256,7 @@ def clear(directory: Path) -> None:
 
 def container(
     name: str = "main",
-    script: str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done",
+    script: str = f"trap 'exit 0' TERM; {SLEEPS}",
     limits: Mapping[str, str] | None = None,
     requests: Mapping[str, str] | None = None,
     **more: Any,
