@@ -28,10 +28,10 @@ def resources(given: JSON | None, spec: JSON) -> JSON | None:
     if given is None or not (given.get("requests") or given.get("limits")):
         return given
     requests, limits = dict(given.get("requests") or {}), dict(given.get("limits") or {})
-    for name, amount in _of_containers(spec, "limits").items():
+    for name, amount in of_containers(spec, "limits").items():
         if name.startswith(HUGEPAGES_PREFIX) and name not in requests:
             limits.setdefault(name, amount)
-    for name, amount in _of_containers(spec, "requests").items():
+    for name, amount in of_containers(spec, "requests").items():
         if name in COMPUTE:
             requests.setdefault(name, amount)
     for name, amount in limits.items():
@@ -49,12 +49,12 @@ def _missing_limits(spec: JSON, requests: JSON, limits: JSON) -> JSON:
         for key in (*_LISTS, "ephemeralContainers")
         for container in spec.get(key) or ()
     ]
-    of_containers = _of_containers(spec, "limits")
+    together = of_containers(spec, "limits")
     return {
-        name: max(str(request), of_containers[name], key=lambda text: quantities.read(text)[0])
+        name: max(str(request), together[name], key=lambda text: quantities.read(text)[0])
         for name, request in requests.items()
         if name not in limits and _is_supported(name)
-        if name in of_containers and all(name in of_one for of_one in each)
+        if name in together and all(name in of_one for of_one in each)
     }
 
 
@@ -62,7 +62,7 @@ def _is_supported(name: str) -> bool:
     return name in COMPUTE or name.startswith(HUGEPAGES_PREFIX)
 
 
-def _of_containers(spec: JSON, which: Kind) -> dict[str, str]:
+def of_containers(spec: JSON, which: Kind) -> dict[str, str]:
     """What the containers request or limit together. Empty if an amount is no quantity."""
     about = {"name": "-", "namespace": "-", "uid": "-"}
     only = {"containers": [], **{key: spec[key] for key in _LISTS if spec.get(key)}}

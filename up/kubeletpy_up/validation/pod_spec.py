@@ -9,6 +9,7 @@ from kubeletpy_up.validation import (
     amounts,
     containers,
     metadata,
+    pod_level,
     scheduling,
     security,
     volumes,
@@ -39,9 +40,6 @@ def validate(report: Report, pod: JSON) -> None:
     report.one_of("spec.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     metadata.labels(report, spec.get("nodeSelector"), "spec.nodeSelector")
     security.pod(report, spec, "spec.securityContext")
-    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
-        if not secret.get("name"):
-            report.required(f"spec.imagePullSecrets[{index}].name")
     scheduling.affinity(report, spec.get("affinity") or {}, "spec.affinity")
     _dns(report, spec.get("dnsConfig"), spec.get("dnsPolicy"), "spec.dnsConfig")
     _names(report, spec)
@@ -72,6 +70,7 @@ def _containers(report: Report, spec: JSON) -> None:
     containers.ephemeral(report, ephemeral, "spec.ephemeralContainers", facts, names)
     if spec.get("resources"):
         amounts.requirements(report, spec["resources"], "spec.resources", claims)
+        pod_level.consistency(report, spec)
 
 
 def _host_network(report: Report, spec: JSON) -> None:

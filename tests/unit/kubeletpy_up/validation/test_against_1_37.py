@@ -150,6 +150,28 @@ def made(spec: dict[str, Any], gates: tuple[str, ...] = ()) -> dict[str, Any]:
             ],
         ),
         (
+            {
+                **of_container(resources={"requests": {"cpu": "2"}}),
+                "resources": {"requests": {"cpu": "1"}},
+            },
+            [
+                'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal '
+                "to aggregate container requests of 2"
+            ],
+        ),
+        (
+            {
+                **of_container(resources={"limits": {"cpu": "2"}}),
+                "resources": {"limits": {"cpu": "1"}},
+            },
+            [
+                'spec.resources.requests: Invalid value: "2": must be less than or equal to cpu '
+                "limit of 1",
+                'spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than '
+                "or equal to pod limits of 1",
+            ],
+        ),
+        (
             {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {}}]}}]},
             ["spec.volumes[0].projected.path: Required value"],
         ),
