@@ -131,7 +131,10 @@ need_root() {
 
 run_section() {
     case "$1" in
-    lint) ruff check . && ruff format --check . && news_fragments && python tools/commit_message.py ;;
+    lint)
+        ruff check . && ruff format --check . && news_fragments &&
+            python tools/commit_message.py && python tools/check_language.py
+        ;;
     types) mypy ;;
     imports) lint-imports ;;
     generated)
