@@ -23,7 +23,7 @@ from tools.rulebook.promql import (
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY, RUNBOOKS = ROOT / "deploy", ROOT / "docs" / "runbooks"
-HEADINGS = ["What it means", "What to look at", "What to do"]
+HEADINGS = ["What it means", "What to check", "What to do"]
 
 
 def groups(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -108,7 +108,7 @@ def test_a_runbook_says_what_it_means_where_to_look_and_what_to_do(page: Path) -
     text = page.read_text()
     assert text.startswith(f"# {page.stem}\n")
     assert re.findall(r"^## (.*)$", text, re.M) == HEADINGS
-    looks = text.partition("## What to look at")[2].partition("## What to do")[0]
+    looks = text.partition("## What to check")[2].partition("## What to do")[0]
     assert "```console\n" in looks
     mentioned = re.findall(r"\*kubeletpy / (\w+)\*: (.*)", text)
     for title, panels in mentioned:
