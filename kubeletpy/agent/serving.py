@@ -64,7 +64,7 @@ class Serving:
                 # no descriptor, no memory: an import that failed is tried anew as a whole
                 if str(error) != said:
                     log.error(
-                        "what answers over HTTP can't be loaded; trying again",
+                        "HTTP handlers could not be imported; retrying",
                         extra={"why": str(error)},
                     )
                 said = str(error)

@@ -14,15 +14,15 @@ from kubeletpy.cli.closed_output import quiet_if_closed
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
-    "explain": ("kubeletpy.cli.explain", "say why a pod is as it is, and what it waits for"),
-    "plan": ("kubeletpy.cli.plan", "say what this node would do with a pod, or with a change"),
+    "explain": ("kubeletpy.cli.explain", "show why a pod is in its state, and what it waits for"),
+    "plan": ("kubeletpy.cli.plan", "show what this node would do with a pod, or with a change"),
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
-    "preflight": ("kubeletpy.cli.preflight", "say what taking over this node would do"),
+    "preflight": ("kubeletpy.cli.preflight", "show what taking over this node would change"),
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
     "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
     "deploy-files": ("kubeletpy.cli.deploy_files", "write units, configurations and RBAC"),
-    "version": ("kubeletpy.cli.version", "say which version this is"),
+    "version": ("kubeletpy.cli.version", "print the version"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""
 

@@ -56,7 +56,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file")
     made.add_argument(
-        "--minutes", type=float, default=10.0, help="at least so many, if there are (default 10)"
+        "--minutes",
+        type=float,
+        default=10.0,
+        help="minimum number of minutes to include (default 10)",
     )
     made.add_argument("--root-dir", type=Path, help="the agent's root directory")
     return made

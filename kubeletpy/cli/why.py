@@ -1,8 +1,8 @@
-"""``kubectl why``: why a pod of any node is in its state, asked with the caller's own rights.
+"""``kubectl why``: why a pod of any node is in its state, with the caller's own permissions.
 
-A kubectl plugin. It asks the pod's node through the API server's node proxy; where the node does
-not explain (it runs the kubelet, it does not answer, the caller may not ask it) it says what status
-and events tell.
+A kubectl plugin. It queries the pod's node through the API server's node proxy; where the node does
+not explain (it runs the kubelet, it does not answer, the caller may not) it reports
+what status and events contain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PASSED_ON = ("kubeconfig", "context", "cluster", "user", "as")
 
 
 class KubectlFailed(Exception):
-    """kubectl did not answer; the text is what it said."""
+    """kubectl failed; the text is what it printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="kubectl why",
-        description="Say why a pod is in its state: what its node has decided, and what it waits "
+        description="Show why a pod is in its state: what its node has decided, and what it waits "
         "for. Asks the node through the API server, which takes permission to get nodes/proxy.",
     )
     made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")

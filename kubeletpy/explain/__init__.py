@@ -1,1 +1,1 @@
-"""Why a pod is in its state: gathered from the rooms, served on a socket, rendered for people."""
+"""Why a pod is in its state: gathered from the components, served on a socket, rendered as text."""

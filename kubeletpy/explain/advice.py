@@ -77,11 +77,11 @@ def _claim(facts: PodFacts, why: str) -> str:
 def _resize(how: str) -> str:
     match how:
         case "deferred":
-            return "end other pods of this node, or ask for less: it is tried again by itself"
+            return "end other pods of this node, or request less: it is retried automatically"
         case "infeasible":
-            return "ask for what the node can give, or make a new pod with these resources"
+            return "request what the node can give, or create a new pod with these resources"
         case "failing":
-            return "see the log of the container runtime, or ask for the size of before"
+            return "see the log of the container runtime, or request the previous size"
         case _:
             return ""
 
@@ -99,9 +99,9 @@ def _env_file(why: str) -> str:
 
 def _refused(message: str) -> str:
     if found := _TOO_MANY.search(message):
-        return f"ask for less of {found[1]}, or use a node that has more devices"
+        return f"request less of {found[1]}, or use a node that has more devices"
     if found := _UNHEALTHY.search(message):
         return f"see the log of the device plugin of {found[1]}, or use a node with healthy devices"
     if "The node had condition: [" in message:
-        return "kubeletpy explain --node says what would help the node; use another one until then"
+        return "kubeletpy explain --node shows what would help the node; use another one until then"
     return ""

@@ -1,6 +1,6 @@
-"""What the rooms know about one pod at one moment: the input of every explanation. Pure.
+"""What the components know about one pod at one moment: the input of every explanation. Pure.
 
-Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a room.
+Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a component.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was known last about pods that are gone: for an hour, and bounded. Pure."""
+"""What was known last about pods that were removed: for an hour, and bounded. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PODS = 100
 MAX_SIZE = 4 << 20
 """Of all their objects, as :func:`size` counts. An ordinary pod has 2,000 to 10,000."""
 MAX_POD = MAX_SIZE // 4
-"""A larger pod is not kept: a tenant could fill the node's memory with pods that are gone."""
+"""A larger pod is not kept: a tenant could fill the node's memory with pods that were removed."""
 NODE = 8
 """What each value of an object counts besides the length of a text."""
 

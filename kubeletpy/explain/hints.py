@@ -32,9 +32,9 @@ _REFUSED: Mapping[str, str] = {
     AdmissionReason.POD_OS_NOT_SUPPORTED: (
         "the pod is for another operating system: use a node of that system"
     ),
-    AdmissionReason.TAINT_TOLERATION: "the node has that taint no more: make a new pod",
+    AdmissionReason.TAINT_TOLERATION: "the taint was removed; create a new pod",
     AdmissionReason.TOPOLOGY_AFFINITY_ERROR: (
-        "ask for less, or use a node with more on one NUMA node"
+        "request less, or use a node with more on one NUMA node"
     ),
 }
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
@@ -70,7 +70,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _NO_PROGRAM
         case Code.CONFIG_MISSING | Code.CONFIG_KEY:
             return (
-                f"create it in namespace {facts.namespace}, or mark it optional: tried again then"
+                f"create it in namespace {facts.namespace} or mark it optional; the agent then "
+                "retries"
             )
         case Code.RUNS_AS_ROOT:
             return "set runAsUser to a user other than 0, or use an image that names one"
@@ -91,7 +92,7 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case Code.RUNTIME_CLASS:
             return "create the RuntimeClass, or configure its handler in the container runtime"
         case "startup-probe" | "readiness-probe":
-            return f"check the probe and what it asks; its log: {_logs(facts, name)}"
+            return f"check the probe and what it requests; its log: {_logs(facts, name)}"
         case "init-container":
             return _see_log(facts, name)
         case Code.CONTAINER_ENDED:
@@ -134,7 +135,7 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case Code.EVICTED if _own_fault(facts):
             return "raise the limit that is named in what makes the pod, or have it write less"
         case Code.EVICTED:
-            return "kubeletpy explain --node says what would help the node"
+            return "kubeletpy explain --node shows what would help the node"
         case Code.DEADLINE:
             return "raise activeDeadlineSeconds in what makes the pod"
         case Code.FAILED:
@@ -187,8 +188,8 @@ def _refused(facts: PodFacts) -> str:
     if facts.taints:
         return _tolerate(facts.taints[0], len(facts.taints) - 1)
     if reason.startswith(OUT_OF) and reason not in _REFUSED:
-        return f"ask for less {reason.removeprefix(OUT_OF)}, or use a node that has more"
-    return _REFUSED.get(reason, "make a new pod once that is mended")
+        return f"request less {reason.removeprefix(OUT_OF)}, or use a node that has more"
+    return _REFUSED.get(reason, "create a new pod once that is fixed")
 
 
 def _tolerate(taint: Taint, more: int) -> str:

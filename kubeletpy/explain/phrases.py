@@ -1,6 +1,6 @@
 """The wording of explain: what a pod waits for, as phrases and as one sentence. Pure.
 
-The other modules of this room compare members and pass data on; only this one words it.
+The other modules of the package compare members and pass data on; only this one has the texts.
 """
 
 from __future__ import annotations

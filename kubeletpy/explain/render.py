@@ -35,7 +35,7 @@ class Paint:
 
 
 def pods(lines: Sequence[View], *, colours: bool = False) -> str:
-    """Pods of the node, one line each: the sick first, otherwise in the given order."""
+    """Pods of the node, one line each: unhealthy pods first, otherwise in the given order."""
     if not lines:
         return "no pods on this node\n"
     lines = sorted(lines, key=lambda each: bool(each["healthy"]))
@@ -97,9 +97,7 @@ def _facts(view: View, now: float) -> str:
         rows.append(("Final", "this pod is not tried again: what owns it, or you, make another"))
     rows.append(("Worker", state))
     if worker["next_sync_at"] is not None:
-        rows.append(
-            ("Next look", f"{until(worker['next_sync_at'], now)}, or when something happens")
-        )
+        rows.append(("Next sync", f"{until(worker['next_sync_at'], now)}, or on the next event"))
     ready = "Ready" if view["ready"] else "not Ready"
     rows.append(("Status", f"{view['phase']}, {ready}"))
     if view["pod_ips"]:

@@ -63,7 +63,7 @@ def _why(each: View, signals: Sequence[str]) -> str:
         if _PIDS in signals:
             return f"{priority}, with one task"
         if place["over"]:
-            return f"{priority}; it requests none, so that all it uses is more"
+            return f"{priority}; it requests none, so all usage counts as excess"
         (asked,) = amounts(signals[0], place["request"])
         return f"{priority}, if it uses the {asked} that it requests"
     if place["used"] is None:

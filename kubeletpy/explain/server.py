@@ -95,7 +95,7 @@ class ExplainServer:
         evictions: answers /evictions; None: nobody is evicted.
         pressure: the node's pressure as far as known; None: it is not monitored.
         by_limit: how a pod (by uid) was evicted for exceeding its own limit; None: it was not.
-        notices: what the configuration asks for but does not get.
+        notices: what the configuration requests but does not get.
         troubles: which parts of the agent do not work now, and why.
         usage: answers /usage; None: nothing is measured here.
         events: the latest of a pod, by uid.
@@ -320,7 +320,7 @@ class ExplainServer:
         now = asyncio.get_running_loop().time()
         if trace is None:
             if uid is None:
-                error = f"nothing was done for a pod {namespace}/{name} here"
+                error = f"no timeline for pod {namespace}/{name} on this node"
                 return _answer({"error": error}, 404)
             trace = PodTrace(uid, namespace, name, now)
         facts = self._snapshots.facts(trace.uid)

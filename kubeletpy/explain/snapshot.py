@@ -1,4 +1,4 @@
-"""Collects facts about pods from the agent's rooms. Must never change anything in them."""
+"""Collects facts about pods from the agent's components. Must never change anything in them."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from kubeletpy.structs import Struct
 log = logging.getLogger(__name__)
 
 CGROUP_V1 = (
-    "This node uses cgroup v1, which is in maintenance mode and will not be supported for ever: "
-    "boot it with cgroup v2"
+    "This node uses cgroup v1, which is in maintenance mode; support will be removed: "
+    "boot the node with cgroup v2"
 )
 
 DEFAULT_OOM_SCORE_ADJ = -999
@@ -55,7 +55,7 @@ class StartSettings(Struct, frozen=True):
 
 
 class MachineAtStart:
-    """Sets what the configuration asks for; what the machine does not allow is logged once."""
+    """Sets what the configuration requests; what the machine does not allow is logged once."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class MachineAtStart:
         problems = await asyncio.to_thread(self._set)
         self._refused.update((problem, problem) for problem in problems)
         for problem in self._refused.values():
-            log.warning("the machine does not allow what is configured", extra={"why": problem})
+            log.warning("could not apply the setting", extra={"why": problem})
         if not self._cgroup_v2:
             self._warn(Reason.CGROUP_V1, CGROUP_V1)
         if self._swap_on and not await asyncio.to_thread(self._noswap):
@@ -104,7 +104,7 @@ class MachineAtStart:
             await asyncio.sleep(CHECK_EVERY_S)
             problem = await asyncio.to_thread(keep)
             if problem and problem not in self._refused:
-                log.warning("the machine does not allow what is configured", extra={"why": problem})
+                log.warning("could not apply the setting", extra={"why": problem})
                 self._refused[problem] = problem
 
     def _set(self) -> list[str]:

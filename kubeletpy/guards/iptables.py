@@ -47,7 +47,7 @@ Run = Callable[[Sequence[str]], Awaitable[Ended]]
 
 
 class IPTablesError(Exception):
-    """iptables did not do what it was asked to; the message says what it printed."""
+    """iptables did not do what it was asked to; the message states what it printed."""
 
 
 class IPTablesChains:

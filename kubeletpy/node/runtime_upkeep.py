@@ -79,7 +79,7 @@ class RuntimeUpkeep:
                 await self._do()
             except CRIError as error:
                 log.warning(
-                    "the runtime can't be told or asked; trying again",
+                    "could not update or query the runtime; retrying",
                     extra={"podCIDR": self._wanted, "why": str(error)},
                 )
                 await asyncio.sleep(RETRY_S)

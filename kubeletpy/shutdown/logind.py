@@ -32,7 +32,7 @@ SIGHUP = 1
 
 
 class NoLogind(Exception):
-    """This machine has no logind to ask."""
+    """The machine has no logind."""
 
 
 class Logind(Protocol):
@@ -88,7 +88,7 @@ class _Signals:
             return True
         log.log(
             logging.DEBUG if self._warned else logging.WARNING,
-            "word of a shutdown that is not logind's is ignored",
+            "ignoring a shutdown signal that logind did not send",
             extra={"sender": message.sender, "logind": self.owner},
         )
         self._warned = True

@@ -76,7 +76,7 @@ class EventStream:
                 await self._follow()
             except Unimplemented:
                 self._lost()
-                log.info("the runtime has no events: it is relisted every second")
+                log.info("the runtime has no event stream; relisting every second")
                 return
             except CRIError as error:
                 self._pleg.metrics.stream_failed()

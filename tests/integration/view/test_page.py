@@ -206,7 +206,7 @@ async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agen
     made = pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
     agent.pods += unplaced.lines([made], [])
     agent.pod = unplaced.told(made, [])
-    agent.timeline = {"error": "nothing was done for a pod ns/web here"}
+    agent.timeline = {"error": "no timeline for pod ns/web on this node"}
     agent.events = unplaced.of_others([event(message="<b>0/1</b> nodes")])
     await page.until(f"{NAMES} === 'ns/web,default/web'")
     verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes"

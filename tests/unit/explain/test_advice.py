@@ -51,19 +51,19 @@ CLAIM, RESIZE, START = WaitKind.CLAIM, WaitKind.RESIZE, WaitKind.START_ERROR
             RESIZE,
             "deferred",
             "",
-            "end other pods of this node, or ask for less: it is tried again by itself",
+            "end other pods of this node, or request less: it is retried automatically",
         ),
         (
             RESIZE,
             "infeasible",
             "",
-            "ask for what the node can give, or make a new pod with these resources",
+            "request what the node can give, or create a new pod with these resources",
         ),
         (
             RESIZE,
             "failing",
             "",
-            "see the log of the container runtime, or ask for the size of before",
+            "see the log of the container runtime, or request the previous size",
         ),
         (RESIZE, "in progress", "", ""),
         (
@@ -99,7 +99,7 @@ def test_the_next_step_of_a_wait(kind: WaitKind, subject: str, why: str, found: 
     [
         (
             "number of devices unavailable for v.example/gpu. Requested: 9, Available: 6",
-            "ask for less of v.example/gpu, or use a node that has more devices",
+            "request less of v.example/gpu, or use a node that has more devices",
         ),
         (
             "no healthy devices present; cannot allocate unhealthy devices v.example/gpu, which",
@@ -107,7 +107,7 @@ def test_the_next_step_of_a_wait(kind: WaitKind, subject: str, why: str, found: 
         ),
         (
             "Pod was rejected: The node had condition: [MemoryPressure]. ",
-            "kubeletpy explain --node says what would help the node; use another one until then",
+            "kubeletpy explain --node shows what would help the node; use another one until then",
         ),
         ("odd", ""),
     ],

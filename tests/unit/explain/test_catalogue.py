@@ -347,7 +347,7 @@ CASES: list[Case] = [
         '"nope" not '
         "found; next try in 7s",
         "config-object-missing",
-        "create it in namespace default, or mark it optional: tried again then",
+        "create it in namespace default or mark it optional; the agent then retries",
         300,
     ),
     (
@@ -358,7 +358,7 @@ CASES: list[Case] = [
         "key zz in "
         "ConfigMap default/cm; next try in 7s",
         "config-key-missing",
-        "create it in namespace default, or mark it optional: tried again then",
+        "create it in namespace default or mark it optional; the agent then retries",
         300,
     ),
     (
@@ -375,7 +375,7 @@ CASES: list[Case] = [
         },
         'not running: volume "v": secret "db" not found; next try in 42s',
         "config-object-missing",
-        "create it in namespace default, or mark it optional: tried again then",
+        "create it in namespace default or mark it optional; the agent then retries",
         300,
     ),
     (
@@ -437,7 +437,7 @@ CASES: list[Case] = [
         "20s after "
         "its start)",
         "startup-probe",
-        "check the probe and what it asks; its log: kubectl logs -n default web -c proxy",
+        "check the probe and what it requests; its log: kubectl logs -n default web -c proxy",
         20,
     ),
     (
@@ -524,7 +524,7 @@ CASES: list[Case] = [
         "refused by this node: OutOfcpu: Node didn't have enough resource: cpu, requested: 900000, "
         "used: 0, capacity: 2000; that is final",
         "refused",
-        "ask for less cpu, or use a node that has more",
+        "request less cpu, or use a node that has more",
         300,
     ),
     (
@@ -555,7 +555,7 @@ CASES: list[Case] = [
         },
         "it has ended: Failed, Evicted: The node was low on resource: memory.",
         "evicted",
-        "kubeletpy explain --node says what would help the node",
+        "kubeletpy explain --node shows what would help the node",
         20,
     ),
     (
@@ -769,7 +769,7 @@ CASES: list[Case] = [
         "after its "
         "start)",
         "readiness-probe",
-        "check the probe and what it asks; its log: kubectl logs -n default web -c main",
+        "check the probe and what it requests; its log: kubectl logs -n default web -c main",
         12,
     ),
     (

@@ -145,7 +145,7 @@ def test_a_refusal_counts_from_the_refusal(reason: str) -> None:
 def test_a_volume_wait_of_an_earlier_agent_goes_on(
     first_seen: float, wrong_since: float | None, since: float
 ) -> None:
-    """This agent has waited for 12 s."""
+    """The agent has waited for 12 s."""
     wait = VolumeWait("data", Waits(Cause.UNREAD, "claim a", "why"), NOW - OFFSET - 12)
     found = facts(
         worker={"first_seen_at": NOW - first_seen},

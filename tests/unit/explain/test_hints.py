@@ -97,7 +97,7 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
             "refused",
             "",
             {"status": {"phase": "Failed", "reason": "TaintToleration"}},
-            "the node has that taint no more: make a new pod",
+            "the taint was removed; create a new pod",
         ),
     ],
 )

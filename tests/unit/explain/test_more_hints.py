@@ -225,7 +225,7 @@ def test_a_missing_driver_is_never_created_in_a_namespace() -> None:
         (
             'volume "v": secret "db" not found',
             "config-object-missing",
-            "create it in namespace default, or mark it optional: tried again then",
+            "create it in namespace default or mark it optional; the agent then retries",
         ),
         ("no space left on device", "volume", OTHERWISE),
     ],

@@ -51,7 +51,7 @@ def test_a_new_pod_and_where_it_comes_when_it_uses_more() -> None:
 def test_a_new_pod_without_requests() -> None:
     new = Next(1, replace(PLACE, used=1, request=0), asked=True, assumed=True)
     _, line = shown(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 0))
-    assert line == "1. ns/a: this pod, priority 0; it requests none, so that all it uses is more"
+    assert line == "1. ns/a: this pod, priority 0; it requests none, so all usage counts as excess"
 
 
 def test_tasks_are_not_requested() -> None:

@@ -182,7 +182,7 @@ async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -
     assert await run(explain, at, "other") == 1
     assert capsys.readouterr().err == "kubeletpy explain: no pod default/other on this node\n"
     assert await run(timeline, at, "other") == 1
-    assert "nothing was done for a pod default/other" in capsys.readouterr().err
+    assert "no timeline for pod default/other" in capsys.readouterr().err
     assert await run(explain, f"--socket={tmp_path / 'none'}") == 1
     assert "no agent runs here" in capsys.readouterr().err
     with pytest.raises(agent_socket.NoAgent, match="say --socket DIR"):

@@ -555,10 +555,10 @@ def test_how_a_wait_is_told(wait: Wait, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("OutOfcpu", "ask for less cpu, or use a node that has more"),
+        ("OutOfcpu", "request less cpu, or use a node that has more"),
         ("OutOfpods", "the node has as many pods as it may have: use another node"),
-        ("UnexpectedAdmissionError", "make a new pod once that is mended"),
-        ("", "make a new pod once that is mended"),
+        ("UnexpectedAdmissionError", "create a new pod once that is fixed"),
+        ("", "create a new pod once that is fixed"),
     ],
 )
 def test_what_helps_a_pod_that_was_refused(reason: str, advice: str) -> None:

@@ -180,7 +180,7 @@ default/web: running and ready; but the container runtime can't be used: no such
   Since      2023-11-12 22:15:00 (2d ago)
   To do      see whether the container runtime runs, and its log (systemctl status containerd)
   Worker     syncing for 30s
-  Next look  in 42s, or when something happens
+  Next sync  in 42s, or on the next event
   Status     Running, Ready
   Address    10.0.0.1
   UID        uid-web
@@ -225,7 +225,7 @@ default/web: running, not ready: image tools:5 is being pulled for 5s
   Since      22:14:55 (5s ago)
   To do      if it takes too long, see the registry, and the runtime's log
   Worker     syncing for 30s, a sync runs
-  Next look  in 42s, or when something happens
+  Next sync  in 42s, or on the next event
   Status     Running, not Ready
   Address    10.0.0.1, fd00::1
   UID        uid-web
