@@ -145,7 +145,7 @@ class NodeAgent:
             within: seconds.
 
         Raises:
-            TimeoutError: it is not registered by then; the log says why.
+            TimeoutError: it is not registered by then; the log states why.
             RuntimeError: the agent does not run.
             Exception: what ended the agent meanwhile.
         """

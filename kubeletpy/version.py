@@ -1,4 +1,4 @@
-"""This project's version, which both distributions read from here. Pure."""
+"""The version of the project, which both distributions read from here. Pure."""
 
 VERSION = "0.1.0"
 """Version of kubeletpy."""

@@ -21,7 +21,7 @@ CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod.
 
 
 class NoVictims(Exception):
-    """No set of pods would make room; the message says what is missing."""
+    """No set of pods would make room; the message states what is missing."""
 
 
 def victims(

@@ -1,8 +1,8 @@
 """Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
 
-The one piece of state that neither the API nor the runtime keeps: a spec says what is wanted, a
-container what it has, and neither says what this node has promised. There are two of these, as the
-kubelet keeps two files.
+The one piece of state that neither the API nor the runtime keeps: a spec states what is wanted, a
+container what it has, and neither states what this node has promised. There are two of these, as
+the kubelet keeps two files.
 
 A change is in the journal when a setter returns: one append to an open file, about 20 µs and
 without waiting for the disk. So records survive the agent's death at any instant. They need not

@@ -21,7 +21,7 @@ POD_LEVEL = "PodLevelResources"
 
 
 class BadCheckpoint(ValueError):
-    """A state file that cannot be used; the message says why."""
+    """A state file that cannot be used; the message contains the reason."""
 
 
 def snapshot(pods: Mapping[str, PodResources]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CgroupError(Exception):
-    """A cgroup could not be created, written or removed; the message names it and says why."""
+    """A cgroup could not be created, written or removed; the message names it and states why."""
 
 
 class CgroupBusy(CgroupError):
@@ -12,4 +12,4 @@ class CgroupBusy(CgroupError):
 
 
 class CgroupsUnavailable(CgroupError):
-    """This machine has no cgroups for pods; the message says what to do."""
+    """The machine has no cgroups for pods; the message states what to do."""

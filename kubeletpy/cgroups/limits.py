@@ -28,7 +28,7 @@ class KernelPodLimits:
         self._cgroups = cgroups
 
     def wanted(self, pod: Pod) -> PodLimits | None:
-        """The limits that the pod's spec asks for. Raises PodLimitsError."""
+        """The limits that the pod's spec requests. Raises PodLimitsError."""
         with _as_pod_limits_error():
             return _plain(self._tree.pod_limits(pod))
 

@@ -292,7 +292,7 @@ class PodCgroups:
     # -- orphans -----------------------------------------------------------------------------
 
     def sweep_soon(self) -> None:
-        """Remove the cgroups of pods that are gone, in the background. Never blocks.
+        """Remove the cgroups of pods that were removed, in the background. Never blocks.
 
         Must not be called before all sources are ready and the runtime has been listed.
         """

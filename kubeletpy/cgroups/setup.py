@@ -50,7 +50,7 @@ def make_tree(
     counts the CPUs of reservedSystemCPUs.
 
     Raises:
-        CgroupError: there are no cgroups, or they can't be created; the message says what to do.
+        CgroupError: there are no cgroups, or they can't be created; the message states what to do.
     """
     if not settings.cgroups_per_qos:
         return None

@@ -24,11 +24,11 @@ TIMEOUT_S = 10.0
 
 
 class NoAgent(Exception):
-    """Nobody answers; the message says what to do."""
+    """Nobody answers; the message states what to do."""
 
 
 class NotFound(Exception):
-    """The agent knows of no such pod. ``last``: how it was when it ended, if that is known."""
+    """The agent has no such pod. ``last``: how it was when it ended, if that is known."""
 
     def __init__(self, message: str, last: Any = None) -> None:
         super().__init__(message)
@@ -111,7 +111,7 @@ def post(path: Path, body: Any, *parts: str) -> Any:
 
     Raises:
         NoAgent: nobody answers.
-        NotFound: the agent can't answer that, and says why.
+        NotFound: the agent can't answer that, and states why.
     """
     return _answer(path, "POST", parts, json.dumps(body).encode())
 

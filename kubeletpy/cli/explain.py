@@ -68,7 +68,7 @@ def names(given: argparse.Namespace) -> tuple[str, str]:
 
 
 def once(given: argparse.Namespace, path: Path) -> int:
-    """Print it. A pod that is gone is told as it was last, with the exit code of one not found."""
+    """Print it. A removed pod is shown in its last state, with the exit code of one not found."""
     try:
         sys.stdout.write(answer(given, path).text)
     except agent_socket.NotFound as error:
@@ -86,7 +86,7 @@ def once(given: argparse.Namespace, path: Path) -> int:
 
 
 def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound) -> int:
-    """The agent knows nothing of that pod: what its API says (`up`), and what is wrong here."""
+    """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
     from kubeletpy.explain import from_api, render_notices
 
@@ -106,9 +106,9 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound
 
 
 def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list[Any]] | None:
-    """The pod as the API of `kubeletpy up` has it, and its events; None: it tells nothing.
+    """The pod as the API of `kubeletpy up` has it, and its events; None: there is no answer.
 
-    The node itself may not ask for pods of others; root may, with the administrator's kubeconfig.
+    The node itself may not read pods of other nodes; root may, with the administrator's kubeconfig.
     """
     program = shutil.which("kubectl")
     if program is None:
@@ -193,7 +193,7 @@ def _unplaced(path: Path) -> tuple[list[Any], str]:
 
 
 def _evictions(path: Path) -> Any:
-    """In which order pods would be evicted; None: it can't be told, and said why."""
+    """In which order pods would be evicted; None: unknown, and the reason was printed."""
     try:
         return agent_socket.ask(path, "evictions")
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:  # of another version, or slow
@@ -222,9 +222,9 @@ def _colours() -> bool:
 def watch(show: Callable[[], Answer]) -> int:
     """Show it repeatedly: in place on a terminal, else only when it has changed.
 
-    If the agent goes away meanwhile, wait for it: a watching user wants to see what happens next.
-    An agent that has just come back may not know the pod yet.
-    Raises NoAgent when there is none to begin with, and NotFound also when the pod has gone.
+    If the agent exits meanwhile, wait for it: the user is watching what happens next.
+    An agent that has just started may not have the pod yet.
+    Raises NoAgent when there is none to begin with, and NotFound also when the pod was removed.
     """
     in_place, missed = sys.stdout.isatty(), 0
     last: Any = None

@@ -93,7 +93,7 @@ def journal_lines(text: str, level: int) -> str:
 
 
 def formatter(settings: Logging) -> logging.Formatter:
-    """As ``logging.format`` says."""
+    """The formatter that ``logging.format`` selects."""
     return JSONFormatter() if settings.format == "json" else TextFormatter()
 
 

@@ -90,7 +90,7 @@ class QueuedHandler(logging.Handler):
         logging.getLogger(OURS).setLevel(logging.DEBUG if self._vmodule else wanted)
 
     def problem(self) -> str:
-        """Why lines are not written: nobody reads them, or their thread is gone."""
+        """Why lines are not written: nobody reads them, or their thread has ended."""
         if not self._thread.is_alive():
             return "the thread that writes logs has ended"
         return "nobody reads the logs: lines are dropped" if self._lines.full() else ""

@@ -32,7 +32,7 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Unread(Exception):
-    """The API did not answer; the message says why."""
+    """The API did not answer; the message contains the reason."""
 
 
 def kubeconfig(socket: Path) -> Path | None:

@@ -27,11 +27,11 @@ _TEMPLATES = {
 
 
 class Unreadable(Exception):
-    """What was given is no pod; the message says why."""
+    """What was given is no pod; the message contains the reason."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit code: 1 when nothing can be said, or a pod would not
+    """Run a command line; returns the exit code: 1 without an answer, or a pod would not
     run."""
     asked = parser()
     given = asked.parse_args(arguments)
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def requests(given: argparse.Namespace) -> list[Request]:
-    """What to ask the agent. Raises Unreadable."""
+    """The question to the agent. Raises Unreadable."""
     if given.file is None:
         namespace, name = names(given)
         text = given.patch if given.patch is not None else _read(given.patch_file)

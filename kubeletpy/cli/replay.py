@@ -1,4 +1,7 @@
-"""``kubeletpy replay``: a recording decided again, and told. Touches nothing but the given file."""
+"""``kubeletpy replay``: re-runs recorded decisions and shows the differences.
+
+Touches nothing but the given file.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def usage() -> str:
 
 
 async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
-    """The first signal asks the agent to stop, the second ends the process as usual."""
+    """The first signal stops the agent, the second ends the process as usual."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(LoopProblems())
     task = asyncio.ensure_future(running)
@@ -133,7 +133,7 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
 def _load(flags: config.FlagValues) -> config.LoadedConfig:
     """The settings for the version that applies until the API server answers.
 
-    If they are wrong for that version, which may not be the server's, the server is asked first.
+    If they are wrong for that version, which may not be the server's, the server is queried first.
     Raises ConfigError.
     """
     try:

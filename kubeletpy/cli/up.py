@@ -2,7 +2,7 @@
 
 Starts the API, then the same agent that ``run`` starts, joined to it with a node's identity. Its
 state is below the state directory; a second start continues where the first one stopped. The API is
-a separate distribution, ``kubeletpy[up]``: nothing else in this package knows it.
+a separate distribution, ``kubeletpy[up]``: nothing else in this package imports it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _line(error: Exception) -> str:
 
 
 def _serve_the_api(document: dict[str, object], pki: Path) -> None:
-    """How the embedded API reaches the node's server, unless the file says otherwise."""
+    """How the embedded API reaches the node's server, unless the file has another value."""
     authentication = document.setdefault("authentication", {})
     if isinstance(authentication, dict):
         x509 = authentication.setdefault("x509", {})
@@ -244,7 +244,7 @@ def lines_to_copy(kubeconfig: Path) -> list[str]:
 
 
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
-    """Start the API. Raises LaunchError, which says what to do."""
+    """Start the API. Raises LaunchError, which states what to do."""
     from kubeletpy.launch import LaunchError
     from kubeletpy_up.pki.certificates import CertificateError
     from kubeletpy_up.storage.store import StoreError

@@ -1,4 +1,4 @@
-"""``kubeletpy version``, and what ``kubelet --version=raw`` says."""
+"""``kubeletpy version``, and the output of ``kubelet --version=raw``."""
 
 from __future__ import annotations
 

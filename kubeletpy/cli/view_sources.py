@@ -1,4 +1,4 @@
-"""What a page is made from: the agent's answers, with what only the API of `up` knows.
+"""What a page is made from: the agent's answers, with data that only the API of `up` has.
 
 That is pods that no node has, and the events of schedulers and controllers.
 """
@@ -29,7 +29,7 @@ class Sources:
         self._unread = ""
 
     def __call__(self, *parts: str) -> Any:
-        """GET /part/part/…"""
+        """GET of the path that ``parts`` make up."""
         found, api = self._ask(*parts), self._api
         if api is None:
             return found

@@ -2,7 +2,7 @@
 
 The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields and duplicates are dropped with
 a warning, as the kubelet reads v1beta1: a node starts with a file for a newer kubelet, or with a
-misspelt name in it, and the log says what was dropped.
+misspelt name in it, and the log states what was dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a configuration asks for and does not get: fields, flags and gates without effect. Pure.
+"""What a configuration requests and does not get: fields, flags and gates without effect. Pure.
 
 Each has its consequence in words, is logged once at the start, and is shown by ``kubeletpy explain
 --node``. What has an effect is not in here; :mod:`kubeletpy.config.rules` refuses a value that
@@ -25,7 +25,7 @@ class Notice(Struct, frozen=True):
 
     Attributes:
         name: a field's path, a flag with its dashes, or ``feature gate NAME``.
-        value: what was asked for, as a document would have it.
+        value: what was requested, as a document would have it.
         consequence: what applies instead.
     """
 
@@ -102,7 +102,7 @@ def notices(
     flags: Mapping[str, str],
     cloud_provider: str = "",
 ) -> tuple[Notice, ...]:
-    """What was asked for and has no effect.
+    """What was requested and has no effect.
 
     Args:
         settings: all of them.
@@ -130,7 +130,7 @@ def notices(
 
 
 def _of_flag(name: str, version: KubernetesVersion) -> str:
-    """The consequence of a flag; one that the version does not have is accepted all the same.
+    """The consequence of a flag; one that the version does not have is accepted anyway.
 
     The flag never had an effect here, and after an upgrade of the API server a restarted agent has
     the newer version: to refuse the flag would take a working node away.
@@ -201,7 +201,7 @@ def value_at(settings: KubeletSettings, path: str) -> Any:
 
 
 def in_effect(settings: KubeletSettings) -> KubeletSettings:
-    """The settings with what applies in place of what was asked for."""
+    """The settings with what applies in place of what was requested."""
     for path, fixed in FIELDS.items():
         settings = _with(settings, path.split("."), fixed.value)
     settings = replace(settings, content_type=_content_type(settings))

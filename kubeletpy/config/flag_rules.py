@@ -1,6 +1,6 @@
 """What the node's own flags may hold: its name, addresses and labels. Pure.
 
-Must never look at the machine: whether an address is one of this node's is not decided here.
+Must never read the machine: whether an address is one of this node's is not decided here.
 """
 
 from __future__ import annotations

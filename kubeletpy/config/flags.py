@@ -1,7 +1,7 @@
 """Turns the kubelet's flags into values: those of the document and those of the node. Pure.
 
 Flags are read as Go programs read them: ``--flag value``, ``--flag=value``, ``--bool``, underscores
-for dashes, one-letter forms. Must never look at the machine.
+for dashes, one-letter forms. Must never read the machine.
 """
 
 from __future__ import annotations

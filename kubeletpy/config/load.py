@@ -48,7 +48,7 @@ class LoadedConfig(Struct, frozen=True):
         node: what flags say beyond the document.
         warnings: for the log, in order.
         of_version: reads the same texts for another version. Raises ConfigError.
-        notices: what was asked for and has no effect.
+        notices: what was requested and has no effect.
     """
 
     settings: KubeletSettings

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class NotGiven(Exception):
-    """A container does not get its devices; the text says why."""
+    """A container does not get its devices; the text contains the reason."""
 
     def __init__(self, why: str, container: str) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ class Allocator:
         self._metrics = metrics
 
     def reserve(self, pod: Pod, wishes: Iterable[Wish], *, pod_runs: bool) -> bool:
-        """Reserve what a container asks for, all or nothing; whether a plugin is to be asked.
+        """Reserve what a container requests, all or nothing; whether a plugin is to be asked.
 
         Args:
             pod_runs: something of the pod runs.

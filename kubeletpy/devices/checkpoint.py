@@ -21,7 +21,7 @@ FILE = "kubelet_internal_checkpoint"
 
 
 class BadCheckpoint(ValueError):
-    """The file can't be used; the text says why."""
+    """The file can't be used; the text contains the reason."""
 
 
 def render(bookings: Mapping[Holder, Booking], registered: Mapping[str, Sequence[str]]) -> str:

@@ -1,6 +1,6 @@
 """The devices that containers get from the device plugins of a node.
 
-Decides nothing: :mod:`.registration` knows the plugins, :mod:`.pick` says which devices,
+Decides nothing: :mod:`.registration` knows the plugins, :mod:`.pick` states which devices,
 :mod:`.allocator` asks for them, :mod:`.state` knows which container has them, :mod:`.given` what
 that means for it. A booking is on the disk
 before its pod is admitted; a plugin that does not answer delays only pods that want its devices.

@@ -41,7 +41,7 @@ class Holder(NamedTuple):
 
 
 class Wish(Struct, frozen=True):
-    """How much of one resource a container asks for.
+    """How much of one resource a container requests.
 
     Attributes:
         number: how many devices.

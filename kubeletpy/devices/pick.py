@@ -62,7 +62,7 @@ class Choice(Struct, frozen=True):
 
 
 def requests(container: api.Container, state: DeviceState) -> dict[str, int]:
-    """How many devices of each resource a container asks for: its limits, rounded up.
+    """How many devices of each resource a container requests: its limits, rounded up.
 
     Raises ValueError for what is not a quantity.
     """

@@ -1,6 +1,6 @@
 """One device plugin: the calls to it, bounded, and its answers as data.
 
-A plugin is a stranger behind a socket: it may be slow, silent or wrong, and must not hold up
+A plugin is an untrusted peer behind a socket: it may be slow, silent or wrong, and must not hold up
 anything else. The messages are loaded with the first plugin.
 Source: docs/reference/device-plugin-v1beta1.json; docs/reference/behaviour-resources.md, rn, ro.
 """
@@ -38,7 +38,7 @@ MANY_DEVICES = 500
 
 
 class PluginAnswer(Exception):
-    """A plugin's answer can't be used; the text says why."""
+    """A plugin's answer can't be used; the text contains the reason."""
 
 
 class DeviceCalls(Calls, Protocol):

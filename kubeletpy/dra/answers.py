@@ -49,7 +49,7 @@ _MAX_NAME = 253
 
 
 class BadAnswer(ValueError):
-    """A driver's answer that cannot be used for a claim; the text says why."""
+    """A driver's answer that cannot be used for a claim; the text contains the reason."""
 
 
 class ClaimAnswers(Struct, frozen=True):

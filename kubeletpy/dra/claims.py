@@ -80,7 +80,7 @@ def container_uses(pod: Pod, container: api.Container) -> bool:
 
 
 def asked_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
-    """What a container asks for: a claim by its name in the pod, and one of its requests or ""."""
+    """What a container requests: a claim by its name in the pod, and one of its requests or ""."""
     named = [
         (each.get("name") or "", each.get("request") or "")
         for each in (container.get("resources") or {}).get("claims") or ()

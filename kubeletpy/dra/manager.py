@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 PREPARE, UNPREPARE = CALLS
 LOOK_S = 60.0
-"""Between two checks for claims of pods that are gone. Source: docs/reference/constants.csv:
+"""Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
 
 
@@ -158,7 +158,7 @@ class ClaimManager:
             self._look.set()
 
     async def run(self) -> None:
-        """Unprepare what pods that are gone left behind, until cancelled."""
+        """Unprepare what pods that were removed left behind, until cancelled."""
         while True:
             await self._look.wait()
             self._look.clear()

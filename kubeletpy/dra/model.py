@@ -99,7 +99,7 @@ class ClaimWait(Struct, frozen=True):
 
 
 class BadCheckpoint(ValueError):
-    """A state file that cannot be used; the message says why."""
+    """A state file that cannot be used; the message contains the reason."""
 
 
 ClaimKey = tuple[str, str]

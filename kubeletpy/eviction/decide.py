@@ -69,7 +69,7 @@ class Decision(Struct, frozen=True):
         all: crossed thresholds with their grace periods over and their numbers new; the one to
             act on comes first.
         held: likewise, but they wait for the pods that exceed a limit of their own.
-        unsure: a threshold is crossed for the first time: look again at once.
+        unsure: a threshold is crossed for the first time: check again at once.
     """
 
     state: State

@@ -124,7 +124,7 @@ class Endings:
         return uid in self._stuck_over_limits or uid in self.over_limits
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget pods that are gone."""
+        """Forget pods that were removed."""
         self._stuck_over_limits &= set(uids)
 
     def stuck(self, active: Collection[str]) -> set[str]:

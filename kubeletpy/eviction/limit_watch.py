@@ -1,6 +1,6 @@
 """Measures the local storage of pods that have limits, and keeps who exceeds one.
 
-:mod:`.local_storage` says who does. Must cost nothing while no running pod has such a limit, and
+:mod:`.local_storage` states who does. Must cost nothing while no running pod has such a limit, and
 never ends a pod itself.
 """
 

@@ -44,7 +44,7 @@ _SPACE = {
 
 
 class MachineSignals:
-    """This machine; ``close`` it with the event loop it was used in.
+    """The machine as eviction measures it; ``close`` it with the event loop it was used in.
 
     Args:
         groups: None where there are no cgroups to read.
@@ -89,7 +89,7 @@ class MachineSignals:
         *,
         huge_pages: int = 0,
     ) -> MachineSignals:
-        """This machine's; make it inside a running event loop."""
+        """Measures the machine that the agent runs on; make it inside a running event loop."""
         groups = group_files(clock)
         memory, version = (groups.memory, groups.version) if groups is not None else (None, 2)
         notices = MemoryNotices(memory, version)

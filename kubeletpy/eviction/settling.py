@@ -104,7 +104,7 @@ def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
 
 
 def begun(awaited: Awaited, seen: Observation, now: float) -> Settling:
-    """The state before any of it is freed."""
+    """State before anything has been reclaimed."""
     return Settling(awaited, seen.available, seen.available, seen.available, now)
 
 

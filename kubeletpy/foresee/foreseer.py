@@ -1,4 +1,4 @@
-"""Asks the agent's rooms what they would do with a pod. Must never change anything in them."""
+"""Asks the agent's components what they would do with a pod. Must never change anything in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RACE = (
 
 
 class Nonsense(ValueError):
-    """The request can't be understood; the message says why."""
+    """The request can't be understood; the message contains the reason."""
 
 
 class Foreseer:

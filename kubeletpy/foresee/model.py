@@ -52,7 +52,7 @@ NOT_TO_BE = frozenset(
         Outcome.UNKNOWN,
     }
 )
-"""The node would not do what is asked for, or not yet."""
+"""The node would not do what is requested, or not yet."""
 
 
 class Act(Struct, frozen=True):
@@ -73,7 +73,7 @@ class Act(Struct, frozen=True):
 class ImageUse(Struct, frozen=True):
     """Where the image of some containers comes from.
 
-    ``action``: ``use``, ``pull`` or ``refuse``; a pod whose image is refused waits for ever.
+    ``action``: ``use``, ``pull`` or ``refuse``; a pod whose image is refused waits permanently.
     """
 
     image: str

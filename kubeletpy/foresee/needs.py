@@ -1,6 +1,6 @@
 """The objects without which a new pod would be admitted, but not start. Pure.
 
-An optional reference is left out: its absence holds nothing up.
+An optional reference is left out: its absence does not block the pod.
 """
 
 from __future__ import annotations

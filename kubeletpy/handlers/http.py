@@ -42,7 +42,7 @@ _NO_COMMON_CURVE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
 
 
 class ExchangeFailed(Exception):
-    """No response: the message says why."""
+    """No response: the message contains the reason."""
 
 
 class NotTLS(ExchangeFailed):

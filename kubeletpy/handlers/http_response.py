@@ -33,7 +33,7 @@ _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 
 
 class MalformedResponse(ValueError):
-    """The input is not an HTTP/1 response; the message says why."""
+    """The input is not an HTTP/1 response; the message contains the reason."""
 
 
 class _Body(Enum):

@@ -35,7 +35,7 @@ class Bus:
     """A connection to a bus. :meth:`connect` makes one."""
 
     def __init__(self, bus: MessageBus, wanted: Wanted = _all) -> None:
-        """``wanted``: which signals are kept, so that strangers can't fill the queue."""
+        """``wanted``: which signals are kept, so that untrusted peers can't fill the queue."""
         self._bus = bus
         self._wanted = wanted
         self._files: dict[int, list[int]] = {}

@@ -90,7 +90,7 @@ class SteadyThreads(ThreadPoolExecutor):
     that watch what pods use up.
 
     An executor of the standard library queues a call, fails to start a thread, raises as if the
-    call had been refused, and runs it later all the same. Here a queued call waits for an existing
+    call had been refused, and runs it later anyway. Here a queued call waits for an existing
     thread. Raises RuntimeError: not even the first thread can be started.
     """
 

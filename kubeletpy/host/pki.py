@@ -10,7 +10,7 @@ from kubeletpy.structs import Struct
 
 
 class CertificateError(Exception):
-    """A certificate, request or key can't be read or made; the message says why."""
+    """A certificate, request or key can't be read or made; the message contains the reason."""
 
 
 class Names(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Certificate authorities and what they sign: our own pairs, and requests from others.
 
 Loads the X.509 library: import this where it is used (see :mod:`.x509`). Blocking: call it on a
-thread. A certificate says what the caller specifies, never what the request claims. Private keys
+thread. A certificate states what the caller specifies, never what the request claims. Private keys
 are elliptic (P-256). Must never write an authority's key except for a new authority.
 """
 

@@ -34,7 +34,7 @@ _begun: dict[str, subprocess.Popen[bytes]] = {}
 
 
 class KubeconfigError(Exception):
-    """The kubeconfig cannot be used; the message says which file and why."""
+    """The kubeconfig cannot be used; the message states which file and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Gone(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object breaks a rule; ``details["causes"]`` says which fields."""
+    """422: the object breaks a rule; ``details["causes"]`` states which fields."""
 
 
 class TooManyRequests(ApiError):

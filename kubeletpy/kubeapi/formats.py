@@ -119,7 +119,7 @@ def too_large() -> errors.Unavailable:
 
 
 def ended_inside() -> errors.Unavailable:
-    """The error for half an event."""
+    """Error raised when a watch ends in the middle of an event."""
     return errors.Unavailable("the watch ended inside an event")
 
 

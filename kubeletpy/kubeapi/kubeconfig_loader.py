@@ -1,4 +1,4 @@
-"""A program: reads a kubeconfig with the official client's own loader and says what it found.
+"""A program: reads a kubeconfig with the official client's own loader and states what it found.
 
 It is a separate process because the loader imports the whole client: 18 MB that an agent would
 carry for the sake of one file. Prints one line of JSON, then waits until its input ends: files that

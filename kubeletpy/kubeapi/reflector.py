@@ -98,7 +98,7 @@ class Reflector:
         return self.synced.is_set() and self.last_error is None
 
     def hurry(self) -> None:
-        """Another request has got an answer from the API: wait no longer for one.
+        """Cuts the backoff short: another request has got an answer from the API.
 
         A wait that an answer has asked for stays.
         """
@@ -257,7 +257,7 @@ class Reflector:
             self._version = version
 
     def _sound(self, item: object) -> bool:
-        """Whether an object can be told apart from others; the receiver checks the rest."""
+        """Whether an object can be distinguished from others; the receiver checks the rest."""
         metadata = item.get("metadata") if isinstance(item, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if isinstance(name, str) and name:

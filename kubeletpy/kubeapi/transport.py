@@ -15,7 +15,7 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 class TransportError(Exception):
-    """There is no response, or it broke off; the message says why."""
+    """There is no response, or it broke off; the message contains the reason."""
 
 
 class NotHttp2(TransportError):

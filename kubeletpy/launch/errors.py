@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class LaunchError(Exception):
-    """The agent can't start here; the message says what to do."""
+    """The agent can't start here; the message states what to do."""

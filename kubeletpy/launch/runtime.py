@@ -20,7 +20,7 @@ from kubeletpy.runtime_manager.names.log_paths import pod_uid_of_log_directory
 log = logging.getLogger(__name__)
 
 CONNECT_TRY_S = 3.0
-"""For one attempt; after the first one the log says what is being waited for."""
+"""For one attempt; after the first one the log states what is being waited for."""
 
 LONGEST_TEXT = 256
 """Characters of the runtime's name and of its version; the rest is cut off."""

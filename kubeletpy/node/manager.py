@@ -96,7 +96,7 @@ class NodeManager:
         self._volumes_in_use = volumes_in_use
         self._volumes_in_use_written = volumes_in_use_written
         self._unsure = False
-        """A write has failed and may have been done all the same: what is shown may be outdated."""
+        """A write has failed and may have been done anyway: what is shown may be outdated."""
         self._devices = devices
         self.newest = newest or (lambda: self._node)
         self._unregistered = ""

@@ -1,6 +1,6 @@
 """Where on the machine a container runs: which CPUs, which memory, how near its devices.
 
-Providers of resources (devices, CPUs, memory) say which NUMA nodes suit them; one pure merge picks
-the nodes, and then each provider books. Devices and DRA have packages of their own; this one knows
-them only as providers.
+Providers of resources (devices, CPUs, memory) name the NUMA nodes that suit them; one pure merge
+picks the nodes, and then each provider books. Devices and DRA have packages of their own; here
+they are only providers.
 """

@@ -37,7 +37,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 class OptionError(Exception):
     """Placement settings that are impossible, on this machine or anywhere.
 
-    ``field`` is the setting, and the text says what would be right.
+    ``field`` is the setting, and the text states what would be right.
     """
 
     def __init__(self, field: str, why: str) -> None:

@@ -93,7 +93,7 @@ def read_cpu_state(text: str) -> CpuState:
     """What a file says.
 
     Raises:
-        StateError: it can't be used; the message says why.
+        StateError: it can't be used; the message contains the reason.
     """
     outer = read_object(text)
     inner = outer.inner()

@@ -18,7 +18,7 @@ L3 = "3"
 
 
 class TopologyUnknown(Exception):
-    """The kernel does not describe the machine's topology; the message says what is missing."""
+    """The kernel does not describe the machine's topology; the message states what is missing."""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def read_memory_state(text: str) -> MemoryState:
     """What a file says.
 
     Raises:
-        StateError: it can't be used; the message says why.
+        StateError: it can't be used; the message contains the reason.
     """
     outer = read_object(text)
     inner = outer.inner()

@@ -29,7 +29,7 @@ class ResourceProvider(Protocol):
         ...
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """Where it could allocate what a container asks for, by resource; books nothing.
+        """Where it could allocate what a container requests, by resource; books nothing.
 
         Args:
             pod: as it is allocated.
@@ -38,11 +38,11 @@ class ResourceProvider(Protocol):
         ...
 
     def wants(self, pod: Pod) -> bool:
-        """Whether a pod asks for anything it provides. Raises ValueError: an invalid quantity."""
+        """Whether a pod requests anything it provides. Raises ValueError: an invalid quantity."""
         ...
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """Reserve what a container asks for, near ``hint``; whether there is anything to settle.
+        """Reserve what a container requests, near ``hint``; whether there is anything to settle.
 
         What a container already has stays unchanged: after a restart of the agent all pods are
         admitted again. Containers of a pod come in the order in which they start, init containers

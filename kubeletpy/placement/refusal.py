@@ -1,4 +1,4 @@
-"""Why a provider of resources does not allocate what a container asks for. Pure."""
+"""Why a provider of resources does not allocate what a container requests. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 
 
 class AllocationRefused(Exception):
-    """A provider cannot allocate what a container asks for: the pod is refused.
+    """A provider cannot allocate what a container requests: the pod is refused.
 
     ``reason`` is that of the pod's status, and the text its message; ``container`` is the one that
     asked, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.

@@ -24,7 +24,7 @@ _OF_DISK = "Mend its file system, then start again; the file itself may be sound
 
 
 class StateUnusable(Exception):
-    """The agent can't start with this state file; the message says what to do."""
+    """The agent can't start with this state file; the message states what to do."""
 
     def __init__(self, path: Path, why: str, advice: str = "") -> None:
         advice = advice or "Drain this node and delete the file, then start again."

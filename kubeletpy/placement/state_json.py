@@ -11,7 +11,7 @@ from kubeletpy.structs import Struct
 
 
 class StateError(Exception):
-    """A state file can't be used; the message says what is wrong with it."""
+    """A state file can't be used; the message states what is wrong with it."""
 
 
 class StateObject(Struct, frozen=True):

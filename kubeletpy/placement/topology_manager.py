@@ -73,7 +73,7 @@ class TopologyManager:
         self._elapsed = elapsed
 
     def admit(self, pod: Pod) -> Callable[[], Awaitable[None]] | None:
-        """Reserve all that a pod asks for of the machine; it keeps what it already has.
+        """Reserve all that a pod requests of the machine; it keeps what it already has.
 
         Returns:
             what to await before the pod is admitted; others may be admitted meanwhile. None:

@@ -21,7 +21,7 @@ class SandboxConfigError(ValueError):
     """The pod's sandbox cannot be configured as the spec asks."""
 
     about: SpecField | None = None
-    """The field that it is about, where that is told apart."""
+    """The field that it is about, where that is distinguished."""
 
 
 class RuntimeClassError(SandboxConfigError):
@@ -34,7 +34,7 @@ class ContainerConfigError(ValueError):
     """The container cannot be configured as the spec asks (CreateContainerConfigError)."""
 
     about: SpecField | None = None
-    """The field that it is about, where that is told apart."""
+    """The field that it is about, where that is distinguished."""
 
 
 class SubPathError(ContainerConfigError):
@@ -50,5 +50,5 @@ class RunAsNonRootError(ContainerConfigError):
 
 
 def about(error: Exception) -> SpecField | None:
-    """The field that any error is about, where that is told apart."""
+    """The field that any error is about, where that is distinguished."""
     return error.about if isinstance(error, (SandboxConfigError, ContainerConfigError)) else None

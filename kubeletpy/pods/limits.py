@@ -8,7 +8,7 @@ UNLIMITED = -1
 
 
 class PodLimitsError(Exception):
-    """A pod's limits could not be read or written; the message says which and why."""
+    """A pod's limits could not be read or written; the message states which and why."""
 
 
 class PodLimits(Struct, frozen=True):

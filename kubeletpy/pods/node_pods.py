@@ -1,4 +1,4 @@
-"""The pods of a node: what housekeeping passes to the rooms that clean up after pods. Pure."""
+"""The pods of a node: what housekeeping passes to the components that clean up after pods. Pure."""
 
 from __future__ import annotations
 

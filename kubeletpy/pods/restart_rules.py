@@ -1,7 +1,7 @@
 """Whether a container may run again: restart policies, exit-code rules and restart-all.
 
 Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that they
-always agree. Every answer comes with a human-readable reason. Must never look at a clock or act.
+always agree. Every answer comes with a human-readable reason. Must never read a clock or act.
 
 Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules), KEP-5532
 (RestartAllContainers), KEP-753 (sidecars).

@@ -38,7 +38,7 @@ class StartError(Struct, frozen=True):
     cause: str = ""
     """Why the previous attempt failed, where a backoff reports it."""
     about: SpecField | None = None
-    """The field of the spec that it is about, where that is told apart."""
+    """The field of the spec that it is about, where that is distinguished."""
     mounted_image: str = ""
     """The image that could not be had, where it is one that the container mounts as a volume."""
 

@@ -1,4 +1,4 @@
-"""What a watcher of pods is told next, from what it was told last. Pure.
+"""Next event for a client that watches pods, given the last one sent. Pure.
 
 Source: docs/reference/behaviour.md, t5.
 

@@ -1,4 +1,4 @@
-"""Removes the directories of pods that are gone (docs/reference/behaviour.md, i9).
+"""Removes the directories of pods that were removed (docs/reference/behaviour.md, i9).
 
 Containers could write below a pod's directory, so nothing here follows a link or crosses into
 another file system, and a directory with something still mounted in it stays.

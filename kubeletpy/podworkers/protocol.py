@@ -66,7 +66,7 @@ class SyncOutcome(Struct, frozen=True):
     step: Step | None = None
     """The step that failed; None without an error."""
     about: SpecField | None = None
-    """The field of the spec that the error is about, where that is told apart."""
+    """The field of the spec that the error is about, where that is distinguished."""
     waiting: bool = False
     """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()

@@ -139,7 +139,7 @@ class StatusOutdated(Struct, frozen=True):
 
 
 class PodRejected(Struct, frozen=True):
-    """This node refuses to run a pod; there is no sync for it."""
+    """The node refuses to run a pod; there is no sync for it."""
 
     pod: Pod
     rejection: Rejection

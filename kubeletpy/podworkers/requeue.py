@@ -21,7 +21,7 @@ keeps asking for a time in the past must not spin."""
 
 BEAT_S = 2.0
 """Seconds between the beats of an agent, nearly. A core that wakes up for each pod alone finds its
-caches cold (500 pods at rest: 1.7 % of a core alone, 1.3 % together)."""
+caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
 
 
 class RequeueSettings(Struct, frozen=True):
@@ -85,7 +85,7 @@ def _without_deadline(
 
 
 def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
-    """On the last beat of the stretched time, which is 1..1.5 times the frequency all the same."""
+    """On the last beat of the stretched time, which is 1..1.5 times the frequency anyway."""
     frequency = settings.sync_frequency
     beat = min(settings.beat, frequency / 2)
     if not beat:

@@ -98,7 +98,7 @@ class StartLatency:
             start.pulls.append((began, self._clock.now()))
 
     def forget_except(self, uids: Collection[str]) -> None:
-        """Forget pods that are gone."""
+        """Forget pods that were removed."""
         for uid in [uid for uid in self._starts if uid not in uids]:
             del self._starts[uid]
 

@@ -1,4 +1,4 @@
-"""Composes a pod's API status from what the rooms know, and has it kept and written.
+"""Composes a pod's API status from what the components know, and has it kept and written.
 
 Owned by the workers: nobody else gives the status manager a status, so that all reports about a pod
 come in one order. Gathers inputs only; what a status says is decided by
@@ -53,7 +53,7 @@ class ResizeConditions(Protocol):
 
 class _Settled(Struct, frozen=True):
     """What a pod's status was composed from when that changed nothing: it need not be composed
-    again from the same, as it is each minute for a pod at rest."""
+    again from the same, as it is each minute for an idle pod."""
 
     inputs: StatusInputs
     containers_may_run: bool

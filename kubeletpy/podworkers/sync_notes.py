@@ -62,7 +62,7 @@ class SyncNotes:
             self._metrics.sync_done(operation, _since(run))
 
     def refused(self, uid: str, now: float) -> None:
-        """This node refuses a pod."""
+        """The node refuses a pod."""
         self.troubles.ends(uid, now)
 
     def gone(self, uid: str) -> None:

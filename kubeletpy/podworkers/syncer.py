@@ -1,6 +1,6 @@
 """The verbs of a pod's life: sync, terminate, finish.
 
-Each may be repeated until it succeeds. The list of steps it is created with says what a sync
+Each may be repeated until it succeeds. The list of steps it is created with states what a sync
 consists of, and in which order. Must never keep anything between two calls. Source:
 docs/reference/behaviour.md, a7, a9.
 """

@@ -20,7 +20,7 @@ class PodSyncer(Protocol):
         status: PodRuntimeStatus,
         is_terminating: Callable[[], bool],
     ) -> SyncOutcome:
-        """Make the runtime match what the pod asks for, and store its status."""
+        """Make the runtime match what the pod requests, and store its status."""
         ...
 
     async def sync_terminating_pod(

@@ -146,7 +146,7 @@ class PodWorkers:
             self._handle(StatusOutdated(self._allocated(pod), mirror))
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
-        """This node refuses to run a pod: report that. Never starts a worker."""
+        """Report that the node refuses to run a pod. Never starts a worker."""
         self._handle(PodRejected(pod, rejection))
 
     def runtime_changed(self, uid: str) -> None:

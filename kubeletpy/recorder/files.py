@@ -19,7 +19,7 @@ FILES = 8
 FEWEST_FILES = 3
 """So many at the least, however large their heads are."""
 HEADS = 4
-"""A file is so many times as large as its head at the least: with 500 pods at rest little but heads
+"""A file is so many times as large as its head at the least: with 500 idle pods little but heads
 would be written otherwise."""
 MOST_FILES = 256
 """Each life of an agent begins a file of its own."""

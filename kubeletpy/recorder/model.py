@@ -37,7 +37,7 @@ FORMAT = 1
 
 
 class Kind(StrEnum):
-    """Of a line."""
+    """Kind of a line in a recording."""
 
     HEAD = "head"
     """The first one of each file: format, version, node, and the state of the workers' machine."""

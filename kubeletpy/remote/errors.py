@@ -2,7 +2,7 @@
 
 Pure.
 
-Needs no gRPC: the pure rooms, a simulated runtime and a user's own runtime raise and catch these
+Needs no gRPC: pure modules, a simulated runtime and a user's own runtime raise and catch these
 without importing it. Must never carry credentials: ``details`` is text that goes to logs, events
 and pod statuses, so the builder of an error removes secrets first (``scrub``).
 """
@@ -123,7 +123,7 @@ class FailedPrecondition(CRIError):
 
 
 class Unimplemented(CRIError):
-    """This runtime has no such call."""
+    """The runtime has no such call."""
 
     code = Code.UNIMPLEMENTED
 

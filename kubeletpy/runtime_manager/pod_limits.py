@@ -18,7 +18,7 @@ class PodCgroupLimits(Protocol):
     """Reads and writes the limits of pods' cgroups. All methods raise PodLimitsError."""
 
     def wanted(self, pod: Pod) -> PodLimits | None:
-        """The limits that the pod's spec asks for; None: pods don't have their own cgroups."""
+        """The limits that the pod's spec requests; None: pods don't have their own cgroups."""
         ...
 
     def current(self, pod: Pod) -> PodLimits:

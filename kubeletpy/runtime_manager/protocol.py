@@ -39,7 +39,7 @@ class SyncPodRequest(Struct, frozen=True):
 
 
 class RuntimeManager(Protocol):
-    """Makes the runtime run what a pod asks for, and reads back what runs."""
+    """Makes the runtime run what a pod requests, and reads back what runs."""
 
     async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
         """Compute the plan and carry it out. Never raises for what a pod can cause."""
@@ -85,7 +85,7 @@ class RuntimeManager(Protocol):
     ) -> int:
         """Remove dead containers and sandboxes beyond what is kept; returns how many containers.
 
-        ``removable(pod_uid)`` says whether everything of that pod may go (docs: GC and eviction),
+        ``removable(pod_uid)`` states whether everything of that pod may go (docs: GC and eviction),
         ``reported(pod_uid)`` whether the API knows how its containers ended.
         """
         ...

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ServerError(Exception):
-    """The server can't serve; the text says which setting and what to do."""
+    """The server can't serve; the text states which setting and what to do."""

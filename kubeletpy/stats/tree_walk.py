@@ -3,7 +3,7 @@
 Containers write to these trees and change them during the walk. So no link is followed and no other
 file system is entered; a directory is opened by name relative to the open one, and left by ``..``
 only if that still leads back to its parent. A file with several links counts once. Limits are
-enforced by these numbers, so nothing may hide behind a bound: a walk that ends early says whether
+enforced by these numbers, so nothing may hide behind a bound: a walk that ends early states whether
 continuing would help (``at_least``) or not (``beyond``).
 """
 

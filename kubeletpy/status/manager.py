@@ -149,7 +149,7 @@ class ApiStatusManager:
         self._on_change(pod.uid)
 
     def forget_except(self, uids: Iterable[str]) -> None:
-        """Drop the statuses of pods that are gone."""
+        """Drop the statuses of pods that were removed."""
         keep = set(uids)
         for uid in [uid for uid in self._entries if uid not in keep]:
             self._drop(uid)

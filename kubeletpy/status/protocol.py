@@ -33,5 +33,5 @@ class StatusManager(Protocol):
         ...
 
     def forget_except(self, uids: Iterable[str]) -> None:
-        """Drop the statuses of pods that are gone."""
+        """Drop the statuses of pods that were removed."""
         ...

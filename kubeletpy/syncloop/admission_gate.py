@@ -153,7 +153,7 @@ class AdmissionGate:
             return Refused(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")), ()
 
     def close(self) -> None:
-        """Stop waiting for pods that give way for a resize; they end all the same."""
+        """Stop waiting for pods that give way for a resize; they end anyway."""
         for task in self._giving_way.values():
             task.cancel()
 

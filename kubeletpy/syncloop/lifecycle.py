@@ -55,7 +55,7 @@ def summarise(status: PodRuntimeStatus) -> RuntimePodSummary:
 
 
 def agrees(status: PodRuntimeStatus | None, summary: RuntimePodSummary) -> bool:
-    """Whether a known status already says what a relist shows: no need to look again."""
+    """Whether a known status already states what a relist shows: no need to check again."""
     return (
         status is not None
         and {sandbox.id: sandbox.ready for sandbox in status.sandboxes} == summary.sandboxes

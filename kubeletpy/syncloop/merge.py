@@ -30,7 +30,7 @@ from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
 
 NAMELESS: api.Pod = {}
-"""What a source delivers for something that does not say which pod it is; compared by identity."""
+"""Delivered by a source for something without the identity of a pod; compared by identity."""
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
 _LARGE = ("spec", "status")
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
@@ -50,7 +50,7 @@ class _Source(Struct):
     unknown: set[str] = field(default_factory=set)
     """uids of objects that can't be read and were never known."""
     nameless: bool = False
-    """Whether it has something that does not even say which pod it is."""
+    """Whether it has something that does not even state which pod it is."""
     seen: bool = False
 
 
@@ -71,12 +71,12 @@ class Merge:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """uids that sources have although it is not known what their pods are to be."""
+        """UIDs whose manifests could not be parsed."""
         return frozenset().union(*(state.unknown for state in self._sources.values()))
 
     @property
     def nameless(self) -> frozenset[str]:
-        """Sources that have something which does not even say which pod it is."""
+        """Sources that have something which does not even state which pod it is."""
         return frozenset(name for name, state in self._sources.items() if state.nameless)
 
     def delivered(self, source: str) -> dict[str, api.Pod]:

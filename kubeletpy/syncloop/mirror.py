@@ -81,7 +81,7 @@ class ApiMirrorKeeper:
         wanted: Callable[[Pod], bool] = lambda pod: True,
         rng: random.Random | None = None,
     ) -> None:
-        """``wanted`` says whether a static pod is still in the configuration."""
+        """``wanted`` states whether a static pod is still in the configuration."""
         self._api = api
         self._node_name = node_name
         self._node_uid = node_uid

@@ -1,6 +1,6 @@
 """Pods for which a source has something that can't be read: they are left as they are.
 
-An API object at least says which pod it is. A manifest that is nonsense says nothing: any pod from
+An API object at least has the identity of its pod. An invalid manifest has none: any pod from
 such a source that no readable manifest accounts for may be its earlier version. Must never hold
 back a pod whose place a readable manifest has taken.
 """

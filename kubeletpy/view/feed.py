@@ -66,7 +66,7 @@ def unanswered(why: str, last: Mapping[str, Any] | None) -> JSON:
 
 
 def pods(lines: Sequence[Mapping[str, Any]]) -> list[JSON]:
-    """The rows, from the answer to /pods: the sick first, then by namespace and name."""
+    """The rows, from the answer to /pods: unhealthy pods first, then by namespace and name."""
     rows = [_row(line) for line in lines]
     order = (SICK, BUSY, WELL)
     rows.sort(key=lambda row: (order.index(row["tone"]), row["path"], row["uid"]))

@@ -28,7 +28,7 @@ _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 
 class EmptyDirError(Exception):
-    """The volume cannot be made as the spec asks; the message says why."""
+    """The volume cannot be made as the spec asks; the message contains the reason."""
 
 
 def memory_size(source: Mapping[str, Any], pod: Pod, allocatable: str | None) -> int:
@@ -96,7 +96,7 @@ def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def own_mode(source: Mapping[str, Any], *, obeyed: bool) -> int | None:
-    """The mode that a volume asks for; None: none, or the feature gate is off (not obeyed)."""
+    """The mode that a volume requests; None: none, or the feature gate is off (not obeyed)."""
     mode = source.get("mode") if obeyed else None
     return None if mode is None else mode & MAX_MODE
 

@@ -15,7 +15,7 @@ _SPACE = " \t"
 
 
 class EnvFileError(ValueError):
-    """The file violates the grammar; the message says where."""
+    """The file violates the grammar; the message states where."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""hostPath volumes: checks or makes what their type asks for. Ownership is never changed.
+"""hostPath volumes: checks or makes what their type requests. Ownership is never changed.
 
 A pod that has the parent directory may change the path meanwhile: the mode is set on the file just
 made, by its descriptor, never by its name.

@@ -23,7 +23,7 @@ _WITHOUT_DIRECTORY = {"hostPath": "kubernetes.io/host-path", "image": "kubernete
 
 
 class UnsafePath(ValueError):
-    """A name or path from a spec could lead elsewhere; the message says which and why."""
+    """A name or path from a spec could lead elsewhere; the message states which and why."""
 
 
 class PodPaths(Struct, frozen=True):
@@ -77,7 +77,7 @@ class PodPaths(Struct, frozen=True):
 
 
 def plugin_name(kind: str) -> str:
-    """The name of a kind of volume in metrics: ``kubernetes.io/empty-dir``, …"""
+    """The name of a kind of volume in metrics, for example ``kubernetes.io/empty-dir``."""
     return _WITHOUT_DIRECTORY.get(kind) or PLUGINS[kind].replace("~", "/")
 
 

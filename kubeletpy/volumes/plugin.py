@@ -21,12 +21,12 @@ class VolumePlugin(Protocol):
 
     @property
     def name(self) -> str:
-        """``kubernetes.io/csi``, …"""
+        """The name of the plugin, for example ``kubernetes.io/csi``."""
         ...
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it handles: ``csi``, ``local``, …"""
+        """The source fields of PVs and pods that it handles, for example ``csi``."""
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
@@ -40,7 +40,7 @@ class VolumePlugin(Protocol):
         ...
 
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
-        """Its name in metrics: ``kubernetes.io/csi:{driver}``, …"""
+        """Its name in metrics, for example ``kubernetes.io/csi:{driver}``."""
         ...
 
     def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
@@ -103,7 +103,7 @@ class VolumePlugin(Protocol):
         ...
 
     def found(self) -> Found:
-        """This plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
+        """The plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
         ...
 
     def on_change(self, listener: Callable[[str], None]) -> None:

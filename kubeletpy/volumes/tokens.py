@@ -61,7 +61,7 @@ class _Kept:
 
 
 class TokenError(Exception):
-    """No token could be obtained; the message says why."""
+    """No token could be obtained; the message contains the reason."""
 
 
 def renewal_time(expires_at: float, seconds: int, jitter: float) -> float:

@@ -1,6 +1,6 @@
 """The cluster's ClusterTrustBundles, followed from the first pod that projects one.
 
-Must never keep what no pod asks for, nor more than MAX_BYTES.
+Must never keep what no pod requests, nor more than MAX_BYTES.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class VolumeMeter:
                 task.cancel()
 
     def _look(self, now: float) -> float | None:
-        """Start due measurements; returns when to look again."""
+        """Start due measurements; returns when to check again."""
         there = {(volume.uid, volume.name): volume for volume in self._mounted()}
         for key in self._due.keys() - there.keys():
             del self._due[key]

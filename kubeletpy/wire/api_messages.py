@@ -1,6 +1,6 @@
 """Kubernetes objects as protobuf: messages of a table of field numbers, and JSON in them. Pure.
 
-The API's own form has no generated code here: docs/reference/api-wire.json says which field has
+The API's own form has no generated code here: docs/reference/api-wire.json states which field has
 which number, and how a kind is written: ``*`` a pointer, ``[]`` a list, ``map `` a map of strings,
 ``^`` a message whose fields are those of the object around it, ``!`` a plain value that JSON has
 even if it is empty.

@@ -4,7 +4,7 @@ A body is ``k8s\\0`` and a ``runtime.Unknown``: apiVersion and kind, and the obj
 Fields that the table does not know are skipped, as protobuf intends. Hostile input: the library
 bounds lengths and nesting, and a known field of another wire type is refused.
 
-Go's JSON has more than was set (docs/reference/api-wire.json says which): plain values marked ``!``
+Go's JSON has more than was set (docs/reference/api-wire.json has them): plain values marked ``!``
 are written even if they are empty, as is a nested object that is no pointer. A null is left out, as
 :mod:`kubeletpy.api.nulls` does.
 """
@@ -45,7 +45,7 @@ _IN_EVERY_GROUP = ("DeleteOptions", "Status")
 
 
 class Malformed(ValueError):
-    """The bytes are not a message of that type. The text has nothing of them."""
+    """The bytes are not a message of that type. The text never quotes the bytes."""
 
 
 class Enclosed(NamedTuple):

@@ -64,7 +64,7 @@ class Cause(StrEnum):
 
 
 class ExchangeFailed(Exception):
-    """The exchange has no response; the text says why.
+    """The exchange has no response; the text contains the reason.
 
     Attributes:
         cause: the kind of failure.

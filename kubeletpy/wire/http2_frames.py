@@ -24,7 +24,7 @@ _MAX_DEBUG = 200
 
 
 class FrameError(Exception):
-    """The server broke the protocol; the message says how."""
+    """The server broke the protocol; the message states how."""
 
 
 class Frames(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """SPDY/3 as far as Kubernetes uses it: frames to bytes and back. Pure.
 
-Kubernetes' SPDY has no flow control and no priorities; the headers of a stream say what it is for.
+Kubernetes' SPDY has no flow control and no priorities; the headers of a stream state its use.
 Incoming header blocks are never decompressed, so none can grow in memory.
 Source: the SPDY protocol, draft 3 (sections 2.2 and 2.6).
 """

@@ -40,7 +40,7 @@ class TakenOver(web.StreamResponse):
 
 
 def is_upgrade(request: web.Request) -> bool:
-    """Whether a request asks for an upgrade of its connection."""
+    """Whether a request is for an upgrade of its connection."""
     tokens = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
     return "upgrade" in tokens and bool(request.headers.get("Upgrade"))
 

@@ -251,7 +251,7 @@ class SightOfOneLife:
         return Layout.ONE
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
-        """This kernel tells nothing."""
+        """A kernel that sends no notifications."""
 
     async def noticed(self, within: float | None) -> None:
         """Wait that long, or until woken."""

@@ -81,7 +81,7 @@ class RawRuntime:
         return answer.runtime_name, answer.runtime_version
 
     def cgroup_driver(self) -> str | None:
-        """ "cgroupfs" or "systemd", as the runtime reports; None: it does not (before 2.0)."""
+        """The runtime's cgroup driver, cgroupfs or systemd; None: it reports none (before 2.0)."""
         try:
             answer = self.runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=5)
         except grpc.RpcError as error:

@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _enclose(tree: Path) -> int:
-    """This program once more, on a copy, where only the copy's folder can be written."""
+    """Run the program once more, on a copy, where only the copy's folder can be written."""
     with tempfile.TemporaryDirectory(prefix="kpm-") as name:
         directory = Path(name)
         for each in COPIED:

@@ -16,7 +16,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class AccountError(Exception):
-    """An account or its token is unavailable; the text says why and may be logged."""
+    """An account or its token is unavailable; the text contains the reason and may be logged."""
 
 
 class ServiceAccounts(Protocol):

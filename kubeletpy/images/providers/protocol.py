@@ -2,7 +2,7 @@
 
 CredentialProviderRequest and -Response of credentialprovider.kubelet.k8s.io v1, v1beta1 and
 v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never reveal an answer's content:
-errors say what is wrong with it, not what it says.
+errors state what is wrong with it, not what it says.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ AskCredentials = Callable[[], Awaitable[Sequence[Credential]]]
 
 
 class IntentNotRecorded(Exception):
-    """A pull that can't be recorded must not begin; the text says why."""
+    """A pull that can't be recorded must not begin; the text contains the reason."""
 
 
 class RecordsUnreadable(Exception):

@@ -41,7 +41,7 @@ class _State(h2.connection.H2Connection):
 
 
 class Http2Connection(asyncio.Protocol):
-    """An open connection; :attr:`load` says what it can take."""
+    """An open connection; :attr:`load` states what it can take."""
 
     def __init__(
         self, changed: Callable[[], None], lost: Callable[[str], None] = lambda why: None

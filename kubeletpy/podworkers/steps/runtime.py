@@ -43,7 +43,7 @@ class RuntimeSync(SyncStep):
     """The runtime sync, its reasons, and the status that follows, at once.
 
     One action may make the next possible (once a sidecar runs, the containers may start), and
-    nobody else would report what we did ourselves: so look again for as long as something was done.
+    nobody else would report what we did ourselves: so check again as long as something was done.
     May be cancelled: what the runtime is doing then goes on, and the next sync waits for it.
     """
 

@@ -25,7 +25,7 @@ def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
     """Why a container could not be created, with its image volumes if they may be the reason.
 
     A runtime that knows none takes such a mount for a bind mount without a source, and says so; one
-    that knows them says what went wrong (:data:`MOUNT_FAILED`).
+    that knows them states what went wrong (:data:`MOUNT_FAILED`).
     """
     paths = [mount.container_path for mount in config.mounts if mount.image.image]
     if not paths or problem.startswith(MOUNT_FAILED):

@@ -44,7 +44,7 @@ class SandboxFailed(Exception):
 
 
 class SandboxUnchecked(Exception):
-    """The sandbox was created, but its state is not known; the next sync looks again."""
+    """The sandbox was created, but its state is not known; the next sync checks again."""
 
 
 class NotWanted(Exception):
@@ -101,7 +101,7 @@ class SandboxMaker:
         """The sandbox's config; ``record``: record what had to be cut from its DNS config.
 
         Raises:
-            SandboxFailed: the spec asks for something impossible.
+            SandboxFailed: the spec requests something impossible.
         """
         try:
             dns, warnings = pod_dns(pod, self._settings, self._host_dns())

@@ -370,7 +370,7 @@ class ContainerStarter:
     async def _check_stop_signal(
         self, context: PodContext, action: StartContainer, container_id: str
     ) -> None:
-        """Report when the container will not get the signal that its spec asks for."""
+        """Report when the container will not get the signal that its spec requests."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
             return
         enabled, status = self._settings.stop_signals, None

@@ -16,7 +16,7 @@ from kubeletpy.structs import Struct, field
 
 
 class StopSync(Exception):
-    """The rest of this sync must not happen; the results say why."""
+    """The rest of this sync must not happen; the results state why."""
 
 
 class SyncRun(Struct):

@@ -189,7 +189,7 @@ def _read(file: Path) -> UserNamespaceRange:
 def _sound(found: UserNamespaceRange) -> UserNamespaceRange:
     """The range, if a pod can have it. Raises ValueError.
 
-    A range that this node would not choose today is a pod's all the same: settings change.
+    A range that this node would not choose today is a pod's anyway: settings change.
     """
     first, length = found.first_host_id, found.length
     whole = _is_units(first) and _is_units(length)

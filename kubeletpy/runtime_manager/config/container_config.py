@@ -76,7 +76,7 @@ def build_container_config(
     """The config for CreateContainer.
 
     Raises:
-        ContainerConfigError: the spec asks for something impossible; the message says what.
+        ContainerConfigError: the spec requests something impossible; the message states what.
     """
     try:
         return _build(pod, container, kind, settings, inputs)

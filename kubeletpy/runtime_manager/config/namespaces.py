@@ -51,7 +51,7 @@ def id_mappings(userns: UserNamespaceRange) -> list[cri.IDMapping]:
 
 
 def wants_user_namespace(pod: Pod) -> bool:
-    """Whether the pod asks for its own user namespace (hostUsers false)."""
+    """Whether the pod requests its own user namespace (hostUsers false)."""
     return pod.spec.get("hostUsers") is False
 
 

@@ -127,7 +127,7 @@ def _memory_request(container: api.Container) -> int:
 
 
 def _unassigned_memory_share(pod: Pod) -> int:
-    """Each container's part of a pod-level memory request that no container asks for."""
+    """Each container's part of a pod-level memory request that no container requests."""
     if not pod_level_requests_set(pod):
         return 0
     requested = amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)

@@ -56,7 +56,7 @@ def build_pod_sandbox_config(
     those of the pod's persistent volumes.
 
     Raises:
-        SandboxConfigError: the spec asks for something impossible; the message names the field.
+        SandboxConfigError: the spec requests something impossible; the message names the field.
     """
     try:
         config = cri.PodSandboxConfig(

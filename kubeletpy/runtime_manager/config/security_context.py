@@ -1,6 +1,6 @@
 """The security context of one container: pod and container settings, merged, in CRI terms.
 
-Must never weaken what the spec asks for: what cannot be expressed or verified is an error. Source:
+Must never weaken what the spec requests: what cannot be expressed or verified is an error. Source:
 docs/reference/behaviour.md, j1, j2, j3.
 """
 

@@ -41,7 +41,7 @@ def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
 def why_ignored(
     container: api.Container, status: cri.ContainerStatus | None, *, enabled: bool
 ) -> str:
-    """Why a container may not get the stop signal its spec asks for; empty when it will.
+    """Why a container may not get the stop signal its spec requests; empty when it will.
 
     ``status`` is the runtime's status of the container that was made; None: it was not asked.
     """

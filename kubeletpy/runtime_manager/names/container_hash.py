@@ -1,7 +1,7 @@
-"""The hashes that say whether a container's definition, or its configuration, has changed.
+"""The hashes that state whether a container's definition, or its configuration, has changed.
 
 Of the definition only name and image count: the kubelet's own value, so that either agent adopts
-the other's containers without a restart. Of the configuration everything does: it says whether an
+the other's containers without a restart. Of the configuration everything does: it states whether an
 existing container is what would be made now. Source: docs/reference/names.csv:
 io.kubernetes.container.hash.
 """

@@ -1,7 +1,8 @@
 """Labels and annotations by which the agent, crictl and log collectors know what belongs to whom.
 
-What is read back may have been written by another agent, or by a stranger: anything may be missing
-or wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
+What is read back may have been written by another agent or by an untrusted peer: anything may be
+missing or wrong, and reading never fails. Source: docs/reference/names.csv: cri-label,
+cri-annotation.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class PodActions(Struct, frozen=True):
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether the runtime already matches what the pod asks for."""
+        """Whether the runtime already matches what the pod requests."""
         return not (
             self.kill_pod
             or self.create_sandbox

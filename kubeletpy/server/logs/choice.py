@@ -1,4 +1,4 @@
-"""Which container's log a request means, and what the request asks for. Pure.
+"""Which container's log a request means, and its options. Pure.
 
 Source: docs/reference/behaviour.md, t1; PodLogOptions of the core API.
 """
@@ -26,11 +26,11 @@ class InvalidOptions(ValueError):
 
 
 class NoLog(Exception):
-    """There is no log to read; the text says why, for the user."""
+    """There is no log to read; the text contains the reason, for the user."""
 
 
 class LogOptions(Struct, frozen=True):
-    """What is asked for.
+    """What is requested.
 
     Attributes:
         since: Unix seconds; older records are omitted. None: all.

@@ -48,10 +48,9 @@ class NodeLogs:
     """Serves one log directory."""
 
     def __init__(self, root: str, *, queries: bool, write_timeout: float) -> None:
-        """
-        Args:
-            queries: whether to answer queries; if not, a query string is ignored.
-            write_timeout: seconds after which a client that reads nothing is dropped; 0: never.
+        """Args:
+        queries: whether to answer queries; if not, a query string is ignored.
+        write_timeout: seconds after which a client that reads nothing is dropped; 0: never.
         """
         self._root = root
         self._queries = queries

@@ -16,7 +16,7 @@ _MOST_REPEATS = 1000
 
 
 class BadPattern(ValueError):
-    """It is not a regular expression; the message says why."""
+    """It is not a regular expression; the message contains the reason."""
 
 
 def check(pattern: str) -> None:

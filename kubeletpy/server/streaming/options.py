@@ -1,4 +1,4 @@
-"""What an exec, attach or port-forward request asks for. Pure.
+"""The options of an exec, attach or port-forward request. Pure.
 
 Source: docs/reference/server.csv: streaming.
 """
@@ -18,7 +18,7 @@ MAX_DIGITS = 16
 
 
 class BadStreamRequest(ValueError):
-    """400: the text says what is wrong."""
+    """400: the text states what is wrong."""
 
 
 class Way(Enum):

@@ -17,8 +17,8 @@ from kubeletpy.syncloop.sources.manifest import Origin, decode_manifest
 Show = Callable[[Sequence[JSON]], None]
 """Takes all pods of a source, each a v1 Pod as JSON; those of before that are not among them end.
 
-Raises ValueError, which says what is wrong, if any of them can't be a static pod; then the pods of
-before stay."""
+Raises ValueError, which states what is wrong, if any of them can't be a static pod; then the pods
+of before stay."""
 
 
 class PodSource(Protocol):

@@ -1,7 +1,7 @@
 """From the text of a manifest to static pods (docs/reference/behaviour.md, s).
 
 Pure. A manifest is written by people and programs that may be wrong or hostile: whatever it holds,
-the result is pods or one ManifestError that says what is wrong.
+the result is pods or one ManifestError that states what is wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 class ManifestError(ValueError):
-    """A manifest that yields no pods; the message says why."""
+    """A manifest that yields no pods; the message contains the reason."""
 
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -118,7 +118,7 @@ class VolumeSpec:
     """One volume of one pod, resolved."""
 
     plugin: str
-    """``kubernetes.io/csi``, …"""
+    """The name of the plugin, for example ``kubernetes.io/csi``."""
     kind: str
     """The field of its source: ``csi``, ``local``, …"""
     pod_volume: str
@@ -161,12 +161,12 @@ class Describes(Protocol):
 
     @property
     def name(self) -> str:
-        """``kubernetes.io/csi``, …"""
+        """The name of the plugin, for example ``kubernetes.io/csi``."""
         ...
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it handles: ``csi``, ``local``, …"""
+        """The source fields of PVs and pods that it handles, for example ``csi``."""
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:

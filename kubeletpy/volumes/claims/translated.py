@@ -26,7 +26,7 @@ JsonObject = Mapping[str, Any]
 
 
 class Untranslatable(Exception):
-    """A volume that can't be expressed for its CSI driver; the text says why."""
+    """A volume that can't be expressed for its CSI driver; the text contains the reason."""
 
 
 class _Old(Struct, frozen=True):

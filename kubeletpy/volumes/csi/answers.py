@@ -42,7 +42,7 @@ _INFEASIBLE = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUN
 
 
 class BadAnswer(ValueError):
-    """A driver's answer contradicts itself or the CSI; the text says how."""
+    """A driver's answer contradicts itself or the CSI; the text states how."""
 
 
 class NodeInfo(Struct, frozen=True):

@@ -26,7 +26,7 @@ class Csi:
         plugin: the volume plugin.
         handler: for the plugin manager, of type CSIPlugin.
         objects: to be run: follows CSIDriver objects.
-        writer: to be run: reports to the cluster; says what keeps the node from being ready.
+        writer: to be run: reports to the cluster; states what keeps the node from being ready.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class OpenCalls(Protocol):
 
 
 def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
-    """Clients of that kind; None: over sockets."""
+    """Returns the client factory; ``calls`` None: clients use Unix sockets."""
 
     def connect(driver: str, endpoint: str) -> NodeClient:
         from kubeletpy.volumes.csi.client import NodeClient

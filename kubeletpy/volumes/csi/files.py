@@ -44,7 +44,7 @@ class VolumeData(Struct, frozen=True):
 
 
 class DataUnreadable(Exception):
-    """The file is not valid; the text says why."""
+    """The file is not valid; the text contains the reason."""
 
 
 def encode(data: VolumeData) -> bytes:

@@ -32,7 +32,7 @@ NOT_INITIALIZED = "CSINode is not yet initialized"
 
 
 class NodeObjectConflict(Exception):
-    """An object of the API cannot be updated as needed; the text says why."""
+    """An object of the API cannot be updated as needed; the text contains the reason."""
 
 
 class DriverOnNode(Struct, frozen=True):

@@ -34,7 +34,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
 
 
 class NodeNotUpdated(Exception):
-    """A driver could not be written to the cluster; the text says why."""
+    """A driver could not be written to the cluster; the text contains the reason."""
 
 
 class CsiNodeWriter:

@@ -56,7 +56,7 @@ def host_of(sessions: list[Session], portal: str) -> int | None:
 
 
 def disks_of_lun(sessions: list[Session], lun: int) -> list[str]:
-    """Names of the disks of a LUN, one for each session: ``sdb``, …"""
+    """Names of the disks of a LUN, one for each session, for example ``sdb``."""
     return [name for each in sessions for number, name in _disks(each) if number == lun]
 
 
@@ -101,7 +101,7 @@ def members_of(tree: ScsiTree, device: str) -> list[str]:
 
 
 def is_held(device: str) -> bool:
-    """Whether a disk has an exclusive user: it is mounted, part of a map, swapped to, …
+    """Whether a disk has an exclusive user: it is mounted, part of a map, or swapped to.
 
     Raises OSError: this cannot be determined.
     """

@@ -84,7 +84,7 @@ class Step(Struct, frozen=True):
     Attributes:
         state: what is known now.
         request: whether a request is to be sent now.
-        until: when to look again at the latest; None: only news can change anything.
+        until: when to check again at the latest; None: only news can change anything.
         events: reason and message of each event to emit.
         reason: why.
     """

@@ -51,7 +51,7 @@ class FcPlugin(AttachedDiskPlugin):
         return target.name_of(found) if found is not None else ""
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
-        """Look for the disk, rescan the hosts, and look again; a multipath map is preferred to one
+        """Look for the disk, rescan the hosts, and check again; a multipath map is preferred to one
         of its disks.
         """
         wanted = disk_of(spec.source)

@@ -91,7 +91,7 @@ def name_of(disk: FcDisk) -> str:
 
 
 def links_of(disk: FcDisk, by_path: Iterable[str], by_id: Iterable[str]) -> list[str]:
-    """The links of a disk among those in udev's ``by-path`` and ``by-id``: ``by-path/pci-…``, …"""
+    """The links of a disk among those in udev's ``by-path`` and ``by-id``."""
     if not disk.targets:
         # in a place, a dash may separate two names or be part of one
         wanted = {f"scsi-{each}" for each in (*disk.ids, "-".join(disk.ids))}

@@ -108,7 +108,7 @@ class IscsiPlugin(AttachedDiskPlugin):
             await self._sessions.detach(known, others)
 
     async def _chap(self, spec: VolumeSpec, use: PodUse) -> Chap:
-        """The credentials that the target asks for. Raises OperationFailed."""
+        """The credentials that the target requests. Raises OperationFailed."""
         source: Mapping[str, Any] = spec.source
         if not (source.get("chapAuthDiscovery") or source.get("chapAuthSession")):
             return Chap()

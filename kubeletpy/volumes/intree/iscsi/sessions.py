@@ -38,7 +38,7 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Chap:
-    """The credentials that a target asks for; None: it asks for none."""
+    """The credentials that a target requests; None: it asks for none."""
 
     discovery: Mapping[str, str] | None = field(default=None, repr=False)
     session: Mapping[str, str] | None = field(default=None, repr=False)
