@@ -1,6 +1,6 @@
 """The composition root: one node agent, built from its rooms and run as one task group.
 
-:mod:`~kubeletpy.agent.build` builds it, in one place and in order; ``outside`` is what it is given;
-``room`` and ``signals`` wire it together; ``agent`` runs it. Must never decide anything about a
-pod.
+:mod:`~kubeletpy.agent.build` builds it: the ``core``, which runs pods, then the ``observers`` from
+it. ``outside`` is what it depends on; ``room`` and ``signals`` wire it together; ``agent`` runs it.
+Must never decide anything about a pod.
 """

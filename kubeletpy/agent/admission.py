@@ -6,14 +6,9 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.signals import Signals
-from kubeletpy.config import KubeletSettings
-from kubeletpy.events.recorder import EventRecorder
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -35,13 +30,8 @@ class Admission(Struct, frozen=True):
 
 
 def build_admission(
-    settings: KubeletSettings,
-    outside: Outside,
-    options: NodeOptions,
-    recorder: EventRecorder,
-    signals: Signals,
+    context: BuildContext,
     *,
-    root: Path,
     active: ActivePods,
     cache: PodStatusCache,
     queries: WorkerQueries,
@@ -52,25 +42,25 @@ def build_admission(
     plugins: Callable[[Pod], Awaitable[None] | None],
 ) -> Admission:
     """Args:
-    root: the kubelet's root directory.
     node: the Node object as the agent knows it.
     place: assigns a pod its place on the machine.
     held: the share of the node's resources that devices hold.
     plugins: what a pod waits for before it is judged; see AdmissionGate.
     """
-    clock, kernel, gates = outside.clock, outside.machine.kernel, settings.feature_gates
+    settings, outside, options = context.settings, context.outside, context.options
+    clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
     shutdown = ShutdownManager(
         periods_of(settings),
         connect=SystemLogind.connect,
         pods=active,
         kill=workers.kill_pod,
         is_finished=queries.should_be_finished,
-        changed=signals.shutdown_changed,
+        changed=context.signals.shutdown_changed,
         observe=outside.metrics.node.shutdown_observed,
-        recorder=recorder,
+        recorder=context.recorder,
         clock=clock,
         node_name=options.name,
-        root_dir=root,
+        root_dir=context.root,
     )
     always = NodeState(
         allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
@@ -84,7 +74,7 @@ def build_admission(
     )
 
     def now() -> NodeState:
-        pressures = signals.pressures()
+        pressures = context.signals.pressures()
         return replace(
             always,
             shutting_down=shutdown.shutting_down,
@@ -94,7 +84,7 @@ def build_admission(
 
     gate = AdmissionGate(
         now,
-        recorder,
+        context.recorder,
         clock,
         outside.metrics.workers,
         node=node.current,

@@ -6,16 +6,12 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room
-from kubeletpy.agent.signals import Signals
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
-from kubeletpy.config import KubeletSettings
-from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.resources import has_swap
@@ -32,34 +28,29 @@ class Allocations(Struct, frozen=True):
 
 
 def build_allocations(
-    settings: KubeletSettings,
-    outside: Outside,
-    recorder: EventRecorder,
-    signals: Signals,
+    context: BuildContext,
     rules: RuntimeSettings,
     *,
-    root: Path,
     current: Callable[[str], Pod | None],
     sources_ready: Callable[[], bool],
     decided: Callable[[str, Sequence[Decision]], None],
 ) -> Allocations:
     """Args:
-    root: the kubelet's root directory.
     current: looks up a pod by uid, as its source has it.
     sources_ready: whether all pods are known.
     decided: records decisions about a pod (uid).
     """
-    allocated = ResourceState(root / "allocated_pods_state")
-    actuated = ResourceState(root / "actuated_pods_state")
+    allocated = ResourceState(context.root / "allocated_pods_state")
+    actuated = ResourceState(context.root / "actuated_pods_state")
     manager = AllocationManager(
         allocated,
-        recorder,
-        outside.clock,
-        rules=ResizeRules.from_settings(settings, lambda pod, c: has_swap(pod, c, rules)),
-        metrics=outside.metrics.resizes,
-        judge=signals.fits,
+        context.recorder,
+        context.outside.clock,
+        rules=ResizeRules.from_settings(context.settings, lambda pod, c: has_swap(pod, c, rules)),
+        metrics=context.outside.metrics.resizes,
+        judge=context.signals.fits,
         current=current,
-        sync=signals.pod_changed,
+        sync=context.signals.pod_changed,
         sources_ready=sources_ready,
         decided=decided,
     )

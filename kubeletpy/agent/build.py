@@ -1,778 +1,98 @@
-"""The composition root: what is built from what, in order, who listens to what, which tasks run.
+"""The composition root: the core, what keeps the node usable, what observes, who listens to what.
 
-One function, read from top to bottom. Each object is constructed from what stands above it;
-``rooms`` then says what the agent needs to know about it: its tasks, how it starts and how it ends.
-The few circular connections are signals, connected below the last room that listens to them. What
-can be read on its own has its own module, built by one call here: :mod:`.allocations`,
-:mod:`.devices`, :mod:`.claims`, :mod:`.storage`, :mod:`.placement`, :mod:`.cgroups`,
-:mod:`.images`, :mod:`.node`, :mod:`.admission`, :mod:`.eviction`, :mod:`.served`. Must never decide
-anything about a pod.
-
-Build a new room where everything it needs exists, and add it to ``rooms`` next to it; a new
-capability of a pod gets an entry in ``steps``. Rooms are started and their tasks created in the
-order of ``rooms``; they are closed in reverse order.
+:mod:`.core` builds what runs pods; :mod:`.observers` is built from it. The few circular connections
+are signals, all connected in :func:`_connect`. Must never decide anything about a pod. Rooms are
+started and their tasks created in the order of ``rooms``; they are closed in reverse order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
-
-from msgspec import to_builtins
-
-from kubeletpy.admission.declared_features import NodeConfiguration, declared
-from kubeletpy.agent.admission import build_admission
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.allocations import build_allocations
-from kubeletpy.agent.cgroups import build_cgroups
-from kubeletpy.agent.claims import build_claims
-from kubeletpy.agent.devices import build_devices, device_health, pod_resources
-from kubeletpy.agent.eviction import build_eviction
-from kubeletpy.agent.flight_recorder import build_flight_recorder
-from kubeletpy.agent.guards import build_guards
-from kubeletpy.agent.health import AgentHealth
-from kubeletpy.agent.images import build_images
-from kubeletpy.agent.local_pods import local_pods
-from kubeletpy.agent.node import build_node
+from kubeletpy.agent.core import Core, build_core
+from kubeletpy.agent.eviction import Eviction, build_eviction
+from kubeletpy.agent.observers import Observers, build_observers
 from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.placement import build_placement
-from kubeletpy.agent.pod_sources import expected_sources, source_tasks
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.runtime_settings import runtime_settings
-from kubeletpy.agent.scrape import Scrape
-from kubeletpy.agent.served import served, serving_certificate
-from kubeletpy.agent.signals import Signals
-from kubeletpy.agent.storage import build_storage
 from kubeletpy.agent.upkeep import Upkeep
-from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.devices.registry import DevicePluginHandler
-from kubeletpy.events.kept import KeptEvents
-from kubeletpy.events.log_recorder import LogRecorder
-from kubeletpy.events.node_uid import NodeUidRecorder
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import (
-    NORMAL,
-    WARNING,
-    AnnotatingRecorder,
-    node_reference,
-    pod_reference,
-)
-from kubeletpy.explain.gone import GonePods
-from kubeletpy.explain.snapshot import Snapshots
-from kubeletpy.explain.stuck import StuckPods
-from kubeletpy.foresee.rooms import NodeRooms
-from kubeletpy.kubeapi.events import EventWriter
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.runtime_classes import RuntimeClassHandlers
-from kubeletpy.node.runtime_monitor import RuntimeMonitor
-from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
-from kubeletpy.node.server_version import VersionFollower
-from kubeletpy.plugins.model import DEVICE, DRA
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.pods.qos import qos_class
-from kubeletpy.pods.resources import resource_levels
-from kubeletpy.podworkers.history import DecisionHistory
-from kubeletpy.podworkers.pod_directories import PodDirectories
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.requeue import RequeueSettings, beat_of
-from kubeletpy.podworkers.start_latency import StartLatency
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.status_composer import StatusComposer
-from kubeletpy.podworkers.steps.cgroup import PodCgroup
-from kubeletpy.podworkers.steps.claims import Claims
-from kubeletpy.podworkers.steps.directories import Directories
-from kubeletpy.podworkers.steps.mirror import MirrorPod
-from kubeletpy.podworkers.steps.network import NetworkGate
-from kubeletpy.podworkers.steps.probes import Probes
-from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
-from kubeletpy.podworkers.steps.runtime import RuntimeSync
-from kubeletpy.podworkers.steps.volumes import Volumes
-from kubeletpy.podworkers.sync_step import SyncStep
-from kubeletpy.podworkers.syncer import KubePodSyncer
-from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
-from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.probes.manager import KubeProbeManager
-from kubeletpy.probes.prober import Prober
-from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
-from kubeletpy.stats.build import make_collector, withheld_huge_pages
-from kubeletpy.status.manager import ApiStatusManager
-from kubeletpy.syncloop.active_pods import ActivePods
-from kubeletpy.syncloop.dead_containers import DeadContainers
-from kubeletpy.syncloop.early_looks import EarlyLooks
-from kubeletpy.syncloop.event_stream import EventStream
-from kubeletpy.syncloop.housekeeping import Housekeeping
-from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.merge import Merge
-from kubeletpy.syncloop.pleg import Pleg
-from kubeletpy.syncloop.remains import Remains
-from kubeletpy.syncloop.unread import UnreadPods
-from kubeletpy.trace.spans import Traces
-from kubeletpy.volumes.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
-
-DRAIN_S = 1.5
-"""How long a stopping agent waits for the runtime to finish what it was asked to do."""
 
 
-def build(  # noqa: PLR0915 - one page, read from top to bottom
-    settings: KubeletSettings, flags: NodeFlags, outside: Outside
-) -> Agent:
+def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agent:
     """Build one node agent without running it. Call it inside a running event loop.
 
     Raises:
         ConfigError: the credential providers that the flags name can't be used.
         ServerError: the server can't work with these settings.
     """
-    machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
-    facts, info, api = machine.facts, outside.runtime_info, outside.api
-    kube_api = api.pods if api is not None else None
-    root, pods_dir = Path(flags.root_dir), Path(flags.root_dir) / "pods"
-    gates = settings.feature_gates
-    life = SteadyClock(clock)
-    started_at = life.now()
-    signals, history = Signals(), DecisionHistory()
-    rooms = [Room(outside, tuple(outside.credentials))]
-
-    # -- shared state: the pods, what runs of them, what is reported about them -----------------
-    options = NodeOptions.from_settings(
-        settings,
-        flags,
-        hostname=facts.hostname,
-        port=settings.port if outside.ports is None else outside.ports.port,
-        declared_features=declared(
-            NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
-        ),
-    )
-    node_name = options.name
-    metrics.node.node_name.labels(node_name).set(1)
-    recorder: AnnotatingRecorder = LogRecorder()
-    if api is not None:
-        recorder = writer = EventWriter(api.events, clock, node_name, rng=rng)
-        rooms.append(Room(writer, (Task("events", writer.run),)))
-    recorder = node_events = NodeUidRecorder(recorder, node_name)
-    recorder = kept_events = KeptEvents(recorder, clock)
-
-    def decided(uid: str, decisions: Sequence[Decision]) -> None:
-        history.add(uid, decisions, clock.now())
-
-    async def announce() -> None:
-        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
-
-    def version_differs(text: str, warning: bool) -> None:
-        kind = WARNING if warning else NORMAL
-        recorder.event(node_reference(node_name), kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
-
-    rooms.append(Room(recorder, start=announce))
-    version: VersionFollower | None = None
-    if outside.kubernetes is not None:
-        version = VersionFollower(
-            kube_api, outside.kubernetes, root, notify=version_differs, rng=rng
-        )
-        following = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
-        rooms.append(Room(version, following))
-    rooms += build_guards(settings, flags, outside, recorder, node_name=node_name)
-    pods = PodManager()
-    cache = PodStatusCache()
-    requeue = RequeueSettings(settings.sync_frequency, beat=beat_of(node_name))
-    machine_of_workers = WorkerMachine(requeue)
-    queries = WorkerQueries(machine_of_workers)
-    flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)
-    rooms += flight.rooms
-    traces, reasons = Traces(outside.tracer, span_log=flight.span), ReasonCache()
-    starts = StartLatency(metrics.workers, clock)
-    statuses = ApiStatusManager(
-        kube_api,
-        clock,
-        mirror_of=pods.mirror_of,
-        on_termination=metrics.starts.container_terminated,
-        on_written=metrics.workers.pod_status_sync_duration.observe,
-        on_refused=lambda pod, why: recorder.event(
-            pod_reference(pod),
-            WARNING,
-            Reason.FAILED_STATUS_UPDATE,
-            f"The API does not accept the pod's status: {why}",
-        ),
-        on_change=signals.status_changed,
-        traces=traces,
-        rng=rng,
-    )
-    sources = expected_sources(settings, kube_api, outside.pod_sources)
-    merge = Merge()
-    unread = UnreadPods(merge, pods, cache, queries.record)
-    active = ActivePods(pods, queries, statuses)
-    remains = Remains(pods, queries, unread, statuses.is_reported)
-    scrape = Scrape(metrics, pods, cache)
-    rooms += [
-        Room(pods),
-        Room(queries),
-        Room(cache),
-        Room(reasons),
-        Room(scrape),
-        Room(starts, keep=lambda found: starts.forget_except(found.desired)),
-        Room(statuses, close=statuses.close),
-    ]
-
-    # -- what has been allocated to pods --------------------------------------------------------
-    rules = runtime_settings(settings, flags, machine, root)
-    given = build_allocations(
-        settings,
-        outside,
-        recorder,
-        signals,
-        rules,
-        root=root,
-        current=pods.get,
-        sources_ready=sources.all,
-        decided=decided,
-    )
-    allocations = given.manager
-    rooms += given.rooms
-    devices, device_room = build_devices(
-        flags,
-        outside,
-        signals,
-        cache,
-        is_active=lambda uid: any(pod.uid == uid for pod in active()),
-    )
-    rooms.append(device_room)
-
-    # -- volumes, and what else containers see --------------------------------------------------
-    runtime_upkeep = RuntimeUpkeep(
-        outside.runtime,
-        info,
-        read=outside.read_runtime_info,
-        changed=signals.node_changed,
-        pod_cidr=settings.pod_cidr if api is None else "",
-    )
-    claims = build_claims(outside, signals, gates, root=root, node_name=node_name)
-    storage = build_storage(
-        outside,
-        options,
-        recorder,
-        signals,
-        root=root,
-        settings=settings,
-        pod=pods.get,
-        plugins={DRA: claims.drivers, DEVICE: DevicePluginHandler(devices.plugins)},
-    )
-    rooms += [*claims.rooms, *storage.rooms]
-
-    def recursive_read_only() -> frozenset[str]:
-        return runtime_upkeep.info().handlers_with("recursiveReadOnlyMounts")
-
-    def options_refused() -> str:
-        if not gates.enabled(OPTIONS_GATE):
-            return f"the feature gate {OPTIONS_GATE} is off"
-        return "" if "mount_options" in runtime_upkeep.info().features else NO_OPTIONS
-
-    handlers = RuntimeClassHandlers(kube_api)
-    mounts = ContainerMounts(
-        pods_dir,
-        cluster_domain=settings.cluster_domain,
-        recursive_read_only=recursive_read_only,
-        options_refused=options_refused,
-        handler=handlers.handler,
-    )
-
-    def users() -> frozenset[str] | None:
-        """The pods that use the node, including those that were removed from it but still run."""
-        if not (sources.all() and cache.populated):
-            return None
-        return cache.running().union(pod.uid for pod in active())
-
-    placement = build_placement(
-        settings,
-        outside,
-        root,
-        cache,
-        users=users,
-        decided=decided,
-        before=(devices,),
-    )
-    rooms += placement.rooms
-    directories = PodDirectories(
-        pods_dir,
-        release=storage.volumes.release_orphan,
-        again=signals.look_again,
-        swept=metrics.pods.orphan_directories,
-        wanted=remains.needs_directory,
-    )
-    rooms.append(
-        Room(
-            directories,
-            keep=lambda found: directories.sweep_soon(found.known),
-            close=directories.close,
-        )
-    )
-    cgroups = build_cgroups(
-        outside,
-        recorder,
-        node_name=node_name,
-        node_changed=signals.node_changed,
-        has_no_quota=placement.cpus.has_exclusive,
-        active_pods=lambda: [allocations.allocated(pod) for pod in active()],
-        in_use=remains.may_run,
-        has_volumes=directories.has_volumes,
-    )
-    rooms += cgroups.rooms
-    user_namespaces = UserNamespaces(
-        pods_dir,
-        supporting=lambda: runtime_upkeep.info().handlers_with("userNamespaces"),
-        max_pods=settings.max_pods,
-        ids_per_pod=settings.user_namespaces.ids_per_pod,
-        owned=subordinate_ids(),
-    )
-    rooms.append(
-        Room(
-            user_namespaces,
-            start=lambda: mend(user_namespaces, outside.runtime),
-            keep=lambda found: user_namespaces.keep(found.known),
-        )
-    )
-
-    # -- the runtime ----------------------------------------------------------------------------
-    images = build_images(
-        settings,
-        flags,
-        outside,
-        recorder,
-        root=root,
-        node_name=node_name,
-        pods=pods,
-        tokens=storage.tokens,
-        starts=starts,
-    )
-    rooms += images.rooms
-    runtime = KubeRuntimeManager(
-        outside.runtime,
-        images.manager,
-        recorder,
-        clock,
-        metrics.starts,
-        root_dir=str(root),
-        settings=rules,
-        # what goes into containers besides their spec, in this order
-        providers=(storage.environment, mounts, claims.manager, devices, *placement.providers),
-        runtime_handler=user_namespaces.checked(handlers.handler),
-        cgroup_parent=cgroups.parent,
-        user_namespace=user_namespaces.of,
-        host_dns=lambda: host_dns(settings.resolv_conf),
-        hooks=LifecycleHookRunner(
-            outside.runtime, recorder, metrics.hooks, machine.node_ips, gates.version
-        ),
-        actuated=given.actuated,
-        pod_limits=cgroups.limits,
-        placement=placement.cpus.placement,
-        runtime_name=info.name,
-        max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
-        concurrent_starts=machine.concurrent_starts,
-        gc_policy=GCPolicy.from_flags(flags),
-        plan_log=flight.plan,
-        sandbox_watch=cgroups.driver_check,
-    )
-    monitor = RuntimeMonitor(runtime, signals.runtime_health_changed)
-    rooms += [
-        Room(runtime, close=lambda: runtime.drain(DRAIN_S)),
-        Room(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
-    ]
-
-    # -- a pod's worker -------------------------------------------------------------------------
-    probes = KubeProbeManager(
-        Prober(
-            outside.runtime,
-            recorder,
-            http2=gates.enabled("H2CContainerProbe"),
-            grpc_tls=gates.enabled("GRPCContainerProbeTLS"),
-            version=gates.version,
-        ),
-        clock=clock,
-        get_status=statuses.get_status,
-        on_result=signals.probe_settled,
-        metrics=metrics.probes,
-        agent_started_at=life.beginning,
-        rng=rng,
-    )
-    rooms.append(
-        Room(
-            probes,
-            keep=lambda found: probes.forget_except(found.possibly_running),
-            close=probes.close,
-        )
-    )
-
-    composer = StatusComposer(
-        statuses,
-        cache,
-        recorder,
-        clock,
-        probes=probes,
-        reasons=reasons,
-        resizes=allocations,
-        actuated=given.actuated,
-        runtime_name=runtime.runtime_name,
-        recursive_read_only=recursive_read_only,
-        host_ips=machine.node_ips,
-        agent_started_at=life.beginning,
-        looked_at=starts.looked_at,
-        holds_claims=claims.manager.holds,
-        device_health=device_health(gates, devices, claims.device_health),
-        volume_health=storage.volume_health,
-        metrics=metrics.workers,
-        status_log=flight.status,
-    )
-    rooms.append(Room(runtime_upkeep, (Task("runtime-upkeep", runtime_upkeep.run),)))
-    node = build_node(
-        outside,
-        options,
-        recorder,
-        signals,
-        started_at=started_at,
-        runtime_info=runtime_upkeep.info,
-        wanted=lambda pod: pods.current(pod.uid) is not None,
-        volumes_in_use=storage.claims.operations.volumes_in_use,
-        volumes_in_use_written=storage.claims.operations.volumes_in_use_written,
-        devices=devices.counts,
-    )
-    mirrors, own_node = node.mirrors, node.own
-    node_events.lookup = own_node.uid
-    if mirrors is not None:
-        rooms.append(Room(mirrors, close=mirrors.close))
-    pull_secrets = PullSecrets(kube_api, recorder)
-    steps: list[SyncStep | None] = [
-        NetworkGate(monitor.network_error, recorder),
-        PodCgroup(cgroups.pods, runtime, cache, recorder) if cgroups.pods is not None else None,
-        MirrorPod(mirrors) if mirrors is not None else None,
-        Directories(pods_dir, recorder),
-        Volumes(
-            storage.volumes,
-            recorder,
-            rejected=lambda reason: metrics.workers.admission_rejections.labels(
-                reason.metric_label
-            ).inc(),
-        ),
-        pull_secrets,
-        Claims(claims.manager, recorder, clock),
-        Probes(probes),
-        RuntimeSync(
-            runtime,
-            composer,
-            cache,
-            probes=probes,
-            reasons=reasons,
-            resizes=allocations,
-            is_reported=statuses.is_reported,
-            decided=decided,
-        ),
-    ]
-    made_steps = [step for step in steps if step is not None]
-    updates = TerminatingUpdates(made_steps, settings.sync_frequency, rng)
-    syncer = KubePodSyncer(
-        made_steps,
-        composer,
-        runtime,
-        cache,
-        probes=probes,
-        recorder=recorder,
-        clock=clock,
-        updates=updates,
-    )
-    workers = PodWorkers(
-        machine_of_workers,
-        syncer,
-        composer,
-        cache,
-        runtime=runtime,
-        recorder=recorder,
-        clock=clock,
-        rng=rng,
-        current_pod=pods.current,
-        allocated=allocations.allocated,
-        history=history,
-        traces=traces,
-        metrics=metrics.workers,
-        on_finished=signals.pod_finished,
-        on_update=updates.touch,
-        event_log=flight.event,
-    )
-    rooms.append(Room(workers, close=workers.close))
-
-    # -- what drives the workers ----------------------------------------------------------------
-    admission = build_admission(
-        settings,
-        outside,
-        options,
-        recorder,
-        signals,
-        root=root,
-        active=active,
-        cache=cache,
-        queries=queries,
-        workers=workers,
-        node=own_node,
-        place=placement.place,
-        held=devices.held,
-        plugins=devices.returned,
-    )
-    gate, shutdown = admission.gate, admission.shutdown
-    pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics=metrics.pleg)
-    stream = EventStream(
-        outside.runtime,
-        runtime.event_to_status,
-        cache,
-        pleg,
-        clock=clock,
-        on_change=signals.runtime_changed,
-        rng=rng,
-    )
-    early_looks = EarlyLooks(outside.runtime, cache, pleg, pods.current)
-    dead = DeadContainers(runtime, cache, remains.removable, statuses.is_reported)
-    health = AgentHealth(
-        monitor,
-        pleg,
-        cache,
-        shutdown,
-        pressures=signals.pressures,
-        storage=lambda: storage.csi.writer.problem if storage.csi is not None else "",
-        cgroups=cgroups.problem,
-    )
-    housekeeping = Housekeeping(
-        pods,
-        workers,
-        statuses,
-        cache,
-        active=active,
-        queries=queries,
-        delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
-        found=signals.pods_counted,
-        metrics=metrics.pods,
-    )
-    loop = SyncLoop(
-        sources,
-        merge=merge,
-        unread=unread,
-        pods=pods,
-        active=active,
-        workers=workers,
-        queries=queries,
-        cache=cache,
-        housekeeping=housekeeping,
-        dead_containers=dead,
-        recorder=recorder,
-        clock=clock,
-        admit=gate,
-        allocations=allocations,
-        runtime_error=health.runtime_error,
-        on_api_object=signals.pod_shown,
-        show_held=composer.held,
-        on_updated=gate.updated,
-        on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
-    )
-    pod_tasks, bad_manifests, hurry_pods = source_tasks(
-        settings, kube_api, loop, own_node, rng, given=outside.pod_sources
-    )
-    rooms += [
-        Room(pleg, (Task("pleg", pleg.run),)),
-        Room(stream, (Task("runtime-events", stream.run),)),
-        Room(early_looks, close=early_looks.close),
-        Room(dead, (Task("dead-containers", dead.run),)),
-        Room(gate, close=gate.close),
-        Room(loop, (Task("sync-loop", loop.run),)),
-        Room(sources, tuple(pod_tasks)),
-        Room(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
-    ]
-
-    # -- what looks after the node --------------------------------------------------------------
+    core = build_core(settings, flags, outside)
     upkeep = Upkeep(
-        runtime,
-        images.gc,
-        recorder,
-        node_name=node_name,
-        all_sources_ready=sources.all,
-        removable=remains.removable,
-        reported=statuses.is_reported,
-        ended=queries.is_known_terminated,
+        core.runtime,
+        core.images.gc,
+        core.recorder,
+        node_name=core.node_name,
+        all_sources_ready=core.sources.all,
+        removable=core.remains.removable,
+        reported=core.statuses.is_reported,
+        ended=core.queries.is_known_terminated,
         tracer=outside.tracer,
     )
-    rooms.append(upkeep.room())
-    new_collector = partial(
-        make_collector,
-        settings,
-        clock,
-        runtime=outside.runtime,
-        images=outside.images,
-        pods=pods,
-        cache=cache,
-        tree=cgroups.tree,
-        root_dir=flags.root_dir,
-        huge_pages=withheld_huge_pages(settings, facts),
-        runtime_cgroups=flags.runtime_cgroups,
-        claimed=storage.meter.of_pods,
-    )
-    eviction = build_eviction(
-        settings,
-        flags,
-        outside,
-        recorder,
-        signals,
-        node_name=node_name,
-        pods=pods,
-        running=lambda: [allocations.allocated(pod) for pod in active()],
-        cache=cache,
-        queries=queries,
-        workers=workers,
-        upkeep=upkeep,
-        new_collector=lambda disks: new_collector(disks=disks),
-    )
-    pressure = eviction.pressure
-    rooms += eviction.rooms
+    eviction = build_eviction(core, upkeep)
     rotator = LogRotator(
         outside.runtime,
-        cache,
+        core.cache,
         settings.pod_logs_dir,
         RotationSettings.from_settings(settings),
-        clock,
+        outside.clock,
     )
-    snapshots = Snapshots(
-        pods,
-        workers,
-        queries,
-        statuses,
-        cache=cache,
-        reasons=reasons,
-        probes=probes,
-        clock=clock,
-        runtime_error=health.runtime_error,
-        network_error=monitor.network_error,
-        awaits_admission=loop.awaits_admission,
-        awaited_plugins=devices.awaited,
-        volume_waits=storage.claims.reports,
-        claim_waits=claims.manager.waits,
-        failing_watches=storage.failing_watches,
-        held=lambda pod: [
-            *placement.cpus.held_by(pod),
-            *placement.memory.held_by(pod),
-            *devices.held_by(pod),
-            *claims.manager.held_by(pod),
-        ],
-        missing_secrets=pull_secrets.missing,
-        node=own_node.current,
-        pulls=images.manager.pulls,
-        runtime_good_at=lambda: monitor.good_at,
-        spared=eviction.spared,
-    )
-    foreseer = NodeRooms(
-        node_name,
-        pods,
-        outside.images,
-        judge=gate.foresee,
-        others=loop.admitted_pods,
-        place=placement.preview,
-        allocated=allocations.allocated,
-        resized=allocations.resized,
-        seen=cache.status,
-        probes=probes.results,
-        intends=runtime.intends,
-        traces=traces,
-        levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
-        evictions=eviction.order,
-    )
-    gone_pods = GonePods(snapshots.facts)
-    stuck_pods = StuckPods(snapshots.ending, snapshots.facts, recorder)
-    rooms += [
+    observers = build_observers(core, eviction)
+    rooms = [
+        *core.rooms,
+        upkeep.room(),
+        *eviction.rooms,
         Room(rotator, (Task("log-rotation", rotator.run),)),
-        Room(stuck_pods, (Task("stuck-pods", stuck_pods.run),)),
+        Room(observers.stuck, (Task("stuck-pods", observers.stuck.run),)),
+        *core.node.rooms(core.loop.sync_static_pods),
+        *observers.rooms,
     ]
-    rooms += node.rooms(loop.sync_static_pods)
+    _connect(core, upkeep, eviction, observers)
+    core.signals.pods_counted.connect(*(room.keep for room in rooms if room.keep is not None))
+    return Agent(rooms)
 
-    # -- what is served -------------------------------------------------------------------------
-    certificate, certificate_rooms = serving_certificate(
-        settings, flags, outside, node_name=node_name, node=node.manager
-    )
-    rooms += certificate_rooms
-    resources, problems = pod_resources(
-        outside,
-        root,
-        devices,
-        cpus=placement.cpus,
-        memory=placement.memory,
-        claims=claims.manager,
-        active=active,
-        pods=pods.pods,
-        release=placement.release,
-    )
-    pods_api, unserved = local_pods(
-        outside, gates, signals, root=root, pods=pods, statuses=statuses, ready=sources.all
-    )
-    rooms += [*resources, *pods_api]
-    rooms += served(
-        settings,
-        flags,
-        outside,
-        options,
-        pods=pods,
-        allocated=lambda: [allocations.allocated(pod) for pod in active()],
-        cache=cache,
-        statuses=statuses,
-        monitor=monitor,
-        loop=loop,
-        scrape=scrape,
-        snapshots=snapshots,
-        traces=traces,
-        certificate=certificate,
-        started_at=started_at,
-        new_collector=new_collector,
-        pressure=lambda: to_builtins(pressure.report()) if pressure is not None else None,
-        by_limit=eviction.by_limit,
-        reported=node.manager.reported if node.manager is not None else None,
-        evictions=eviction.order,
-        device_plugins=devices.plugins.problem,
-        foresee=foreseer.foresee,
-        troubles=workers.notes.troubles,
-        gone=gone_pods,
-        events=kept_events.of,
-        version=lambda: version.shown if version is not None else None,
-        problems=[cgroups.problem, *node.problems(), *bad_manifests, *problems, *unserved],
-    )
 
-    # -- who listens to what, in this order -----------------------------------------------------
+def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observers) -> None:
+    """Who listens to what, in this order."""
+    signals, loop, gate, monitor = core.signals, core.loop, core.admission.gate, core.monitor
+    own_node, shutdown, storage = core.node.own, core.admission.shutdown, core.storage
+    pressure, certificate = eviction.pressure, observers.certificate
     signals.pod_changed.connect(loop.sync_pod)
     storage.objects.on_change(loop.sync_pod)
-    signals.pod_shown.connect(starts.shown, statuses.reconcile)
+    signals.pod_shown.connect(core.starts.shown, core.statuses.reconcile)
     signals.runtime_changed.connect(loop.runtime_changed)
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
         lambda uid: upkeep.collect_soon(),
         # also for a pod that came and went between two passes: nothing else shows that it existed
-        lambda uid: housekeeping.tell_again(),
+        lambda uid: core.housekeeping.tell_again(),
         loop.housekeeping_soon,
         lambda uid: shutdown.pod_finished(),
         *([eviction.keeper.pod_finished] if eviction.keeper is not None else ()),
-        *([gone_pods.finished] if outside.sockets else ()),
+        *([observers.gone.finished] if core.outside.sockets else ()),
     )
     signals.pressures.connect(lambda: pressure.conditions if pressure is not None else ())
-    signals.look_again.connect(housekeeping.tell_again)
-    if node.manager is not None:
-        signals.node_changed.connect(node.manager.poke)
+    signals.look_again.connect(core.housekeeping.tell_again)
+    if core.node.manager is not None:
+        signals.node_changed.connect(core.node.manager.poke)
     signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)
     signals.shutdown_changed.connect(
-        lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
+        lambda: core.runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
     # by the watch or by a response, whichever comes first: before the first status is written
     last_left = [lambda: pressure.node_shown(own_node.current())] if pressure is not None else []
     signals.node_shown.connect(
         *last_left,
         storage.claims.node_changed,
-        lambda: runtime_upkeep.node_shown(own_node.current()),
+        lambda: core.runtime_upkeep.node_shown(own_node.current()),
     )
     signals.node_answered.connect(
         *last_left,
@@ -780,17 +100,14 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         *([certificate.node_changed] if certificate is not None else []),
         *([storage.csi.writer.node_answered] if storage.csi is not None else []),
     )
-    signals.api_back.connect(*hurry_pods)
-    signals.node_health.connect(health.node_health)
+    signals.api_back.connect(*core.api_back)
+    signals.node_health.connect(core.health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
-    cache.subscribe(early_looks.changed)
-    if outside.on_connection is not None:
-        outside.on_connection(monitor.connection_changed)
-        outside.on_connection(runtime_upkeep.connection_changed)
-        outside.on_connection(runtime.connection_changed)
-        if cgroups.driver_check is not None:
-            outside.on_connection(cgroups.driver_check.connection_changed)
-
-    signals.pods_counted.connect(*(room.keep for room in rooms if room.keep is not None))
-    return Agent(rooms)
+    core.cache.subscribe(core.early_looks.changed)
+    if (on_connection := core.outside.on_connection) is not None:
+        on_connection(monitor.connection_changed)
+        on_connection(core.runtime_upkeep.connection_changed)
+        on_connection(core.runtime.connection_changed)
+        if core.cgroups.driver_check is not None:
+            on_connection(core.cgroups.driver_check.connection_changed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.cgroups.driver_check import DriverCheck
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
 from kubeletpy.structs import Struct
@@ -40,23 +39,20 @@ class Cgroups(Struct, frozen=True):
 
 
 def build_cgroups(
-    outside: Outside,
-    recorder: EventRecorder,
+    context: BuildContext,
     *,
-    node_name: str,
-    node_changed: Callable[[], None],
     has_no_quota: Callable[[str], bool],
     active_pods: Callable[[], Sequence[Pod]],
     in_use: Callable[[str], bool],
     has_volumes: Callable[[str], bool],
 ) -> Cgroups:
     """Args:
-    node_changed: called when :meth:`Cgroups.problem` changes.
     has_no_quota: whether a pod (uid) has CPUs of its own.
     active_pods: with the resources allocated to them.
     in_use: whether containers of a pod (uid) may still run.
     has_volumes: whether volumes of a pod (uid) are still mounted.
     """
+    outside, recorder = context.outside, context.recorder
     found = outside.machine.cgroups
     if found is None:
         return Cgroups(None, None, lambda pod: "", NoPodCgroupLimits(), [])
@@ -67,7 +63,7 @@ def build_cgroups(
         found,
         recorder,
         outside.metrics.node,
-        node_name=node_name,
+        node_name=context.node_name,
         active_pods=active_pods,
         in_use=in_use,
         has_volumes=has_volumes,
@@ -85,10 +81,10 @@ def build_cgroups(
     check = DriverCheck(
         found,
         recorder,
-        node_name=node_name,
+        node_name=context.node_name,
         runtime_name=outside.runtime_info.name,
         pod_name=pod_name,
-        on_change=node_changed,
+        on_change=context.signals.node_changed,
     )
     rooms = [room, Room(check, (Task("cgroup-driver", check.run),))]
     return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), rooms, check)

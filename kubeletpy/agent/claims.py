@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.signals import Signals
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import ConfigError, Problem
@@ -37,20 +36,10 @@ class Claims(Struct, frozen=True):
     """allocatedResourcesStatus of each container of a pod that has claims."""
 
 
-def build_claims(
-    outside: Outside,
-    signals: Signals,
-    gates: FeatureGates,
-    *,
-    root: Path,
-    node_name: str,
-) -> Claims:
-    """``root`` is the kubelet's root directory.
-
-    Raises ConfigError if its state can't be used.
-    """
-    kube_api = outside.api.pods if outside.api is not None else None
-    metrics = outside.metrics.dra
+def build_claims(context: BuildContext) -> Claims:
+    """Raises ConfigError if the state in the root directory can't be used."""
+    outside, signals, gates = context.outside, context.signals, context.gates
+    root, kube_api, metrics = context.root, context.kube_api, outside.metrics.dra
 
     def show(claims: KnownClaims) -> None:
         drivers = (driver for claim in claims.values() for driver in claim.drivers)
@@ -84,7 +73,7 @@ def build_claims(
     if kube_api is not None and outside.plugins is not None:
         from kubeletpy.dra.slices import SliceCleaner
 
-        cleaner = SliceCleaner(kube_api, node_name, drivers)
+        cleaner = SliceCleaner(kube_api, context.node_name, drivers)
         rooms.append(Room(cleaner, (Task("resource-slices", cleaner.run),)))
     return Claims(rooms, manager, drivers, health.statuses)
 

@@ -5,17 +5,14 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.core import Core
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.upkeep import Upkeep
-from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.events.recorder import AnnotatingRecorder
 from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.protocol import NodeSignals, PodUses
@@ -23,11 +20,8 @@ from kubeletpy.eviction.thresholds import Rules, from_settings
 from kubeletpy.eviction.unwatched import Unwatched
 from kubeletpy.eviction.uses import CollectedUses
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.spared import Spared
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.stats.build import make_collector, withheld_huge_pages
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_storage import StorageMeter
@@ -75,27 +69,27 @@ class Eviction(Struct, frozen=True):
         return to_builtins(deeds[-1]) if deeds else None
 
 
-def build_eviction(
-    settings: KubeletSettings,
-    flags: NodeFlags,
-    outside: Outside,
-    recorder: AnnotatingRecorder,
-    signals: Signals,
-    *,
-    node_name: str,
-    pods: PodManager,
-    running: Callable[[], Sequence[Pod]],
-    cache: PodStatusCache,
-    queries: WorkerQueries,
-    workers: PodWorkers,
-    upkeep: Upkeep,
-    new_collector: Callable[[DiskMeter], StatsCollector],
-) -> Eviction:
-    """Args:
-    running: the active pods, with the resources allocated to them.
-    upkeep: reclaims what no pod needs.
-    new_collector: creates a collector that measures disks with this meter.
-    """
+def new_collector(core: Core, disks: DiskMeter | None = None) -> StatsCollector:
+    """What the node's pods use; ``disks`` None: measured every volumeStatsAggPeriod."""
+    return make_collector(
+        core.settings,
+        core.outside.clock,
+        runtime=core.outside.runtime,
+        images=core.outside.images,
+        pods=core.pods,
+        cache=core.cache,
+        tree=core.cgroups.tree,
+        root_dir=core.flags.root_dir,
+        huge_pages=withheld_huge_pages(core.settings, core.outside.machine.facts),
+        runtime_cgroups=core.flags.runtime_cgroups,
+        disks=disks,
+        claimed=core.storage.meter.of_pods,
+    )
+
+
+def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
+    """``upkeep`` reclaims what no pod needs."""
+    settings, flags, outside, pods = core.settings, core.flags, core.outside, core.pods
     machine, clock, metrics = outside.machine, outside.clock, outside.metrics.workers
     limits: LimitWatch | None = None
     if settings.local_storage_capacity_isolation:
@@ -107,11 +101,11 @@ def build_eviction(
                 outside.images,
                 root_dir=flags.root_dir,
                 pods=pods,
-                cache=cache,
+                cache=core.cache,
                 between=FRESH_S,
             ),
             pod=pods.get,
-            is_over=queries.is_known_terminated,
+            is_over=core.queries.is_known_terminated,
         )
     rules = from_settings(
         settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
@@ -121,7 +115,9 @@ def build_eviction(
     watches_node = machine.signals is not None and bool(rules.thresholds)
     if machine.signals is not None and watches_node:
         sees = machine.signals
-        uses = machine.uses or CollectedUses(new_collector(DiskMeter(clock, FRESH_S, patient=True)))
+        uses = machine.uses or CollectedUses(
+            new_collector(core, DiskMeter(clock, FRESH_S, patient=True))
+        )
     elif limits is None:
         return Eviction([])
     keeper = EvictionKeeper(
@@ -129,16 +125,16 @@ def build_eviction(
         sees,
         uses,
         limits,
-        pods=running,
+        pods=core.running,
         pod=pods.get,
-        kill=workers.kill_pod,
-        is_over=queries.should_be_finished,
+        kill=core.workers.kill_pod,
+        is_over=core.queries.should_be_finished,
         reclaim=upkeep.reclaim,
         clear=upkeep.clear,
-        changed=signals.node_changed,
-        recorder=recorder,
+        changed=core.signals.node_changed,
+        recorder=core.recorder,
         clock=clock,
-        node_name=node_name,
+        node_name=core.node_name,
         evicted=lambda signal: metrics.evictions.labels(signal).inc(),
         aged=lambda signal, seconds: metrics.eviction_stats_age.labels(signal).observe(seconds),
     )

@@ -6,14 +6,12 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.cgroups.names import parse_existing
-from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.events.recorder import WARNING, node_reference
 from kubeletpy.guards.at_start import MachineAtStart, StartSettings
 from kubeletpy.guards.chains import PROGRAMS
 from kubeletpy.guards.daemons import DaemonCgroups
@@ -22,22 +20,14 @@ from kubeletpy.guards.kernel_log import system_oom
 from kubeletpy.guards.oom_watch import MARK, OOMWatch
 
 
-def build_guards(
-    settings: KubeletSettings,
-    flags: NodeFlags,
-    outside: Outside,
-    recorder: EventRecorder,
-    *,
-    node_name: str,
-) -> list[Room]:
+def build_guards(context: BuildContext) -> list[Room]:
     """None for a machine that is not to be guarded (a simulated one)."""
-    machine = outside.machine
+    settings, machine, root = context.settings, context.outside.machine, context.root
     if (host := machine.guarded) is None:
         return []
-    root = Path(flags.root_dir)
-    warn = partial(recorder.event, node_reference(node_name), WARNING)
+    warn = partial(context.recorder.event, node_reference(context.node_name), WARNING)
     at_start = MachineAtStart(
-        StartSettings.from_settings(settings, keep_kernel=flags.keep_kernel_settings),
+        StartSettings.from_settings(settings, keep_kernel=context.flags.keep_kernel_settings),
         host,
         warn,
         root=root,

@@ -8,10 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room
-from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
@@ -37,19 +35,9 @@ class Images(Struct, frozen=True):
 
 
 def build_images(
-    settings: KubeletSettings,
-    flags: NodeFlags,
-    outside: Outside,
-    recorder: EventRecorder,
-    *,
-    root: Path,
-    node_name: str,
-    pods: PodManager,
-    tokens: PodTokens,
-    starts: StartLatency,
+    context: BuildContext, *, pods: PodManager, tokens: PodTokens, starts: StartLatency
 ) -> Images:
     """Args:
-    root: the kubelet's root directory.
     pods: whose image volumes are not collected.
     tokens: of service accounts, for credential providers.
     starts: measures image pulls of starting pods.
@@ -57,6 +45,8 @@ def build_images(
     Raises:
         ConfigError: the credential providers that the flags name can't be used.
     """
+    settings, flags, outside = context.settings, context.flags, context.outside
+    root, recorder = context.root, context.recorder
     clock, metrics, rooms = outside.clock, outside.metrics, list[Room]()
     records = pull_records(settings, root, outside.images, clock, metrics.pull_records)
     if records is not None:
@@ -67,8 +57,7 @@ def build_images(
         from kubeletpy.images.providers.from_flags import make
         from kubeletpy.volumes.service_accounts import ClusterAccounts
 
-        kube_api = outside.api.pods if outside.api is not None else None
-        accounts = ClusterAccounts(kube_api, tokens)
+        accounts = ClusterAccounts(context.kube_api, tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)
         rooms.append(Room(providers, close=providers.close))
     gc = ImageGarbageCollector(
@@ -77,7 +66,7 @@ def build_images(
         recorder,
         clock,
         metrics.images,
-        node_name=node_name,
+        node_name=context.node_name,
         policy=ImageGCPolicy.from_settings(settings),
         on_remaining=records.prune if records is not None else None,
         ages=ImageAges(root),

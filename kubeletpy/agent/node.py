@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Run, Task, after
-from kubeletpy.agent.signals import Signals
-from kubeletpy.events.recorder import AnnotatingRecorder
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
-from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.server.health import HealthCheck
 from kubeletpy.structs import Struct
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 
@@ -38,7 +34,7 @@ class ApiNode(Struct, frozen=True):
     mirrors: ApiMirrorKeeper | None
     own: OwnNode
 
-    def problems(self) -> list[HealthCheck]:
+    def problems(self) -> list[Callable[[], str]]:
         """Why the API does not have or hear of the node, for explain."""
         return [each.problem for each in (self.manager, self.lease) if each is not None]
 
@@ -57,12 +53,8 @@ class ApiNode(Struct, frozen=True):
 
 
 def build_node(
-    outside: Outside,
-    options: NodeOptions,
-    recorder: AnnotatingRecorder,
-    signals: Signals,
+    context: BuildContext,
     *,
-    started_at: float,
     runtime_info: Callable[[], RuntimeInfo],
     wanted: Callable[[Pod], bool],
     volumes_in_use: Callable[[], list[str] | None],
@@ -70,12 +62,13 @@ def build_node(
     devices: Callable[[Mapping[str, str]], DeviceCounts],
 ) -> ApiNode:
     """Args:
-    started_at: when the agent started, Unix seconds.
     runtime_info: what the runtime reports about itself now.
     wanted: whether a static pod is still in the configuration.
     volumes_in_use, volumes_in_use_written: see NodeManager.
     devices: those of device plugins; given the capacity that the API shows.
     """
+    outside, options, started_at = context.outside, context.options, context.started_at
+    recorder, signals = context.recorder, context.signals
     machine, clock, rng, api = outside.machine, outside.clock, outside.rng, outside.api
     info, node_ips = outside.runtime_info, machine.node_ips
     node: NodeManager | None = None

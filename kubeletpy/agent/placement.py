@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from math import ceil
-from pathlib import Path
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
@@ -66,9 +65,7 @@ class Placed(Struct, frozen=True):
 
 
 def build_placement(
-    settings: KubeletSettings,
-    outside: Outside,
-    root: Path,
+    context: BuildContext,
     cache: PodStatusCache,
     *,
     users: Callable[[], Collection[str] | None],
@@ -76,7 +73,6 @@ def build_placement(
     before: Sequence[ResourceProvider] = (),
 ) -> Placed:
     """Args:
-    root: the kubelet's root directory.
     users: uids of the pods that use the node; None: not known yet.
     decided: called with the decisions about a pod and their reasons.
     before: other providers of resources that have a place on the machine.
@@ -84,6 +80,7 @@ def build_placement(
     Raises:
         ConfigError: the settings can't work on this machine.
     """
+    settings, outside, root = context.settings, context.outside, context.root
     machine, metrics = outside.machine.topology, outside.metrics.placement
     policy = Policy(settings.topology_manager_policy)
     try:

@@ -5,17 +5,16 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Task
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
-from kubeletpy.server.health import HealthCheck
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.sources.api import ApiSource
 from kubeletpy.syncloop.sources.file import FileSource
@@ -46,25 +45,17 @@ def expected_sources(
 
 
 def source_tasks(
-    settings: KubeletSettings,
-    kube_api: KubeApi | None,
-    loop: SyncLoop,
-    own_node: OwnNode,
-    rng: random.Random,
-    *,
-    given: Sequence[PodSource],
-) -> tuple[list[Task], list[HealthCheck], list[Callable[[], None]]]:
+    context: BuildContext, loop: SyncLoop, own_node: OwnNode
+) -> tuple[list[Task], list[Callable[[], str]], list[Callable[[], None]]]:
     """A task for each source, what tells which manifests can't be used, for explain, and what to
     call when the API answers again.
-
-    ``given`` are the sources that do not come from the settings.
     """
-    name = own_node.name
+    settings, kube_api, name = context.settings, context.kube_api, own_node.name
     tasks: list[Task] = []
-    problems: list[HealthCheck] = []
+    problems: list[Callable[[], str]] = []
     hurry: list[Callable[[], None]] = []
     if kube_api is not None:
-        api_source = ApiSource(kube_api, name, loop, rng=rng)
+        api_source = ApiSource(kube_api, name, loop, rng=context.outside.rng)
         hurry.append(api_source.reflector.hurry)
 
         async def follow() -> None:
@@ -93,7 +84,7 @@ def source_tasks(
             check_frequency=settings.http_check_frequency,
         )
         tasks.append(Task(f"source-{SOURCE_HTTP}", url.run))
-    for source in given:
+    for source in context.outside.pod_sources:
         from kubeletpy.syncloop.sources.given import GivenSource  # few programs bring one
 
         tasks.append(Task(f"source-{source.name}", GivenSource(source, name, loop).run))

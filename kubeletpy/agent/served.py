@@ -6,38 +6,29 @@ A part of the composition root. Must never decide anything about a pod.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
+from kubeletpy.agent.core import Core
+from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.scrape import Scrape
 from kubeletpy.agent.serving import Served, Serving
 from kubeletpy.api.types import JSON
-from kubeletpy.config import KubeletSettings, NodeFlags, document, in_effect
+from kubeletpy.config import document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
-from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.gone import GonePods
 from kubeletpy.explain.kept import FILE_NAME, KeptTroubles
-from kubeletpy.explain.server import SOCKET_NAME, Evictions, ExplainServer, Foresee
+from kubeletpy.explain.server import SOCKET_NAME, ExplainServer, Foresee
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.exposition import CONTENT_TYPE
-from kubeletpy.node.manager import NodeManager
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.runtime_monitor import RuntimeMonitor
-from kubeletpy.node.server_version import VersionShown
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerStatus
-from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.troubles import Troubles
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
 from kubeletpy.server.debug.log_sinks import log_problem
@@ -47,9 +38,6 @@ from kubeletpy.server.node_view import NodeView
 from kubeletpy.stats.build import machine as read_machine
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.views import StatsViews
-from kubeletpy.status.manager import ApiStatusManager
-from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.trace.spans import Traces
 
 LOG_END = 4096
 """Bytes at the end of a log that are read."""
@@ -57,77 +45,63 @@ ASKING_TAKES_S = 3.0
 """At most, for a pod that somebody asks for and that this node does not have."""
 
 
-def serving_certificate(
-    settings: KubeletSettings,
-    flags: NodeFlags,
-    outside: Outside,
-    *,
-    node_name: str,
-    node: NodeManager | None,
-) -> tuple[ServingCertificate | None, list[Room]]:
-    """The certificate that the cluster signs, and its room; None: the server's own is in files.
+class Scrape:
+    """Renders the metrics of an agent."""
 
-    ``node`` holds the Node object whose addresses are certified; None: there is no API.
-    """
-    if outside.ports is None or not comes_from_cluster(settings):
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def render(self) -> bytes:
+        """The registry as text, after counting what only a scrape shows."""
+        metrics, pods = self._core.outside.metrics, self._core.pods
+        known = (*pods.pods(), *pods.mirrors())
+        metrics.pods.ephemeral_containers(sum(len(pod.ephemeral_containers) for pod in known))
+        metrics.pods.in_runtime(*self._core.cache.counts())
+        return metrics.render()
+
+
+def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Room]]:
+    """The certificate that the cluster signs, and its room; None: the server's own is in files."""
+    outside, node = core.outside, core.node.manager
+    if outside.ports is None or not comes_from_cluster(core.settings):
         return None, []
-    api = outside.api
     certificate = ServingCertificate(
-        settings,
-        flags,
-        api.pods if api is not None else None,
+        core.settings,
+        core.flags,
+        core.kube_api,
         outside.clock,
-        node_name=node_name,
+        node_name=core.node_name,
         node=lambda: node.node if node is not None else None,
         metrics=outside.metrics.certificates,
         rng=outside.rng,
     )
-    renewal = (Task("serving-certificate", certificate.run),) if api is not None else ()
+    renewal = (Task("serving-certificate", certificate.run),) if core.kube_api is not None else ()
     return certificate, [Room(certificate, renewal, start=certificate.start)]
 
 
 def served(
-    settings: KubeletSettings,
-    flags: NodeFlags,
-    outside: Outside,
-    options: NodeOptions,
-    *,
-    pods: PodManager,
-    allocated: Callable[[], Sequence[Pod]],
-    cache: PodStatusCache,
-    statuses: ApiStatusManager,
-    monitor: RuntimeMonitor,
-    loop: SyncLoop,
-    scrape: Scrape,
+    core: Core,
+    eviction: Eviction,
     snapshots: Snapshots,
-    traces: Traces,
-    certificate: ServingCertificate | None,
-    started_at: float,
-    new_collector: Callable[[], StatsCollector],
-    pressure: Callable[[], dict[str, Any] | None],
-    by_limit: Callable[[str], dict[str, Any] | None],
-    reported: asyncio.Event | None,
-    evictions: Evictions,
-    device_plugins: HealthCheck,
+    *,
     foresee: Foresee,
-    troubles: Troubles,
     gone: GonePods,
-    events: Callable[[str], Sequence[KeptEvent]],
-    version: Callable[[], VersionShown | None],
+    certificate: ServingCertificate | None,
     problems: Sequence[HealthCheck] = (),
 ) -> list[Room]:
-    """``allocated``: the pods that use the node, with what is allocated to them.
-    ``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
-    ``pressure``: the node's, for explain; ``by_limit``: how a pod (by uid) was evicted for
-    exceeding its own limit; ``reported``: set when the API has the node's status, None: there is
-    no API; ``evictions``: in which order pods would be evicted;
-    ``problems``: those of other parts, also for explain; ``troubles``:
-    since when pods have been failing, kept over restarts; ``gone``: the pods that have ended;
-    ``events``: the latest of a pod, by uid; ``version``: of Kubernetes."""
+    """Args:
+    gone: the pods that have ended.
+    certificate: None: the server's is in files.
+    problems: those of other parts, for explain.
+    """
+    settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
+    troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem
+    pressure, version, node = eviction.pressure, core.version, core.node.manager
     machine, metrics = outside.machine, outside.metrics
-    rooms: list[Room] = []
+    scrape = Scrape(core)
+    rooms: list[Room] = [Room(scrape)]
     servers: list[Served] = []
-    loop_health = SyncLoopHealth(loop, settings.sync_frequency)
+    loop_health = SyncLoopHealth(core.loop, settings.sync_frequency)
     if outside.sockets and settings.healthz_port:
         health_server = HealthServer(
             settings.healthz_bind_address,
@@ -153,37 +127,37 @@ def served(
         device_plugins,
         *problems,
     )
-    collector = new_collector() if outside.ports is not None else None
+    collector = new_collector(core) if outside.ports is not None else None
     explain = ExplainServer(
-        Path(flags.root_dir) / SOCKET_NAME,
+        core.root / SOCKET_NAME,
         snapshots,
-        traces,
-        pressure,
+        core.traces,
+        lambda: to_builtins(pressure.report()) if pressure is not None else None,
         outside.notices,
-        by_limit=by_limit,
-        evictions=evictions,
+        by_limit=eviction.by_limit,
+        evictions=eviction.order,
         troubles=lambda: [
             *(said for ask in of_node if (said := ask())),
             *_failing_watches(outside),
         ],
         foresee=foresee,
         gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),
-        elsewhere=partial(_in_api, outside.api.pods) if outside.api is not None else None,
+        elsewhere=partial(_in_api, core.kube_api) if core.kube_api is not None else None,
         log_end=partial(_log_end, settings.pod_logs_dir),
-        node_name=options.name,
+        node_name=core.node_name,
         connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
-        events=events,
-        version=version,
+        events=core.kept_events.of,
+        version=lambda: version.shown if version is not None else None,
     )
     if outside.ports is not None and collector is not None:
-        from_runtime = settings.feature_gates.enabled("PodAndContainerStatsFromCRI")
+        from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
         view = NodeView(
-            node_name=options.name,
-            pods=pods,
-            cache=cache,
+            node_name=core.node_name,
+            pods=core.pods,
+            cache=core.cache,
             runtime=outside.runtime,
-            status_of=statuses.get_status,
+            status_of=core.statuses.get_status,
             checks=metrics.health.counted(
                 {
                     "ping": lambda: "",
@@ -195,17 +169,19 @@ def served(
             render_metrics=scrape.render,
             render_probe_metrics=metrics.render_probes,
             configz=lambda: document(in_effect(settings)),
-            version=lambda: None if (found := version()) is None else to_builtins(found),
+            version=lambda: (
+                to_builtins(shown) if version is not None and (shown := version.shown) else None
+            ),
             pod_logs_dir=settings.pod_logs_dir,
             stats=StatsViews(
                 collector,
-                options.name,
+                core.node_name,
                 read_machine(machine.facts),
                 from_runtime=outside.runtime if from_runtime else None,
                 provider=metrics.http.metrics_come_from,
             ),
             render_slis=metrics.render_slis,
-            allocated=allocated,
+            allocated=core.running,
         )
         server = KubeletServer(
             outside.ports,
@@ -217,8 +193,8 @@ def served(
             serving_pair=certificate.in_use if certificate is not None else None,
             program=Program(
                 flags=flag_texts(in_effect(settings), flags),
-                started_at=started_at,
-                version=options.version,
+                started_at=core.started_at,
+                version=core.options.version,
             ),
             tracer=outside.tracer,
             explained=explain,
@@ -231,11 +207,11 @@ def served(
     if outside.sockets:
         rooms.append(Room(explain, close=explain.close))
         servers.insert(0, explain)
-        kept = KeptTroubles(Path(flags.root_dir) / FILE_NAME, troubles)
+        kept = KeptTroubles(core.root / FILE_NAME, troubles)
         task = Task("explain-troubles", kept.run)
         rooms.append(Room(kept, (task,), start=kept.start, close=kept.save))
     if servers:
-        serving = Serving(servers, reported)
+        serving = Serving(servers, node.reported if node is not None else None)
         rooms.append(Room(serving, (Task("serving", serving.run),)))
     return rooms
 

@@ -9,19 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.signals import Signals
 from kubeletpy.api import types as api
-from kubeletpy.config import KubeletSettings
 from kubeletpy.config.version_facts import version_facts
-from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
 from kubeletpy.kubeapi.services import ServiceList
 from kubeletpy.kubeapi.watch_slots import WatchSlots
-from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
@@ -77,21 +73,13 @@ class Storage(Struct, frozen=True):
 
 
 def build_storage(
-    outside: Outside,
-    options: NodeOptions,
-    recorder: EventRecorder,
-    signals: Signals,
-    *,
-    root: Path,
-    settings: KubeletSettings,
-    pod: Callable[[str], Pod | None],
-    plugins: Handlers,
+    context: BuildContext, *, pod: Callable[[str], Pod | None], plugins: Handlers
 ) -> Storage:
-    """``root`` is the kubelet's root directory; ``pod`` finds a pod by uid; ``plugins`` handle
-    plugin types other than CSI drivers."""
+    """``pod`` finds a pod by uid; ``plugins`` handle plugin types other than CSI drivers."""
+    settings, outside, options = context.settings, context.outside, context.options
+    recorder, signals, root = context.recorder, context.signals, context.root
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
-    kube_api = outside.api.pods if outside.api is not None else None
-    pods_dir, gates = root / "pods", settings.feature_gates
+    kube_api, gates, pods_dir = context.kube_api, context.gates, root / "pods"
     node_allocatable = allocatable(capacity(machine.facts, options), options)
     slots = WatchSlots()
     objects: PodObjects = WatchedObjects(kube_api, rng=rng, slots=slots)
@@ -240,7 +228,7 @@ def build_storage(
         unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
         return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
 
-    health = _health(outside, options.name, csi, claims, signals, settings=settings)
+    health = _health(context, csi, claims)
     rooms += health.rooms if health is not None else ()
 
     def volume_health(uid: str) -> Sequence[api.PodVolumeHealth]:
@@ -260,22 +248,14 @@ def build_storage(
     )
 
 
-def _health(
-    outside: Outside,
-    node_name: str,
-    csi: Csi | None,
-    claims: ClaimVolumes,
-    signals: Signals,
-    *,
-    settings: KubeletSettings,
-) -> StorageHealth | None:
-    gates, period = settings.feature_gates, settings.volume_stats_agg_period
+def _health(context: BuildContext, csi: Csi | None, claims: ClaimVolumes) -> StorageHealth | None:
+    gates = context.gates
     wanted = gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
     if csi is None or not wanted:
         return None
     from kubeletpy.agent.storage_health import build_storage_health
 
-    return build_storage_health(outside, node_name, csi, claims, signals, period=period)
+    return build_storage_health(context, csi, claims)
 
 
 def _iscsi(root: Path, kube_api: KubeApi | None, controller: bool) -> VolumePlugin:

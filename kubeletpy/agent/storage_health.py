@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.agent.signals import Signals
 from kubeletpy.api import types as api
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.volumes import ClaimVolumes
@@ -25,17 +24,10 @@ class StorageHealth(Struct, frozen=True):
     of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
-def build_storage_health(
-    outside: Outside,
-    node_name: str,
-    csi: Csi,
-    claims: ClaimVolumes,
-    signals: Signals,
-    *,
-    period: float,
-) -> StorageHealth:
-    """``period``: seconds between two questions for the same; 0 or less: a minute."""
-    plugin, clock = csi.plugin, outside.clock
+def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) -> StorageHealth:
+    """Asks for the same every volumeStatsAggPeriod."""
+    outside, signals, plugin = context.outside, context.signals, csi.plugin
+    period, clock = context.settings.volume_stats_agg_period, outside.clock
 
     def node_uid() -> str:
         return ((signals.newest_node() or {}).get("metadata") or {}).get("uid") or ""
@@ -48,10 +40,10 @@ def build_storage_health(
         period=period,
     )
     storage = StorageHealthMonitor(
-        node_name,
+        context.node_name,
         node_uid,
         csi.drivers,
-        outside.api.pods if outside.api is not None else None,
+        context.kube_api,
         outside.metrics.csi,
         clock=clock,
         period=period,

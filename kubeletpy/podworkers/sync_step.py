@@ -1,6 +1,6 @@
 """A step of a pod's sync: the one interface through which every pod capability comes in.
 
-The steps and their order are a list in :mod:`kubeletpy.agent.build`. To add a capability, add a
+The steps and their order are a list in :mod:`kubeletpy.agent.core`. To add a capability, add a
 file to :mod:`kubeletpy.podworkers.steps` and an entry to that list.
 """
 

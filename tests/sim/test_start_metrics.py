@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubeletpy.agent.scrape import Scrape
+from kubeletpy.agent.served import Scrape
 from tests.sim import scripts
 from tests.sim.test_scenarios import both, play, state, until
 from tests.sim.user import container, pod

@@ -144,6 +144,8 @@ MORE = {
     "kubeletpy.runtime_manager.read.abandoned_start": "starts that an agent's death canceled",
     "kubeletpy.runtime_manager.read.own_starts": "which starts are this agent's",
     "kubeletpy.api.merge_patch": "merges the drop-ins of a configuration",
+    "kubeletpy.agent.context": "what every part of the composition root is built with",
+    "kubeletpy.agent.core": "what runs pods, apart from what observes them",
     "kubeletpy.wire.door": "bounds the connections of a source",
     "kubeletpy.wire.listener": "accepts connections without keeping failed ones",
 }

@@ -1,0 +1,46 @@
+"""What every part of the composition root is built with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.signals import Signals
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.config.gates import FeatureGates
+from kubeletpy.events.recorder import AnnotatingRecorder
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.structs import Struct
+
+
+class BuildContext(Struct, frozen=True, kw_only=True):
+    """Settings, surroundings and signals of one agent; ``started_at`` is in Unix seconds."""
+
+    settings: KubeletSettings
+    flags: NodeFlags
+    outside: Outside
+    options: NodeOptions
+    recorder: AnnotatingRecorder
+    signals: Signals
+    started_at: float
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's root directory."""
+        return Path(self.flags.root_dir)
+
+    @property
+    def gates(self) -> FeatureGates:
+        """The feature gates."""
+        return self.settings.feature_gates
+
+    @property
+    def node_name(self) -> str:
+        """The name of the Node object."""
+        return self.options.name
+
+    @property
+    def kube_api(self) -> KubeApi | None:
+        """The API client for pods and what they use; None: standalone."""
+        return self.outside.api.pods if self.outside.api is not None else None

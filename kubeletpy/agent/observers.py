@@ -1,0 +1,149 @@
+"""What observes the core: explain, plan, the servers. A part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+
+from kubeletpy.agent.core import Core
+from kubeletpy.agent.eviction import Eviction
+from kubeletpy.agent.room import Room
+from kubeletpy.agent.served import served, serving_certificate
+from kubeletpy.explain.gone import GonePods
+from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.explain.stuck import StuckPods
+from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.pod_resources.server import PodResourcesServer
+from kubeletpy.server.certificate import ServingCertificate
+from kubeletpy.structs import Struct
+
+if TYPE_CHECKING:
+    from kubeletpy.pod_resources.answers import Given
+
+
+class Observers(Struct, frozen=True):
+    """What the composition root uses.
+
+    Attributes:
+        certificate: None: the server's is in files.
+    """
+
+    rooms: list[Room]
+    stuck: StuckPods
+    gone: GonePods
+    certificate: ServingCertificate | None
+
+
+def build_observers(core: Core, eviction: Eviction) -> Observers:
+    """Raises ServerError if the server can't work with these settings."""
+    loop, devices, claims, pressure = core.loop, core.devices, core.claims, eviction.pressure
+    snapshots = Snapshots(
+        core.pods,
+        core.workers,
+        core.queries,
+        core.statuses,
+        cache=core.cache,
+        reasons=core.reasons,
+        probes=core.probes,
+        clock=core.outside.clock,
+        runtime_error=core.health.runtime_error,
+        network_error=core.monitor.network_error,
+        awaits_admission=loop.awaits_admission,
+        awaited_plugins=devices.awaited,
+        volume_waits=core.storage.claims.reports,
+        claim_waits=claims.manager.waits,
+        failing_watches=core.storage.failing_watches,
+        held=lambda pod: [
+            *core.placement.cpus.held_by(pod),
+            *core.placement.memory.held_by(pod),
+            *devices.held_by(pod),
+            *claims.manager.held_by(pod),
+        ],
+        missing_secrets=core.pull_secrets.missing,
+        node=core.node.own.current,
+        pulls=core.images.manager.pulls,
+        runtime_good_at=lambda: core.monitor.good_at,
+        spared=eviction.spared,
+    )
+    foreseer = NodeRooms(
+        core.node_name,
+        core.pods,
+        core.outside.images,
+        judge=core.admission.gate.foresee,
+        others=loop.admitted_pods,
+        place=core.placement.preview,
+        allocated=core.allocations.allocated,
+        resized=core.allocations.resized,
+        seen=core.cache.status,
+        probes=core.probes.results,
+        intends=core.runtime.intends,
+        traces=core.traces,
+        levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
+        evictions=eviction.order,
+    )
+    gone = GonePods(snapshots.facts)
+    certificate, certificate_rooms = serving_certificate(core)
+    apis = list(_local_apis(core))
+    rooms = served(
+        core,
+        eviction,
+        snapshots,
+        foresee=foreseer.foresee,
+        gone=gone,
+        certificate=certificate,
+        problems=[
+            core.cgroups.problem,
+            *core.node.problems(),
+            *core.manifest_problems,
+            *(problem for _, problem in apis),
+        ],
+    )
+    return Observers(
+        [*certificate_rooms, *(room for room, _ in apis), *rooms],
+        StuckPods(snapshots.ending, snapshots.facts, core.recorder),
+        gone,
+        certificate,
+    )
+
+
+def _local_apis(core: Core) -> Iterator[tuple[Room, Callable[[], str]]]:
+    """The APIs for programs on this node, each with what says why it is not served."""
+    if not core.outside.sockets:
+        return
+
+    def sources() -> Given:
+        from kubeletpy.pod_resources.answers import Given
+
+        placement = core.placement
+        return Given(core.devices, placement.cpus, placement.memory, core.claims.manager)
+
+    resources = PodResourcesServer(
+        core.root / "pod-resources",
+        core.outside.metrics.pod_resources,
+        sources,
+        active=core.active,
+        pods=core.pods.pods,
+        release=core.placement.release,
+    )
+    yield Room(resources, start=resources.start, close=resources.close), resources.problem
+    if not core.gates.enabled("PodsAPI"):
+        return
+    from kubeletpy.pods_api.server import PodsServer  # gRPC is not needed without it
+
+    server = PodsServer(
+        core.root / "pods-api",
+        core.outside.metrics.pods_api,
+        ready=core.sources.all,
+        pods=core.pods.pods,
+        pod=core.pods.get,
+        status=core.statuses.get_status,
+        known=core.statuses.uids,
+        shown=core.statuses.shown,
+    )
+    core.signals.status_changed.connect(server.changed)
+    yield Room(server, start=server.start, close=server.close), server.problem
