@@ -12,26 +12,18 @@ import logging
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import CallMetrics, Calls, NoMetrics
 from kubeletpy.remote.connection import Connection, Listener
-from kubeletpy.remote.containers import RemoteContainers
 from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.images import RemoteImageService
 from kubeletpy.remote.lists import PodSelectors, RemoteLists
-from kubeletpy.remote.sandboxes import RemoteSandboxes
-from kubeletpy.remote.stats import RemoteStats
+from kubeletpy.remote.services import RemoteServices
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 
-ASKED_VERSION = "0.1.0"
-"""What the kubelet sends in VersionRequest since CRI began; runtimes ignore it."""
 
-
-class RemoteRuntime(
-    RemoteSandboxes, RemoteContainers, RemoteLists, RemoteStats, RemoteImageService
-):
+class RemoteRuntime(RemoteLists, RemoteServices):
     """remote.protocol.RuntimeService and ImageService of the runtime behind a unix socket.
 
     Make it inside a running event loop; it dials at once, in the background. ``connect`` waits for
@@ -56,11 +48,10 @@ class RemoteRuntime(
         metrics = metrics or NoMetrics()
         self.connection = Connection(endpoint)
         self.image_connection = Connection(image_endpoint) if apart else self.connection
-        self._calls = Calls(self.connection, "RuntimeService", metrics, request_timeout, tracer)
+        runtime = Calls(self.connection, "RuntimeService", metrics, request_timeout, tracer)
         images = Calls(self.image_connection, "ImageService", metrics, request_timeout, tracer)
-        RemoteSandboxes.__init__(self, self._calls, metrics)
-        RemoteLists.__init__(self, self._calls, pod_selectors)
-        RemoteImageService.__init__(self, images)
+        RemoteServices.__init__(self, runtime, images, metrics)
+        RemoteLists.__init__(self, runtime, pod_selectors)
 
     @property
     def ready(self) -> bool:
@@ -107,38 +98,6 @@ class RemoteRuntime(
             # The service is there; that it can't measure its disk yet is no reason not to start.
             log.warning("image filesystem unknown", extra={"error": str(error)})
         return answer
-
-    async def version(self) -> cri.VersionResponse:
-        """See protocol."""
-        return await self._calls.unary(
-            "Version",
-            cri.VersionRequest(version=ASKED_VERSION),
-            cri.VersionResponse,
-            check=verify.wrong_version,
-        )
-
-    async def status(self, verbose: bool = False) -> cri.StatusResponse:
-        """See protocol."""
-        return await self._calls.unary(
-            "Status",
-            cri.StatusRequest(verbose=verbose),
-            cri.StatusResponse,
-            check=verify.wrong_status,
-        )
-
-    async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:
-        """See protocol."""
-        await self._calls.unary(
-            "UpdateRuntimeConfig",
-            cri.UpdateRuntimeConfigRequest(runtime_config=runtime_config),
-            cri.UpdateRuntimeConfigResponse,
-        )
-
-    async def runtime_config(self) -> cri.RuntimeConfigResponse:
-        """See protocol."""
-        return await self._calls.unary(
-            "RuntimeConfig", cri.RuntimeConfigRequest(), cri.RuntimeConfigResponse
-        )
 
     async def close(self) -> None:
         """Close both connections; calls in flight end with Cancelled. Idempotent."""

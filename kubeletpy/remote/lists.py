@@ -18,18 +18,15 @@ from google.protobuf.message import Message
 
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import Calls
-from kubeletpy.remote.connection import MAX_RECEIVE
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
 IN_PARTS_S = 60.0
 """Seconds during which a list, or a stream, that was too large is requested in parts only."""
-MOST_STREAMED = 4 * MAX_RECEIVE
-"""Bytes of a list that is streamed: beyond, it is requested in parts. A runtime whose stream never
-ends would fill the memory otherwise."""
 _SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
 _REFUSED = (Code.UNKNOWN, Code.INVALID_ARGUMENT)
 _CONTAINER_LIFE = (
@@ -62,7 +59,7 @@ async def _no_pods() -> Collection[Selector]:
     return ()
 
 
-class RemoteLists:
+class RemoteLists(RuntimeService):
     """The lists of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
 
     def __init__(self, calls: Calls, pod_selectors: PodSelectors | None = None) -> None:
@@ -79,43 +76,17 @@ class RemoteLists:
     async def list_pod_sandbox(
         self, filter: cri.PodSandboxFilter | None = None
     ) -> Sequence[cri.PodSandbox]:
-        """See protocol. Entries that do not say which sandbox they are, are left out."""
+        """Entries that do not say which sandbox they are, are left out."""
         splits = (Split(_by_sandbox_state), Split(self._by_pod))
         return await self._sandbox_list.get(filter or cri.PodSandboxFilter(), splits)
 
     async def list_containers(
         self, filter: cri.ContainerFilter | None = None
     ) -> Sequence[cri.Container]:
-        """See protocol. Entries that do not say which container they are, are left out."""
+        """Entries that do not say which container they are, are left out."""
         # cri-dockerd does not select by the unknown state
         splits = (Split(_by_container_state, refusable=True), Split(self._by_sandbox))
         return await self._container_list.get(filter or cri.ContainerFilter(), splits)
-
-    async def stream_pod_sandboxes(
-        self, filter: cri.PodSandboxFilter | None = None
-    ) -> AsyncIterator[cri.PodSandbox]:
-        """See protocol."""
-        async for answer in self._calls.stream(
-            "StreamPodSandboxes",
-            cri.StreamPodSandboxesRequest(filter=filter),
-            cri.StreamPodSandboxesResponse,
-            most=MOST_STREAMED,
-        ):
-            for sandbox in verify.believable_sandboxes(answer.pod_sandboxes, filter)[0]:
-                yield sandbox
-
-    async def stream_containers(
-        self, filter: cri.ContainerFilter | None = None
-    ) -> AsyncIterator[cri.Container]:
-        """See protocol."""
-        async for answer in self._calls.stream(
-            "StreamContainers",
-            cri.StreamContainersRequest(filter=filter),
-            cri.StreamContainersResponse,
-            most=MOST_STREAMED,
-        ):
-            for container in verify.believable_containers(answer.containers, filter)[0]:
-                yield container
 
     async def _sandboxes(self, filter: cri.PodSandboxFilter) -> tuple[list[cri.PodSandbox], int]:
         answer = await self._calls.unary(

@@ -7,7 +7,7 @@ import pytest
 from kubeletpy.remote import errors, verify
 from kubeletpy.remote.endpoint import EndpointError, dial_target, socket_path
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.images import secrets_of
+from kubeletpy.remote.services import secrets_of
 from kubeletpy.remote.timeouts import deadline_for
 
 

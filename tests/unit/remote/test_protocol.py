@@ -44,6 +44,7 @@ def test_client_has_the_protocols_signatures(service: str) -> None:
         assert inspect.signature(kept) == inspect.signature(promised), name
         streams = "AsyncIterator" in str(inspect.signature(promised).return_annotation)
         assert inspect.isasyncgenfunction(kept) == streams, name
+        assert kept is not promised, f"the client inherits {name} and makes no call"
 
 
 def test_every_call_has_an_operation_name() -> None:
