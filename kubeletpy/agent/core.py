@@ -84,7 +84,7 @@ from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
-from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.podworkers.workers import PodWorkers, log_impossible
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
@@ -223,7 +223,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     pods = PodManager()
     cache = PodStatusCache()
     requeue = RequeueSettings(settings.sync_frequency, beat=beat_of(node_name))
-    machine_of_workers = WorkerMachine(requeue)
+    machine_of_workers = WorkerMachine(requeue, log_impossible)
     queries = WorkerQueries(machine_of_workers)
     flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)
     rooms += flight.rooms

@@ -4,6 +4,34 @@ Pure.
 
 Plain immutable data; the rules are in :mod:`kubeletpy.podworkers.state_machine`. Must never hold a
 task, a future or a clock: a log of events replays to the same records and effects.
+
+The life of a worker; each stage repeats its sync until one succeeds::
+
+      no record <-----------------------------------------------------------.
+          |                                                                 |
+          | first message                                                   |
+          v                                                                 |
+    .-- SYNC <-. sync ended: again after the sync period or the backoff     |
+    |     '----'                                                            |
+    |     | KILL; deleted; terminal in the API; no longer desired;          |
+    |     | the sync found that the pod has ended by itself                 |
+    |     v                                                                 |
+    |   TERMINATING   containers are killed; a shorter grace interrupts     |
+    |     |     |                                                           |
+    |     |     | nothing runs any more; the API never knew the pod         |
+    |     |     '---------------------------------------------------------->|
+    |     | nothing runs any more                                           |
+    |     v                                                                 |
+    |   TERMINATED    volumes, cgroups and claims are released              |
+    |     |                                                                 |
+    |     | the sync succeeded                                              |
+    |     v                                     no longer desired, or       |
+    '-> FINISHED      the record stays          requested again             |
+          |                                                                 |
+          '-----------------------------------------------------------------'
+
+From SYNC straight to FINISHED: a static pod that was still waiting for its name. A pod that ended
+under an earlier run of the agent begins in TERMINATED.
 """
 
 from __future__ import annotations
@@ -146,6 +174,16 @@ class PodRejected(Struct, frozen=True):
 
 
 Event = UpdateArrived | SyncEnded | TimerFired | DesiredPods | StatusOutdated | PodRejected
+
+
+def event_uid(event: Event) -> str:
+    """The uid of the pod that an event is about; "" for all pods."""
+    if isinstance(event, UpdateArrived):
+        named = event.update.pod or event.update.runtime_pod
+        return "" if named is None else named.uid
+    if isinstance(event, StatusOutdated | PodRejected):
+        return event.pod.uid
+    return "" if isinstance(event, DesiredPods) else event.uid
 
 
 class RunSync(Struct, frozen=True):

@@ -9,6 +9,9 @@ termination, run two syncs of one pod at once, or start a sync after the pod has
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from kubeletpy.podworkers.messages import (
     first_sight,
     is_urgent,
@@ -37,17 +40,30 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerRecord,
     WorkerView,
+    event_uid,
 )
 from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
 from kubeletpy.podworkers.static_names import StaticNames
+from kubeletpy.podworkers.transitions import EventTrail, ImpossibleTransition, check_all, violation
 from kubeletpy.structs import replace
 
 
 class WorkerMachine:
     """The records of all workers, and what follows from each event."""
 
-    def __init__(self, settings: RequeueSettings | None = None) -> None:
+    validate: ClassVar[bool] = False
+    """Whether all records are checked after each event, and ImpossibleTransition is raised; set by
+    tests and simulations."""
+
+    def __init__(
+        self,
+        settings: RequeueSettings | None = None,
+        impossible: Callable[[ImpossibleTransition], None] = lambda error: None,
+    ) -> None:
+        """``impossible`` is called if the record of an event's pod can't follow from its last."""
         self.settings = settings or RequeueSettings()
+        self.trail = EventTrail()
+        self._impossible = impossible
         self.records: dict[str, WorkerRecord] = {}
         self.names = StaticNames()
         self.synced = False
@@ -55,6 +71,21 @@ class WorkerMachine:
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event, update the records, and return what is to be done, in order."""
+        uid, everything = event_uid(event), dict(self.records) if self.validate else None
+        before = self.records.get(uid)
+        effects = self._handle(event)
+        after = self.records.get(uid)
+        if after is not None:
+            self.trail.add(uid, event)
+        if everything is not None:
+            uid, why = check_all(everything, self.records)
+            if why:
+                raise ImpossibleTransition(uid, why, self.trail.of(uid))
+        elif why := violation(before, after):
+            self._impossible(ImpossibleTransition(uid, why, self.trail.of(uid)))
+        return effects
+
+    def _handle(self, event: Event) -> list[Effect]:
         match event:
             case UpdateArrived():
                 return self._update(event)
@@ -263,5 +294,6 @@ class WorkerMachine:
 
     def _forget(self, record: WorkerRecord, now: float) -> list[Effect]:
         del self.records[record.uid]
+        self.trail.forget(record.uid)
         effects: list[Effect] = [Forgotten(record.uid)]
         return effects + self._release_name(record, now)

@@ -52,6 +52,7 @@ from kubeletpy.podworkers.stage_runner import StageRunner
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.sync_notes import SyncNotes
+from kubeletpy.podworkers.transitions import ImpossibleTransition
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.structs import replace
@@ -67,6 +68,12 @@ CLOSE_WAIT = 2.0
 
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 """The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
+
+
+def log_impossible(error: ImpossibleTransition) -> None:
+    """Report a fault of the state machine; the pod goes on."""
+    extra = {"uid": error.uid, "why": error.why, "events": error.events}
+    log.error("impossible transition of a pod worker, please report it", extra=extra)
 
 
 class PodWorkers:
@@ -308,7 +315,9 @@ class PodWorkers:
                 outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
                 named = run.work.pod or run.work.runtime_pod
                 pod = "" if named is None else f"{named.namespace}/{named.name}"
-                log.error("sync of pod failed", extra={"pod": pod, "uid": run.uid}, exc_info=error)
+                events = self._machine.trail.of(run.uid)
+                extra = {"pod": pod, "uid": run.uid, "events": events}
+                log.error("sync of pod failed", extra=extra, exc_info=error)
         self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(SyncEnded(run.uid, outcome, now, jitter))

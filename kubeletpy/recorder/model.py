@@ -59,16 +59,6 @@ EVENTS: Mapping[str, type[Event]] = {
 }
 
 
-def event_uid(event: Event) -> str:
-    """The uid of the pod that an event is about; "" for all pods."""
-    if isinstance(event, UpdateArrived):
-        named = event.update.pod or event.update.runtime_pod
-        return "" if named is None else named.uid
-    if isinstance(event, StatusOutdated | PodRejected):
-        return event.pod.uid
-    return "" if isinstance(event, DesiredPods) else event.uid
-
-
 class MachineState(Struct, frozen=True):
     """The state of the workers' machine."""
 

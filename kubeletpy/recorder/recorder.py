@@ -26,6 +26,7 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     PodRejected,
+    event_uid,
 )
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.recorder.codec import SHARED, encode, encode_fields
@@ -35,7 +36,6 @@ from kubeletpy.recorder.model import (
     Kind,
     MachineState,
     effects_output,
-    event_uid,
     machine_state,
     plan_output,
 )

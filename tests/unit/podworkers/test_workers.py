@@ -288,6 +288,7 @@ async def test_a_fault_in_a_step_ends_neither_pod_nor_agent(
     assert len(s.syncer.calls) >= 2
     assert any(why == entry.decision.why for entry in s.workers.notes.history.of(UID))
     assert {vars(record)["pod"] for record in caplog.records} == {"default/web"}
+    assert "update: create" in vars(caplog.records[0])["events"][0]
 
 
 @on_virtual_time

@@ -16,8 +16,8 @@ from kubeletpy.podworkers.records import (
     SyncEnded,
     TimerFired,
     UpdateArrived,
+    event_uid,
 )
-from kubeletpy.recorder.model import event_uid
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod(uid="u")
