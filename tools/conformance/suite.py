@@ -23,7 +23,7 @@ from tools.env.registry import Registry
 from tools.env.runc import current_runc
 
 FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
-SKIP = r"\[Alpha\]|\[Feature:|\[Disruptive\]|\[Environment:Windows"
+SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
 SERIAL = r"\[Serial\]"
 LONGEST = "should cap back-off at MaxContainerBackOff"
 """Takes 27 minutes by itself, so it runs beside all others from the beginning."""
