@@ -1,8 +1,8 @@
 """The composition root: the core, what keeps the node usable, what observes, who listens to what.
 
 :mod:`.core` builds what runs pods; :mod:`.observers` is built from it. The few circular connections
-are signals, all connected in :func:`_connect`. Must never decide anything about a pod. Rooms are
-started and their tasks created in the order of ``rooms``; they are closed in reverse order.
+are signals, all connected in :func:`_connect`. Must never decide anything about a pod. Components
+are started and their tasks created in the order of ``rooms``; they are closed in reverse order.
 """
 
 from __future__ import annotations

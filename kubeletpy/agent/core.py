@@ -1,7 +1,7 @@
 """The core of an agent: what is built from what, in order, until a pod can run.
 
 One function, read from top to bottom. Each object is constructed from what stands above it;
-``rooms`` then says what the agent needs to know about it: its tasks, how it starts and how it ends.
+``rooms`` then has what the agent needs of it: its tasks, how it starts and how it ends.
 What can be read on its own has its own module, built by one call here: :mod:`.allocations`,
 :mod:`.devices`, :mod:`.claims`, :mod:`.storage`, :mod:`.placement`, :mod:`.cgroups`,
 :mod:`.images`, :mod:`.node`, :mod:`.admission`. Must never decide anything about a pod, nor import
@@ -113,7 +113,7 @@ DRAIN_S = 1.5
 
 
 class Core(BuildContext, frozen=True, kw_only=True):
-    """What runs pods. Observers are built from it; it knows none of them.
+    """What runs pods. Observers are built from it; it refers to none of them.
 
     Attributes:
         rooms: in the order in which they start.

@@ -112,7 +112,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
 
 def _local_apis(core: Core) -> Iterator[tuple[Room, Callable[[], str]]]:
-    """The APIs for programs on this node, each with what says why it is not served."""
+    """The APIs for programs on this node, each with the reason why it is not served."""
     if not core.outside.sockets:
         return
 

@@ -90,7 +90,7 @@ def served(
     problems: Sequence[HealthCheck] = (),
 ) -> list[Room]:
     """Args:
-    gone: the pods that have ended.
+    gone: explains pods that have ended.
     certificate: None: the server's is in files.
     problems: those of other parts, for explain.
     """

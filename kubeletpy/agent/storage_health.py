@@ -25,7 +25,7 @@ class StorageHealth(Struct, frozen=True):
 
 
 def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) -> StorageHealth:
-    """Asks for the same every volumeStatsAggPeriod."""
+    """Each volume and driver is queried every volumeStatsAggPeriod."""
     outside, signals, plugin = context.outside, context.signals, csi.plugin
     period, clock = context.settings.volume_stats_agg_period, outside.clock
 

@@ -31,7 +31,7 @@ class Client(Protocol):
 
 
 class _Declared:
-    """What a method of a protocol says about its call."""
+    """What a method of a protocol states about its call."""
 
     def __init__(self, like: Callable[..., Any]) -> None:
         service, _, name = like.__qualname__.partition(".")
