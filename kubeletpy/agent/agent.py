@@ -1,7 +1,7 @@
-"""One node agent: starts, runs and closes its rooms in order.
+"""One node agent: starts, runs and closes its components in order.
 
 The same agent runs on a node and on virtual time. Must never decide anything about a pod, nor know
-what a room is.
+what a component is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Agent:
         return next((room.made for room in self.rooms if isinstance(room.made, kind)), None)
 
     async def start(self) -> None:
-        """Start room by room; what a room raises says why the agent can't run."""
+        """Start the components in order; an error of one states why the agent can't run."""
         for room in self.rooms:
             if room.start is not None:
                 await room.start()

@@ -1,4 +1,4 @@
-"""The agent's health, combined from its rooms: what holds pods back, what the node's Ready says."""
+"""The agent's health, combined from its components: what holds pods back, and Ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASS_OVERDUE_S = 300.0
 
 
 class AgentHealth:
-    """Asks the rooms."""
+    """Combines the health of runtime, PLEG, storage and shutdown."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class AgentHealth:
         storage: Callable[[], str] = lambda: "",
         cgroups: Callable[[], str] = lambda: "",
     ) -> None:
-        """``pressures``: the pressure conditions that are true. ``storage`` says why the node is
+        """``pressures``: the pressure conditions that are true. ``storage`` states why the node is
         not ready for volumes yet; empty: it is. ``cgroups``: why limits of pods do not hold; pods
         are synced nevertheless, since only a new sandbox shows that it is over."""
         self._monitor = monitor

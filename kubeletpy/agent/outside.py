@@ -117,7 +117,7 @@ class Outside(Struct, frozen=True):
     watchdog: Callable[[Mapping[str, Callable[[], str]]], Coroutine[Any, Any, None]] | None = None
     """Notifies a watchdog while all health checks pass; None: there is none."""
     notices: Sequence[Notice] = ()
-    """What the configuration asks for but does not get, for explain."""
+    """What the configuration requests but does not get, for explain."""
     kubernetes: ResolvedVersion | None = None
     """Where the version comes from, for explain; None: nothing was resolved."""
     tracer: Tracer = NO_TRACER

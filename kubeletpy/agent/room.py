@@ -1,4 +1,4 @@
-"""What the agent knows about each of its rooms: its tasks, and when else to call it."""
+"""What the agent knows about each of its components: its tasks, and when else to call it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Task(Struct, frozen=True):
 
 
 class Room(Struct, frozen=True):
-    """What the agent needs to know about a room (:func:`kubeletpy.agent.build.build`).
+    """What the agent needs to know about a component (:func:`kubeletpy.agent.build.build`).
 
-    Whatever a room does not need stays None.
+    Whatever a component does not need stays None.
     """
 
     made: object
@@ -34,7 +34,7 @@ class Room(Struct, frozen=True):
     """Called by housekeeping with the existing pods; state of others may be dropped. Must not
     block."""
     close: Callable[[], Awaitable[None] | None] | None = None
-    """Called when the agent ends, last room first; also for a room that was not started."""
+    """Called when the agent ends, last component first; also if it was not started."""
 
 
 def after(event: asyncio.Event, run: Run) -> Run:

@@ -61,7 +61,7 @@ class Scrape:
 
 
 def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Room]]:
-    """The certificate that the cluster signs, and its room; None: the server's own is in files."""
+    """The certificate that the cluster signs, and its component; None: the server has files."""
     outside, node = core.outside, core.node.manager
     if outside.ports is None or not comes_from_cluster(core.settings):
         return None, []

@@ -1,7 +1,7 @@
 """Begins to answer what is asked over HTTP, once the node's status has been written.
 
 The ports are bound before, and clients wait in the kernel's queue: what answers them takes a
-quarter of what all imports take, and none of it makes a node Ready. It is loaded soon all the same,
+quarter of what all imports take, and none of it makes a node Ready. It is loaded soon anyway,
 not by the first client, who may come when no file can be opened any more. Must never decide what is
 served.
 """

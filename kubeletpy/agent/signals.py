@@ -1,4 +1,4 @@
-"""Circular connections: a room is notified by one that is built after it.
+"""Circular connections: a component is notified by one that is built after it.
 
 Each is a named value, created first and connected last, in one place, so that a reader of
 :mod:`kubeletpy.agent.build` sees who listens to what. A one-way connection is a constructor
@@ -41,7 +41,7 @@ class Signal(Generic[P]):
 
 
 class Question(Generic[P, R]):
-    """A question, answered by a room that is built later."""
+    """A question, answered by a component that is built later."""
 
     def __init__(self) -> None:
         self._answer: Callable[P, R] | None = None
@@ -67,7 +67,7 @@ class Signals(Struct, frozen=True):
     pod_finished: Signal[[str]] = field(default_factory=Signal)
     """A worker is done with its pod, or has forgotten it."""
     look_again: Signal[[]] = field(default_factory=Signal)
-    """The next housekeeping pass must notify the rooms even if no pod came or went."""
+    """The next housekeeping pass must notify the components even if no pod came or went."""
     pod_shown: Signal[[Pod]] = field(default_factory=Signal)
     """The API shows a new object of a pod; for a mirror, of the static pod."""
     status_changed: Signal[[str]] = field(default_factory=Signal)

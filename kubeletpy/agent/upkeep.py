@@ -43,7 +43,7 @@ class Upkeep:
         ended: Callable[[str], bool] = lambda uid: False,
         tracer: Tracer = NO_TRACER,
     ) -> None:
-        """``removable(pod_uid)`` says whether everything of a pod may be removed,
+        """``removable(pod_uid)`` states whether everything of a pod may be removed,
         ``reported(pod_uid)`` whether the API knows how its containers ended, ``ended(pod_uid)``
         whether everything of a pod has stopped. Rounds are spans of ``tracer``."""
         self._tracer = tracer

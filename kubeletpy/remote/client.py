@@ -1,6 +1,6 @@
 """The CRI client: both services of a runtime over gRPC, as one object.
 
-It makes calls and reports how they went. Must never retry, cache or decide: the rooms that use it
+It makes calls and reports how they went. Must never retry, cache or decide: its users
 do.
 """
 

@@ -76,14 +76,14 @@ class RemoteLists(RuntimeService):
     async def list_pod_sandbox(
         self, filter: cri.PodSandboxFilter | None = None
     ) -> Sequence[cri.PodSandbox]:
-        """Entries that do not say which sandbox they are, are left out."""
+        """Entries that do not state which sandbox they are, are left out."""
         splits = (Split(_by_sandbox_state), Split(self._by_pod))
         return await self._sandbox_list.get(filter or cri.PodSandboxFilter(), splits)
 
     async def list_containers(
         self, filter: cri.ContainerFilter | None = None
     ) -> Sequence[cri.Container]:
-        """Entries that do not say which container they are, are left out."""
+        """Entries that do not state which container they are, are left out."""
         # cri-dockerd does not select by the unknown state
         splits = (Split(_by_container_state, refusable=True), Split(self._by_sandbox))
         return await self._container_list.get(filter or cri.ContainerFilter(), splits)

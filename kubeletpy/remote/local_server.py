@@ -127,7 +127,7 @@ class LocalServer:
 
 
 def _try_to_bind(path: Path) -> None:
-    """Try to bind, as gRPC does not say why it can't. Raises OSError."""
+    """Try to bind, as gRPC does not state why it can't. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as tried:
         tried.bind(str(path))
     path.unlink()

@@ -31,7 +31,7 @@ def wrong_version(answer: cri.VersionResponse) -> str:
 
 
 def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
-    """A sandbox status must say which sandbox of which pod it describes."""
+    """A sandbox status must state which sandbox of which pod it describes."""
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
@@ -42,7 +42,7 @@ def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
 
 
 def wrong_container_status(answer: cri.ContainerStatusResponse) -> str:
-    """A container status must say which container it describes, and which image that has."""
+    """A container status must state which container it describes, and which image that has."""
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
