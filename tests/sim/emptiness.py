@@ -33,7 +33,8 @@ IDLE_TASKS = {
     "dead-containers",
     "stuck-pods",
     "container-gc",
-    "cgroups",  # where there are any
+    "cgroup-driver",  # where there are any cgroups, as the next
+    "cgroups",
     "image-gc",
     "log-rotation",
     "source-api",
