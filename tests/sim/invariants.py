@@ -157,7 +157,14 @@ class Invariants:
     def _backoff(self, pod: PodTruth, started: Container) -> None:
         now = asyncio.get_running_loop().time()
         ends = pod.exits.get(started.name) or []
-        if not ends or ends[-1].container_id not in self._runtime.containers:
+        if not ends:
+            return
+        if ends[-1].container_id not in self._runtime.containers:
+            if self._made_in.get(ends[-1].container_id) != self._made_in[started.id]:
+                # the record went with its sandbox before this life of the agent started the
+                # container again: nothing shows it the delay of an earlier life
+                for key in [each for each in self._delays if each[:2] == (pod.uid, started.name)]:
+                    del self._delays[key]
             return
         if ends[-1].asked or ends[-1].image != started.image:
             return  # replaced, not restarted after an end of its own
