@@ -36,7 +36,7 @@ class Node:
         self._directory, self._plane, self._runtime, self._gates = directory, plane, runtime, gates
         self._root = directory / "kubelet"
         self._logs = directory / "logs"
-        self._cgroup_root = f"/{directory.parent.name}"
+        self._cgroup_root = f"/kpe-{os.urandom(4).hex()}"  # an underscore is not allowed
         self._agent = Daemon("agent", directory)
         self.log = self._agent.log
 
