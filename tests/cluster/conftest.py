@@ -22,6 +22,7 @@ from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
 from tools.env import containerd
 from tools.env.cri import RawRuntime
+from tools.env.debian import cache_dir
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,10 +35,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The test of an upgrade is collected when the older release is named."""
+    """The test of an upgrade is collected when the older release is named, that of a Go kubelet
+    where one is built, which only conformance runs do."""
     if collection_path.name == "test_upgrade.py" and not config.getoption("--upgrade-from"):
         return True
+    if collection_path.name == "test_preflight.py" and not kubelet_program(config).exists():
+        return True
     return None
+
+
+def kubelet_program(config: pytest.Config) -> Path:
+    """The Go kubelet of the release, which may not be built."""
+    given = config.getoption("--programs")
+    built = cache_dir() / "control-plane" / config.getoption("--kubernetes")
+    return (Path(given) if given else built) / "kubelet"
 
 
 def control_plane_programs(config: pytest.Config) -> Path:

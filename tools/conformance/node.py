@@ -18,7 +18,7 @@ from tools.env.containerd import Containerd
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
 from tools.env.process import CommandError, Daemon, run
-from tools.env.sweep import CGROUPS, remove_cgroup, remove_log_links, unmount
+from tools.env.sweep import hierarchies, remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NAME = "conformance"
@@ -46,7 +46,7 @@ class Node:
         ``programs``: the directory of the Go kubelet.
         """
         self._root.mkdir()
-        for hierarchy in _hierarchies():
+        for hierarchy in hierarchies():
             (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
         run("mount", "--bind", self._root, self._root)
         run("mount", "--make-rshared", self._root)
@@ -104,13 +104,6 @@ class Node:
             "serializeImagePulls": False,
             "featureGates": self._gates,
         }
-
-
-def _hierarchies() -> list[Path]:
-    """The roots of this machine's cgroup hierarchies: one, or with version 1 several."""
-    if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS]
-    return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists()]
 
 
 def _kubeletpy(root: Path, programs: Path) -> tuple[Sequence[str | Path], dict[str, str]]:

@@ -24,6 +24,13 @@ CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKET = re.compile(r"unix://(/run/containerd/s/[0-9a-f]+)")
 
 
+def hierarchies() -> list[Path]:
+    """The roots of this machine's cgroup hierarchies: one, or with version 1 several."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists()]
+
+
 def shims(directory: Path) -> list[int]:
     """Process ids of the shims that belong to the containerd of `directory`."""
     socket = str(directory / "containerd.sock")
