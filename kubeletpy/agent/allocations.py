@@ -12,6 +12,7 @@ from kubeletpy.agent.room import Room
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.node.resources import capacity, unreserved
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.resources import has_swap
@@ -46,7 +47,11 @@ def build_allocations(
         allocated,
         context.recorder,
         context.outside.clock,
-        rules=ResizeRules.from_settings(context.settings, lambda pod, c: has_swap(pod, c, rules)),
+        rules=ResizeRules.from_settings(
+            context.settings,
+            lambda pod, c: has_swap(pod, c, rules),
+            unreserved(capacity(context.outside.machine.facts, context.options), context.options),
+        ),
         metrics=context.outside.metrics.resizes,
         judge=context.signals.fits,
         current=current,

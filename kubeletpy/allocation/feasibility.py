@@ -6,14 +6,17 @@ resize.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, Decimal
 
 from kubeletpy.allocation.resources import same
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.config.version_facts import version_facts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.pods.resources import COMPUTE, pod_requests
 from kubeletpy.structs import Struct
 
 STATIC = "static"
@@ -32,12 +35,20 @@ class ResizeRules(Struct, frozen=True):
     memory_manager_policy: str = "None"
     may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
     """Whether a container of a pod has swap."""
+    bound: Mapping[str, Decimal] = {}
+    """What the node has for all pods; only with a version in which the kubelet compares it."""
 
     @classmethod
     def from_settings(
-        cls, settings: KubeletSettings, may_swap: Callable[[Pod, api.Container], bool]
+        cls,
+        settings: KubeletSettings,
+        may_swap: Callable[[Pod, api.Container], bool],
+        unreserved: Mapping[str, Decimal],
     ) -> ResizeRules:
-        """The rules that follow from the settings."""
+        """The rules that follow from the settings.
+
+        ``unreserved``: the node's capacity without its reservations.
+        """
         gates = settings.feature_gates
         return cls(
             in_place=gates.enabled("InPlacePodVerticalScaling"),
@@ -45,6 +56,7 @@ class ResizeRules(Struct, frozen=True):
             cpu_manager_policy=settings.cpu_manager_policy,
             memory_manager_policy=settings.memory_manager_policy,
             may_swap=may_swap,
+            bound=unreserved if version_facts(gates.version).resize_bounded_by_node else {},
         )
 
 
@@ -70,8 +82,14 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
     if not rules.pod_level and not pod_level_stays:
         message = "InPlacePodLevelResourcesVerticalScaling is disabled"
         return Infeasible("plr_feature_gate_off", message)
-    if qos_class(desired) is not QoSClass.GUARANTEED:
-        return None
+    if qos_class(desired) is QoSClass.GUARANTEED:
+        pinned = _is_pinned(desired, allocated, rules)
+        if pinned is not None:
+            return pinned
+    return _beyond(desired, rules.bound)
+
+
+def _is_pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
     if rules.cpu_manager_policy == STATIC and _request_changes(desired, allocated, "cpu"):
         return _pinned("cpu", "CPU", rules.cpu_manager_policy)
     if rules.memory_manager_policy == STATIC_MEMORY and _request_changes(
@@ -84,6 +102,25 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
 def _pinned(name: str, word: str, policy: str) -> Infeasible:
     message = f'Resize is infeasible for Guaranteed Pods alongside {word} Manager policy "{policy}"'
     return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
+
+
+def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
+    if not bound:
+        return None
+    wanted = pod_requests(desired)
+    for name in reversed(COMPUTE):
+        requested, capacity = wanted.get(name, Decimal(0)), bound[name]
+        if requested > capacity:
+            numbers = f"requested: {_whole(name, requested)}, capacity: {_whole(name, capacity)}"
+            message = f"Node didn't have enough capacity: {name}, {numbers}"
+            return Infeasible("insufficient_node_allocatable", message)
+    return None
+
+
+def _whole(name: str, amount: Decimal) -> int:
+    """Millicores of CPU, or bytes of memory, rounded up."""
+    unit = 1000 if name == "cpu" else 1
+    return int((amount * unit).to_integral_value(ROUND_CEILING))
 
 
 def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:

@@ -14,6 +14,7 @@ from kubeletpy.structs import Struct
 _TABLE = """
 reports_user_namespace no no yes
 reports_volume_health no no yes
+resize_bounded_by_node yes no no
 throttling_factor_needs_gate no no yes
 """
 """A line for each fact: its name, then its value in each of SUPPORTED."""
@@ -23,6 +24,8 @@ class VersionFacts(Struct, frozen=True):
     """The facts of one version.
 
     Attributes:
+        resize_bounded_by_node: whether the kubelet, not the API server, finds a resize infeasible
+            that requests more than the node has without its reservations.
         reports_user_namespace: whether ``status.nodeInfo.runningInUserNamespace`` is set while
             gate KubeletInUserNamespace is on.
         reports_volume_health: whether ``status.volumeHealth`` of pods and ``status.storageHealth``
@@ -31,6 +34,7 @@ class VersionFacts(Struct, frozen=True):
             default is refused while gate MemoryQoS is off.
     """
 
+    resize_bounded_by_node: bool
     reports_user_namespace: bool
     reports_volume_health: bool
     throttling_factor_needs_gate: bool

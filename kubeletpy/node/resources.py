@@ -95,6 +95,13 @@ def allocatable(
     return left
 
 
+def unreserved(total: Mapping[str, str], options: NodeOptions) -> dict[str, Decimal]:
+    """CPU (cores) and memory (bytes) without reservations, thresholds not subtracted."""
+    cpu = Decimal(options.reserved_cpus) if options.reserved_cpus else _reserved(options, "cpu")
+    reserved = {"cpu": cpu, "memory": _reserved(options, "memory")}
+    return {name: max(parse(total[name]) - reserved[name], Decimal(0)) for name in reserved}
+
+
 def _reserved(options: NodeOptions, resource: str) -> Decimal:
     return sum(
         (

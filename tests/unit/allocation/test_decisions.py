@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
 from kubeletpy.allocation.queue import Waiting, asks_for_more, in_order
 from kubeletpy.api import types as api
+from kubeletpy.config.load import default_settings
+from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from tests.unit.allocation.pods import needs, pod
@@ -18,6 +21,7 @@ from tests.unit.allocation.pods import needs, pod
 SWAPPING = ResizeRules(may_swap=lambda pod, container: container["name"] == "swaps")
 PINNED = ResizeRules(cpu_manager_policy="static", memory_manager_policy="Static")
 BURST = needs("cpu=1 memory=1Gi", "cpu=2 memory=2Gi")
+BOUNDED = ResizeRules(bound={"cpu": Decimal(2), "memory": Decimal(2**30)})
 TWICE = needs("cpu=1 memory=2Gi")
 FULL = needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")
 
@@ -118,6 +122,13 @@ RESTARTS_FOR_MEMORY: dict[str, dict[str, object]] = {
             pod(a=needs("cpu=2 memory=1Gi", "cpu=2 memory=1Gi")),
             None,
         ),
+        (BOUNDED, pod(a=BURST), pod(a=needs("cpu=2 memory=1Gi")), None),
+        (
+            BOUNDED,
+            pod(a=BURST, b=needs("cpu=1")),
+            pod(a=needs("cpu=1001m"), b=needs("cpu=1")),
+            "insufficient_node_allocatable",
+        ),
     ],
 )
 def test_what_can_never_be(
@@ -126,6 +137,27 @@ def test_what_can_never_be(
     found = infeasible(desired, allocated, rules)
     assert (found.detail if found else None) == detail
     assert found is None or found.message
+
+
+@pytest.mark.parametrize(
+    ("desired", "message"),
+    [
+        ("cpu=4", "cpu, requested: 4000, capacity: 2000"),
+        ("cpu=4 memory=1025Mi", "memory, requested: 1074790400, capacity: 1073741824"),
+    ],
+)
+def test_the_text_of_a_resize_beyond_the_node(desired: str, message: str) -> None:
+    found = infeasible(pod(a=needs(desired)), pod(a=BURST), BOUNDED)
+    assert found is not None
+    assert found.message == f"Node didn't have enough capacity: {message}"
+
+
+def test_only_the_kubelet_of_1_35_compares_a_resize_with_the_node() -> None:
+    def bounded(version: KubernetesVersion) -> bool:
+        settings = default_settings(version)
+        return bool(ResizeRules.from_settings(settings, lambda *_: False, BOUNDED.bound).bound)
+
+    assert [str(each) for each in SUPPORTED if bounded(each)] == ["1.35"]
 
 
 @pytest.mark.parametrize(
