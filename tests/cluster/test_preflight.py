@@ -136,6 +136,10 @@ def kubelet_node(
             made.stop()
             with RawRuntime(runtime.socket) as raw:
                 raw.remove_all()
+            # tests after this one count pods, and the scheduler would bind theirs to this node
+            own = f"--field-selector=spec.nodeName={made.name}"
+            made.kubectl("delete", "pods", own, "--force", "--grace-period=0")
+            made.kubectl("delete", "node", made.name, "--ignore-not-found")
             made.remove()
     finally:
         runtime.remove()
