@@ -78,10 +78,9 @@ def allocatable(
 ) -> dict[str, str]:
     """Capacity minus reservations, hard eviction thresholds and unhealthy devices."""
     left = {**total, **{name: str(n) for name, n in devices.allocatable.items()}}
-    reserved_cpu = _reserved(options, "cpu")
-    if options.reserved_cpus:
-        reserved_cpu = Decimal(options.reserved_cpus)
-    left["cpu"] = written(max(parse(total["cpu"]) - reserved_cpu, Decimal(0)), Format.DECIMAL)
+    left["cpu"] = written(
+        max(parse(total["cpu"]) - _reserved_cpu(options), Decimal(0)), Format.DECIMAL
+    )
     for resource, signal in (("memory", "memory.available"), (STORAGE, "nodefs.available")):
         if resource not in total:
             continue
@@ -97,9 +96,12 @@ def allocatable(
 
 def unreserved(total: Mapping[str, str], options: NodeOptions) -> dict[str, Decimal]:
     """CPU (cores) and memory (bytes) without reservations, thresholds not subtracted."""
-    cpu = Decimal(options.reserved_cpus) if options.reserved_cpus else _reserved(options, "cpu")
-    reserved = {"cpu": cpu, "memory": _reserved(options, "memory")}
+    reserved = {"cpu": _reserved_cpu(options), "memory": _reserved(options, "memory")}
     return {name: max(parse(total[name]) - reserved[name], Decimal(0)) for name in reserved}
+
+
+def _reserved_cpu(options: NodeOptions) -> Decimal:
+    return Decimal(options.reserved_cpus) if options.reserved_cpus else _reserved(options, "cpu")
 
 
 def _reserved(options: NodeOptions, resource: str) -> Decimal:

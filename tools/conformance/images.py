@@ -1,7 +1,7 @@
 """Stand-ins for the images of the end-to-end tests, so that no registry of the network is needed.
 
 All but the sandbox's hold the same programs: agnhost and nonewprivs of the release, busybox's
-applets, and bash, curl and getconf of this machine. They differ in what they run by default.
+applets, and bash and curl of this machine. They differ in what they run by default.
 """
 
 from __future__ import annotations
