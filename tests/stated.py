@@ -1,6 +1,6 @@
 """What modules state: numbers that have names, and fields that need not be given.
 
-Each room has a table of them (``test_stated.py``), so that nobody changes a limit in passing.
+Each package has a table of them (``test_stated.py``), so that nobody changes a limit in passing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def stated(place: str) -> Any:
     """What a module states.
 
     Args:
-        place: ``room/module NAME``, or ``room/module Class.field`` for a field's default.
+        place: ``package/module NAME``, or ``package/module Class.field`` for a field's default.
     """
     return _field(place).default if "." in place else getattr(*_of(place))
 

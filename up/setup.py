@@ -26,7 +26,7 @@ setup(
     # in the checkout, where pip builds, a copy of the modules would be found by every tool
     options={"build": {"build_base": BUILD.name}},
     install_requires=[
-        f"kubeletpy=={version()}",  # its lower rooms: api, pods, clock, host and wire
+        f"kubeletpy=={version()}",  # its lower packages: api, pods, clock, host and wire
         "aiohttp>=3.14.5",
         "cryptography>=45",
         "PyYAML>=6.0",

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-from kubeletpy.agent.room import Room, Task
+from kubeletpy.agent.component import Component, Task
 
 log = logging.getLogger(__name__)
 
@@ -25,31 +25,38 @@ T = TypeVar("T")
 class Agent:
     """:func:`kubeletpy.agent.build.build` makes it."""
 
-    def __init__(self, rooms: Sequence[Room]) -> None:
-        self.rooms = tuple(rooms)
+    def __init__(self, components: Sequence[Component]) -> None:
+        self.components = tuple(components)
         self._closed = False
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """All tasks, in room order."""
-        return tuple(task for room in self.rooms for task in room.tasks)
+        """All tasks, in component order."""
+        return tuple(task for component in self.components for task in component.tasks)
 
-    def room(self, kind: type[T]) -> T:
-        """The room of that type. Raises LookupError if there is none."""
+    def component(self, kind: type[T]) -> T:
+        """The component's object of that type. Raises LookupError if there is none."""
         found = self.find(kind)
         if found is None:
             raise LookupError(f"this agent has no {kind.__name__}")
         return found
 
     def find(self, kind: type[T]) -> T | None:
-        """The room of that type, if there is one."""
-        return next((room.made for room in self.rooms if isinstance(room.made, kind)), None)
+        """The object of that type, if there is one."""
+        return next(
+            (
+                component.instance
+                for component in self.components
+                if isinstance(component.instance, kind)
+            ),
+            None,
+        )
 
     async def start(self) -> None:
         """Start the components in order; an error of one states why the agent can't run."""
-        for room in self.rooms:
-            if room.start is not None:
-                await room.start()
+        for component in self.components:
+            if component.start is not None:
+                await component.start()
 
     async def run(self) -> None:
         """Run until cancelled; containers keep running without us."""
@@ -67,8 +74,8 @@ class Agent:
         self._closed = True
         try:
             async with asyncio.timeout(STOP_S):
-                for room in reversed(self.rooms):
-                    closing = None if room.close is None else room.close()
+                for component in reversed(self.components):
+                    closing = None if component.close is None else component.close()
                     if inspect.isawaitable(closing):
                         await closing
         except TimeoutError:

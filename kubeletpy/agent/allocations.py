@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
@@ -25,7 +25,7 @@ class Allocations(Struct, frozen=True):
 
     manager: AllocationManager
     actuated: ResourceState
-    rooms: list[Room]
+    components: list[Component]
 
 
 def build_allocations(
@@ -59,9 +59,9 @@ def build_allocations(
         sources_ready=sources_ready,
         decided=decided,
     )
-    rooms = [
-        Room(actuated, keep=lambda found: actuated.keep(found.known), close=actuated.close),
-        Room(allocated, close=allocated.close),
-        Room(manager, keep=lambda found: manager.keep(found.desired), close=manager.close),
+    components = [
+        Component(actuated, keep=lambda found: actuated.keep(found.known), close=actuated.close),
+        Component(allocated, close=allocated.close),
+        Component(manager, keep=lambda found: manager.keep(found.desired), close=manager.close),
     ]
-    return Allocations(manager, actuated, rooms)
+    return Allocations(manager, actuated, components)

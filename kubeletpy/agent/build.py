@@ -2,17 +2,17 @@
 
 :mod:`.core` builds what runs pods; :mod:`.observers` is built from it. The few circular connections
 are signals, all connected in :func:`_connect`. Must never decide anything about a pod. Components
-are started and their tasks created in the order of ``rooms``; they are closed in reverse order.
+are started and their tasks created in the order of ``components``, and closed in reverse order.
 """
 
 from __future__ import annotations
 
 from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.core import Core, build_core
 from kubeletpy.agent.eviction import Eviction, build_eviction
 from kubeletpy.agent.observers import Observers, build_observers
 from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
@@ -46,18 +46,20 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         outside.clock,
     )
     observers = build_observers(core, eviction)
-    rooms = [
-        *core.rooms,
-        upkeep.room(),
-        *eviction.rooms,
-        Room(rotator, (Task("log-rotation", rotator.run),)),
-        Room(observers.stuck, (Task("stuck-pods", observers.stuck.run),)),
-        *core.node.rooms(core.loop.sync_static_pods),
-        *observers.rooms,
+    components = [
+        *core.components,
+        upkeep.component(),
+        *eviction.components,
+        Component(rotator, (Task("log-rotation", rotator.run),)),
+        Component(observers.stuck, (Task("stuck-pods", observers.stuck.run),)),
+        *core.node.components(core.loop.sync_static_pods),
+        *observers.components,
     ]
     _connect(core, upkeep, eviction, observers)
-    core.signals.pods_counted.connect(*(room.keep for room in rooms if room.keep is not None))
-    return Agent(rooms)
+    core.signals.pods_counted.connect(
+        *(component.keep for component in components if component.keep is not None)
+    )
+    return Agent(components)
 
 
 def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observers) -> None:

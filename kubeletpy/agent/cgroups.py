@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.cgroups.driver_check import DriverCheck
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
@@ -30,7 +30,7 @@ class Cgroups(Struct, frozen=True):
     pods: PodCgroups | None
     parent: Callable[[Pod], str]
     limits: PodCgroupLimits
-    rooms: list[Room]
+    components: list[Component]
     driver_check: DriverCheck | None = None
 
     def problem(self) -> str:
@@ -68,7 +68,7 @@ def build_cgroups(
         in_use=in_use,
         has_volumes=has_volumes,
     )
-    room = Room(
+    component = Component(
         pods,
         (Task("cgroups", pods.run),),
         keep=lambda found: pods.sweep_soon(),
@@ -86,5 +86,5 @@ def build_cgroups(
         pod_name=pod_name,
         on_change=context.signals.node_changed,
     )
-    rooms = [room, Room(check, (Task("cgroup-driver", check.run),))]
-    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), rooms, check)
+    components = [component, Component(check, (Task("cgroup-driver", check.run),))]
+    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), components, check)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import ConfigError, Problem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Claims(Struct, frozen=True):
     """What the rest of the composition root uses; ``drivers`` handles DRA plugins."""
 
-    rooms: list[Room]
+    components: list[Component]
     manager: ClaimManager
     drivers: Drivers
     device_health: Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
@@ -61,10 +61,10 @@ def build_claims(context: BuildContext) -> Claims:
         may_skip=gates.enabled("DRAOptionalNodeOperations"),
         wake=signals.pod_changed,
     )
-    rooms = [
-        Room(health, close=health.close),
-        Room(drivers, close=drivers.close),
-        Room(
+    components = [
+        Component(health, close=health.close),
+        Component(drivers, close=drivers.close),
+        Component(
             manager,
             (Task("resource-claims", manager.run),),
             keep=lambda found: manager.pods_known(found.known),
@@ -74,8 +74,8 @@ def build_claims(context: BuildContext) -> Claims:
         from kubeletpy.dra.slices import SliceCleaner
 
         cleaner = SliceCleaner(kube_api, context.node_name, drivers)
-        rooms.append(Room(cleaner, (Task("resource-slices", cleaner.run),)))
-    return Claims(rooms, manager, drivers, health.statuses)
+        components.append(Component(cleaner, (Task("resource-slices", cleaner.run),)))
+    return Claims(components, manager, drivers, health.statuses)
 
 
 class _Health:

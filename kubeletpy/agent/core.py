@@ -1,14 +1,14 @@
 """The core of an agent: what is built from what, in order, until a pod can run.
 
 One function, read from top to bottom. Each object is constructed from what stands above it;
-``rooms`` then has what the agent needs of it: its tasks, how it starts and how it ends.
+``components`` then has its hooks for the agent: its tasks, how it starts and how it ends.
 What can be read on its own has its own module, built by one call here: :mod:`.allocations`,
 :mod:`.devices`, :mod:`.claims`, :mod:`.storage`, :mod:`.placement`, :mod:`.cgroups`,
 :mod:`.images`, :mod:`.node`, :mod:`.admission`. Must never decide anything about a pod, nor import
 what only observes pods: :mod:`.observers` is built from the finished :class:`Core`.
 
-Build a new room where everything it needs exists, and add it to ``rooms`` next to it; a new
-capability of a pod gets an entry in ``steps``.
+Build a new component where everything it needs exists, and add it to ``components`` next to it; a
+new capability of a pod gets an entry in ``steps``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kubeletpy.agent.allocations import build_allocations
 from kubeletpy.agent.cgroups import Cgroups, build_cgroups
 from kubeletpy.agent.claims import Claims as PodClaims
 from kubeletpy.agent.claims import build_claims
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.devices import build_devices, device_health
 from kubeletpy.agent.flight_recorder import build_flight_recorder
@@ -31,7 +32,6 @@ from kubeletpy.agent.node import ApiNode, build_node
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.placement import Placed, build_placement
 from kubeletpy.agent.pod_sources import expected_sources, source_tasks
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
@@ -116,12 +116,12 @@ class Core(BuildContext, frozen=True, kw_only=True):
     """What runs pods. Observers are built from it; it refers to none of them.
 
     Attributes:
-        rooms: in the order in which they start.
+        components: in the order in which they start.
         api_back: called when the API answers again.
         manifest_problems: which manifests of static pods can't be used.
     """
 
-    rooms: Sequence[Room]
+    components: Sequence[Component]
     active: ActivePods
     admission: Admission
     allocations: AllocationManager
@@ -170,7 +170,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     gates = settings.feature_gates
     life = SteadyClock(clock)
     signals, history = Signals(), DecisionHistory()
-    rooms = [Room(outside, tuple(outside.credentials))]
+    components = [Component(outside, tuple(outside.credentials))]
 
     # -- shared state: the pods, what runs of them, what is reported about them -----------------
     options = NodeOptions.from_settings(
@@ -187,7 +187,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     recorder: AnnotatingRecorder = LogRecorder()
     if api is not None:
         recorder = writer = EventWriter(api.events, clock, node_name, rng=rng)
-        rooms.append(Room(writer, (Task("events", writer.run),)))
+        components.append(Component(writer, (Task("events", writer.run),)))
     recorder = node_events = NodeUidRecorder(recorder, node_name)
     recorder = kept_events = KeptEvents(recorder, clock)
     context = BuildContext(
@@ -211,22 +211,22 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         kind = WARNING if warning else NORMAL
         recorder.event(node_reference(node_name), kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
 
-    rooms.append(Room(recorder, start=announce))
+    components.append(Component(recorder, start=announce))
     version: VersionFollower | None = None
     if outside.kubernetes is not None:
         version = VersionFollower(
             kube_api, outside.kubernetes, root, notify=version_differs, rng=rng
         )
         following = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
-        rooms.append(Room(version, following))
-    rooms += build_guards(context)
+        components.append(Component(version, following))
+    components += build_guards(context)
     pods = PodManager()
     cache = PodStatusCache()
     requeue = RequeueSettings(settings.sync_frequency, beat=beat_of(node_name))
     machine_of_workers = WorkerMachine(requeue, log_impossible)
     queries = WorkerQueries(machine_of_workers)
     flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)
-    rooms += flight.rooms
+    components += flight.components
     traces, reasons = Traces(outside.tracer, span_log=flight.span), ReasonCache()
     starts = StartLatency(metrics.workers, clock)
     statuses = ApiStatusManager(
@@ -250,13 +250,13 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     unread = UnreadPods(merge, pods, cache, queries.record)
     active = ActivePods(pods, queries, statuses)
     remains = Remains(pods, queries, unread, statuses.is_reported)
-    rooms += [
-        Room(pods),
-        Room(queries),
-        Room(cache),
-        Room(reasons),
-        Room(starts, keep=lambda found: starts.forget_except(found.desired)),
-        Room(statuses, close=statuses.close),
+    components += [
+        Component(pods),
+        Component(queries),
+        Component(cache),
+        Component(reasons),
+        Component(starts, keep=lambda found: starts.forget_except(found.desired)),
+        Component(statuses, close=statuses.close),
     ]
 
     # -- what has been allocated to pods --------------------------------------------------------
@@ -269,11 +269,11 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         decided=decided,
     )
     allocations = given.manager
-    rooms += given.rooms
-    devices, device_room = build_devices(
+    components += given.components
+    devices, device_component = build_devices(
         context, cache, is_active=lambda uid: any(pod.uid == uid for pod in active())
     )
-    rooms.append(device_room)
+    components.append(device_component)
 
     # -- volumes, and what else containers see --------------------------------------------------
     runtime_upkeep = RuntimeUpkeep(
@@ -289,7 +289,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         pod=pods.get,
         plugins={DRA: claims.drivers, DEVICE: DevicePluginHandler(devices.plugins)},
     )
-    rooms += [*claims.rooms, *storage.rooms]
+    components += [*claims.components, *storage.components]
 
     def recursive_read_only() -> frozenset[str]:
         return runtime_upkeep.info().handlers_with("recursiveReadOnlyMounts")
@@ -315,7 +315,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         return cache.running().union(pod.uid for pod in active())
 
     placement = build_placement(context, cache, users=users, decided=decided, before=(devices,))
-    rooms += placement.rooms
+    components += placement.components
     directories = PodDirectories(
         pods_dir,
         release=storage.volumes.release_orphan,
@@ -323,8 +323,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         swept=metrics.pods.orphan_directories,
         wanted=remains.needs_directory,
     )
-    rooms.append(
-        Room(
+    components.append(
+        Component(
             directories,
             keep=lambda found: directories.sweep_soon(found.known),
             close=directories.close,
@@ -337,7 +337,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         in_use=remains.may_run,
         has_volumes=directories.has_volumes,
     )
-    rooms += cgroups.rooms
+    components += cgroups.components
     user_namespaces = UserNamespaces(
         pods_dir,
         supporting=lambda: runtime_upkeep.info().handlers_with("userNamespaces"),
@@ -345,8 +345,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         ids_per_pod=settings.user_namespaces.ids_per_pod,
         owned=subordinate_ids(),
     )
-    rooms.append(
-        Room(
+    components.append(
+        Component(
             user_namespaces,
             start=lambda: mend(user_namespaces, outside.runtime),
             keep=lambda found: user_namespaces.keep(found.known),
@@ -355,7 +355,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
 
     # -- the runtime ----------------------------------------------------------------------------
     images = build_images(context, pods=pods, tokens=storage.tokens, starts=starts)
-    rooms += images.rooms
+    components += images.components
     runtime = KubeRuntimeManager(
         outside.runtime,
         images.manager,
@@ -384,9 +384,9 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         sandbox_watch=cgroups.driver_check,
     )
     monitor = RuntimeMonitor(runtime, signals.runtime_health_changed)
-    rooms += [
-        Room(runtime, close=lambda: runtime.drain(DRAIN_S)),
-        Room(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
+    components += [
+        Component(runtime, close=lambda: runtime.drain(DRAIN_S)),
+        Component(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
     ]
 
     # -- a pod's worker -------------------------------------------------------------------------
@@ -405,8 +405,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         agent_started_at=life.beginning,
         rng=rng,
     )
-    rooms.append(
-        Room(
+    components.append(
+        Component(
             probes,
             keep=lambda found: probes.forget_except(found.possibly_running),
             close=probes.close,
@@ -433,7 +433,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         metrics=metrics.workers,
         status_log=flight.status,
     )
-    rooms.append(Room(runtime_upkeep, (Task("runtime-upkeep", runtime_upkeep.run),)))
+    components.append(Component(runtime_upkeep, (Task("runtime-upkeep", runtime_upkeep.run),)))
     node = build_node(
         context,
         runtime_info=runtime_upkeep.info,
@@ -445,7 +445,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     mirrors, own_node = node.mirrors, node.own
     node_events.lookup = own_node.uid
     if mirrors is not None:
-        rooms.append(Room(mirrors, close=mirrors.close))
+        components.append(Component(mirrors, close=mirrors.close))
     pull_secrets = PullSecrets(kube_api, recorder)
     steps: list[SyncStep | None] = [
         NetworkGate(monitor.network_error, recorder),
@@ -503,7 +503,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         on_update=updates.touch,
         event_log=flight.event,
     )
-    rooms.append(Room(workers, close=workers.close))
+    components.append(Component(workers, close=workers.close))
 
     # -- what drives the workers ----------------------------------------------------------------
     admission = build_admission(
@@ -572,15 +572,15 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
     pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node)
-    rooms += [
-        Room(pleg, (Task("pleg", pleg.run),)),
-        Room(stream, (Task("runtime-events", stream.run),)),
-        Room(early_looks, close=early_looks.close),
-        Room(dead, (Task("dead-containers", dead.run),)),
-        Room(gate, close=gate.close),
-        Room(loop, (Task("sync-loop", loop.run),)),
-        Room(sources, tuple(pod_tasks)),
-        Room(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
+    components += [
+        Component(pleg, (Task("pleg", pleg.run),)),
+        Component(stream, (Task("runtime-events", stream.run),)),
+        Component(early_looks, close=early_looks.close),
+        Component(dead, (Task("dead-containers", dead.run),)),
+        Component(gate, close=gate.close),
+        Component(loop, (Task("sync-loop", loop.run),)),
+        Component(sources, tuple(pod_tasks)),
+        Component(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
     ]
     return Core(
         settings=settings,
@@ -590,7 +590,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         recorder=recorder,
         signals=signals,
         started_at=context.started_at,
-        rooms=rooms,
+        components=components,
         active=active,
         admission=admission,
         allocations=allocations,

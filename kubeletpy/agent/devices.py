@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.api.types import ResourceStatus
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.devices.manager import DeviceManager
@@ -20,7 +20,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 
 def build_devices(
     context: BuildContext, cache: PodStatusCache, *, is_active: Callable[[str], bool]
-) -> tuple[DeviceManager, Room]:
+) -> tuple[DeviceManager, Component]:
     """``is_active``: whether a pod uses the node."""
     outside, signals = context.outside, context.signals
     topology = outside.machine.topology
@@ -35,13 +35,13 @@ def build_devices(
         open_plugin=outside.device_plugins or over_socket,
         listen=outside.sockets,
     )
-    room = Room(
+    component = Component(
         devices,
         (Task("devices", devices.plugins.run),),
         start=devices.start,
         close=devices.close,
     )
-    return devices, room
+    return devices, component
 
 
 def device_health(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.core import Core
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.eviction.limit_watch import LimitWatch
@@ -42,7 +42,7 @@ class Eviction(Struct, frozen=True):
         watches_node: whether that depends on what the node has left, not only on limits of pods.
     """
 
-    rooms: list[Room]
+    components: list[Component]
     keeper: EvictionKeeper | None = None
     watches_node: bool = False
 
@@ -138,10 +138,10 @@ def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
         evicted=lambda signal: metrics.evictions.labels(signal).inc(),
         aged=lambda signal, seconds: metrics.eviction_stats_age.labels(signal).observe(seconds),
     )
-    room = Room(
+    component = Component(
         keeper,
         (Task("eviction", keeper.run),),
         keep=lambda found: keeper.pods_changed(found.possibly_running),
         close=keeper.close,
     )
-    return Eviction([room], keeper, watches_node)
+    return Eviction([component], keeper, watches_node)

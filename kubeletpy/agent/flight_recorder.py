@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kubeletpy.agent.room import Room, Task
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import NodeFlags
@@ -23,7 +23,7 @@ _MIB = 1 << 20
 class Flight(Struct, frozen=True):
     """What reports to the recorder; all None without one."""
 
-    rooms: tuple[Room, ...] = ()
+    components: tuple[Component, ...] = ()
     event: Callable[[Event, Sequence[Effect]], None] | None = None
     plan: Callable[[PlanInputs, PodActions], None] | None = None
     status: Callable[[StatusInputs, api.PodStatus], None] | None = None
@@ -41,5 +41,5 @@ def build_flight_recorder(
 
     files = RecordingFiles(root / DIRECTORY, flags.flight_recorder_mib * _MIB)
     recorder = FlightRecorder(files, clock, machine, node_name)
-    room = Room(recorder, (Task("flight-recorder", recorder.run),), close=recorder.close)
-    return Flight((room,), recorder.event, recorder.plan, recorder.status, recorder.span)
+    component = Component(recorder, (Task("flight-recorder", recorder.run),), close=recorder.close)
+    return Flight((component,), recorder.event, recorder.plan, recorder.status, recorder.span)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.cgroups.names import parse_existing
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, node_reference
@@ -20,7 +20,7 @@ from kubeletpy.guards.kernel_log import system_oom
 from kubeletpy.guards.oom_watch import MARK, OOMWatch
 
 
-def build_guards(context: BuildContext) -> list[Room]:
+def build_guards(context: BuildContext) -> list[Component]:
     """None for a machine that is not to be guarded (a simulated one)."""
     settings, machine, root = context.settings, context.outside.machine, context.root
     if (host := machine.guarded) is None:
@@ -42,14 +42,14 @@ def build_guards(context: BuildContext) -> list[Room]:
         machine.facts.boot_id,
         lambda kill: warn(Reason.SYSTEM_OOM, system_oom(kill)),
     )
-    rooms = [
-        Room(at_start, (Task("own-process", at_start.run),), start=at_start.start),
-        Room(watch, (Task("kernel-log", watch.run),)),
+    components = [
+        Component(at_start, (Task("own-process", at_start.run),), start=at_start.start),
+        Component(watch, (Task("kernel-log", watch.run),)),
     ]
     if settings.make_iptables_util_chains:
         for version, program in PROGRAMS.items():
             chains = IPTablesChains(version, host.run)
-            rooms.append(Room(chains, (Task(program, chains.run),)))
+            components.append(Component(chains, (Task(program, chains.run),)))
     if host.groups is not None and (settings.kubelet_cgroups or settings.system_cgroups):
         daemons = DaemonCgroups(
             host.groups,
@@ -58,8 +58,8 @@ def build_guards(context: BuildContext) -> list[Room]:
             proc=host.proc,
             own=host.own_pid,
         )
-        rooms.append(Room(daemons, (Task("daemon-cgroups", daemons.run),)))
-    return rooms
+        components.append(Component(daemons, (Task("daemon-cgroups", daemons.run),)))
+    return components
 
 
 def _path(configured: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
@@ -31,7 +31,7 @@ class Images(Struct, frozen=True):
 
     manager: ImageManager
     gc: ImageGarbageCollector
-    rooms: list[Room]
+    components: list[Component]
 
 
 def build_images(
@@ -47,10 +47,10 @@ def build_images(
     """
     settings, flags, outside = context.settings, context.flags, context.outside
     root, recorder = context.root, context.recorder
-    clock, metrics, rooms = outside.clock, outside.metrics, list[Room]()
+    clock, metrics, components = outside.clock, outside.metrics, list[Component]()
     records = pull_records(settings, root, outside.images, clock, metrics.pull_records)
     if records is not None:
-        rooms.append(Room(records, start=records.start, close=records.close))
+        components.append(Component(records, start=records.start, close=records.close))
     providers: Plugins | None = None
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none and start without loading this
@@ -59,7 +59,7 @@ def build_images(
 
         accounts = ClusterAccounts(context.kube_api, tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)
-        rooms.append(Room(providers, close=providers.close))
+        components.append(Component(providers, close=providers.close))
     gc = ImageGarbageCollector(
         outside.images,
         outside.runtime,
@@ -85,4 +85,4 @@ def build_images(
         pull_times=starts,
         pulled=gc.pulled,
     )
-    return Images(manager, gc, rooms)
+    return Images(manager, gc, components)

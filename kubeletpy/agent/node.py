@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kubeletpy.agent.component import Component, Run, Task, after
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Run, Task, after
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
@@ -38,7 +38,7 @@ class ApiNode(Struct, frozen=True):
         """Why the API does not have or hear of the node, for explain."""
         return [each.problem for each in (self.manager, self.lease) if each is not None]
 
-    def rooms(self, sync_static_pods: Run) -> list[Room]:
+    def components(self, sync_static_pods: Run) -> list[Component]:
         """Tasks that run once pods can be synced; mirror pods wait for the node's registration."""
         node, lease = self.manager, self.lease
         if node is None or lease is None:
@@ -49,7 +49,7 @@ class ApiNode(Struct, frozen=True):
             Task("node-lease", after(node.registered, lease.run)),
             Task("static-pods-mirrors", after(node.registered, sync_static_pods)),
         )
-        return [Room(node, tasks)]
+        return [Component(node, tasks)]
 
 
 def build_node(

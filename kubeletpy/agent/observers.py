@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
+from kubeletpy.agent.component import Component
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction
-from kubeletpy.agent.room import Room
 from kubeletpy.agent.served import served, serving_certificate
 from kubeletpy.explain.gone import GonePods
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
-from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.pod_resources.server import PodResourcesServer
 from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.structs import Struct
@@ -33,7 +33,7 @@ class Observers(Struct, frozen=True):
         certificate: None: the server's is in files.
     """
 
-    rooms: list[Room]
+    components: list[Component]
     stuck: StuckPods
     gone: GonePods
     certificate: ServingCertificate | None
@@ -70,7 +70,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         runtime_good_at=lambda: core.monitor.good_at,
         spared=eviction.spared,
     )
-    foreseer = NodeRooms(
+    foreseer = NodeQueries(
         core.node_name,
         core.pods,
         core.outside.images,
@@ -87,9 +87,9 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         evictions=eviction.order,
     )
     gone = GonePods(snapshots.facts)
-    certificate, certificate_rooms = serving_certificate(core)
+    certificate, certificate_components = serving_certificate(core)
     apis = list(_local_apis(core))
-    rooms = served(
+    components = served(
         core,
         eviction,
         snapshots,
@@ -104,14 +104,14 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         ],
     )
     return Observers(
-        [*certificate_rooms, *(room for room, _ in apis), *rooms],
+        [*certificate_components, *(component for component, _ in apis), *components],
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
         gone,
         certificate,
     )
 
 
-def _local_apis(core: Core) -> Iterator[tuple[Room, Callable[[], str]]]:
+def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
     """The APIs for programs on this node, each with the reason why it is not served."""
     if not core.outside.sockets:
         return
@@ -130,7 +130,7 @@ def _local_apis(core: Core) -> Iterator[tuple[Room, Callable[[], str]]]:
         pods=core.pods.pods,
         release=core.placement.release,
     )
-    yield Room(resources, start=resources.start, close=resources.close), resources.problem
+    yield Component(resources, start=resources.start, close=resources.close), resources.problem
     if not core.gates.enabled("PodsAPI"):
         return
     from kubeletpy.pods_api.server import PodsServer  # gRPC is not needed without it
@@ -146,4 +146,4 @@ def _local_apis(core: Core) -> Iterator[tuple[Room, Callable[[], str]]]:
         shown=core.statuses.shown,
     )
     core.signals.status_changed.connect(server.changed)
-    yield Room(server, start=server.start, close=server.close), server.problem
+    yield Component(server, start=server.start, close=server.close), server.problem

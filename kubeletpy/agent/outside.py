@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kubeletpy.agent.room import Task
+from kubeletpy.agent.component import Task
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock

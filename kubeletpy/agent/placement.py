@@ -10,8 +10,8 @@ from functools import partial
 from math import ceil
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
@@ -55,7 +55,7 @@ class Placed(Struct, frozen=True):
         preview: where a pod would go; books nothing, raises AllocationRefused.
     """
 
-    rooms: list[Room]
+    components: list[Component]
     cpus: CpuManager
     memory: MemoryManager
     providers: Sequence[ContainerProvider]
@@ -128,9 +128,9 @@ def build_placement(
         cache.subscribe(reconciler.look_soon)
     return Placed(
         [
-            Room(cpus, tasks, start=cpus.start, close=cpus.close),
-            Room(memory, start=memory.start, close=memory.close),
-            Room(manager, keep=lambda found: manager.release()),
+            Component(cpus, tasks, start=cpus.start, close=cpus.close),
+            Component(memory, start=memory.start, close=memory.close),
+            Component(manager, keep=lambda found: manager.release()),
         ],
         cpus,
         memory,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubeletpy.agent.component import Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Task
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.own_node import OwnNode

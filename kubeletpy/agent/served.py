@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.serving import Served, Serving
 from kubeletpy.api.types import JSON
 from kubeletpy.config import document, in_effect
@@ -60,7 +60,7 @@ class Scrape:
         return metrics.render()
 
 
-def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Room]]:
+def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Component]]:
     """The certificate that the cluster signs, and its component; None: the server has files."""
     outside, node = core.outside, core.node.manager
     if outside.ports is None or not comes_from_cluster(core.settings):
@@ -76,7 +76,7 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Roo
         rng=outside.rng,
     )
     renewal = (Task("serving-certificate", certificate.run),) if core.kube_api is not None else ()
-    return certificate, [Room(certificate, renewal, start=certificate.start)]
+    return certificate, [Component(certificate, renewal, start=certificate.start)]
 
 
 def served(
@@ -88,7 +88,7 @@ def served(
     gone: GonePods,
     certificate: ServingCertificate | None,
     problems: Sequence[HealthCheck] = (),
-) -> list[Room]:
+) -> list[Component]:
     """Args:
     gone: explains pods that have ended.
     certificate: None: the server's is in files.
@@ -99,7 +99,7 @@ def served(
     pressure, version, node = eviction.pressure, core.version, core.node.manager
     machine, metrics = outside.machine, outside.metrics
     scrape = Scrape(core)
-    rooms: list[Room] = [Room(scrape)]
+    components: list[Component] = [Component(scrape)]
     servers: list[Served] = []
     loop_health = SyncLoopHealth(core.loop, settings.sync_frequency)
     if outside.sockets and settings.healthz_port:
@@ -117,11 +117,13 @@ def served(
             render_metrics=lambda: (scrape.render(), CONTENT_TYPE),
             render_probe_metrics=lambda: (metrics.render_probes(), CONTENT_TYPE),
         )
-        rooms.append(Room(health_server, start=health_server.start, close=health_server.close))
+        components.append(
+            Component(health_server, start=health_server.start, close=health_server.close)
+        )
         servers.append(health_server)
     if outside.watchdog is not None:
         checks = {"log": log_problem, "syncloop": loop_health.error}
-        rooms.append(Room(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
+        components.append(Component(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
     of_node = (
         lambda: monitor.runtime_error() or monitor.network_error(),
         device_plugins,
@@ -199,21 +201,21 @@ def served(
             tracer=outside.tracer,
             explained=explain,
         )
-        rooms += [
-            Room(collector, close=collector.close),
-            Room(server, start=server.start, close=server.close),
+        components += [
+            Component(collector, close=collector.close),
+            Component(server, start=server.start, close=server.close),
         ]
         servers.append(server)
     if outside.sockets:
-        rooms.append(Room(explain, close=explain.close))
+        components.append(Component(explain, close=explain.close))
         servers.insert(0, explain)
         kept = KeptTroubles(core.root / FILE_NAME, troubles)
         task = Task("explain-troubles", kept.run)
-        rooms.append(Room(kept, (task,), start=kept.start, close=kept.save))
+        components.append(Component(kept, (task,), start=kept.start, close=kept.save))
     if servers:
         serving = Serving(servers, node.reported if node is not None else None)
-        rooms.append(Room(serving, (Task("serving", serving.run),)))
-    return rooms
+        components.append(Component(serving, (Task("serving", serving.run),)))
+    return components
 
 
 async def _usage(collector: StatsCollector) -> JSON:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.api import types as api
 from kubeletpy.config.version_facts import version_facts
 from kubeletpy.kubeapi.failing_watches import FailingWatch
@@ -60,7 +60,7 @@ class Storage(Struct, frozen=True):
         volume_health: of the volumes of a pod (by uid).
     """
 
-    rooms: list[Room]
+    components: list[Component]
     objects: PodObjects
     volumes: NodeVolumes
     claims: ClaimVolumes
@@ -103,7 +103,7 @@ def build_storage(
         LatePlugin("kubernetes.io/iscsi", "iscsi", root, lambda: _iscsi(root, kube_api, attaches)),
         LatePlugin("kubernetes.io/fc", "fc", root, lambda: _fc(root, attaches)),
     ]
-    plugin_rooms: list[Room] = []
+    plugin_components: list[Component] = []
     csi: Csi | None = None
     if outside.plugins is not None:
         csi = Csi(
@@ -123,13 +123,13 @@ def build_storage(
             outside.plugins,
             metrics.plugins,
         )
-        plugin_rooms = [
-            Room(
+        plugin_components = [
+            Component(
                 csi,
                 (Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)),
                 close=csi.close,
             ),
-            Room(manager, (Task("plugins", manager.run),)),
+            Component(manager, (Task("plugins", manager.run),)),
         ]
 
     # -- volumes of claims, volumes of pods -----------------------------------------------------
@@ -206,20 +206,20 @@ def build_storage(
         host_ips=machine.node_ips,
         allocatable=node_allocatable,
     )
-    rooms = [
-        Room(objects, close=objects.close),
-        Room(
+    components = [
+        Component(objects, close=objects.close),
+        Component(
             claims,
             (Task("volumes", claims.run),),
             keep=lambda found: claims.pods_known(),
             close=claims.close,
         ),
-        Room(meter, (Task("volume-usage", meter.run),)),
-        Room(tokens, close=tokens.close),
-        *([Room(bundles, close=bundles.close)] if bundles is not None else []),
-        *([Room(certificates, close=certificates.close)] if certificates is not None else []),
-        *([Room(services, (Task("services", services.run),))] if services is not None else []),
-        *plugin_rooms,
+        Component(meter, (Task("volume-usage", meter.run),)),
+        Component(tokens, close=tokens.close),
+        *([Component(bundles, close=bundles.close)] if bundles is not None else []),
+        *([Component(certificates, close=certificates.close)] if certificates is not None else []),
+        *([Component(services, (Task("services", services.run),))] if services is not None else []),
+        *plugin_components,
     ]
 
     def failing_watches(uid: str) -> Sequence[FailingWatch]:
@@ -229,13 +229,13 @@ def build_storage(
         return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
 
     health = _health(context, csi, claims)
-    rooms += health.rooms if health is not None else ()
+    components += health.components if health is not None else ()
 
     def volume_health(uid: str) -> Sequence[api.PodVolumeHealth]:
         return health.of_pod(uid) if health is not None else ()
 
     return Storage(
-        rooms,
+        components,
         objects,
         volumes,
         claims,

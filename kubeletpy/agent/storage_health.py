@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.room import Room, Task
 from kubeletpy.api import types as api
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.volumes import ClaimVolumes
@@ -20,7 +20,7 @@ from kubeletpy.volumes.health import VolumeHealthMonitor
 class StorageHealth(Struct, frozen=True):
     """What the composition root uses; ``of_pod`` has the health of volumes by uid of their pod."""
 
-    rooms: list[Room]
+    components: list[Component]
     of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
@@ -48,8 +48,8 @@ def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) 
         clock=clock,
         period=period,
     )
-    rooms = [
-        Room(volumes, (Task("volume-health", volumes.run),)),
-        Room(storage, (Task("storage-health", storage.run),)),
+    components = [
+        Component(volumes, (Task("volume-health", volumes.run),)),
+        Component(storage, (Task("storage-health", storage.run),)),
     ]
-    return StorageHealth(rooms, volumes.of_pod)
+    return StorageHealth(components, volumes.of_pod)

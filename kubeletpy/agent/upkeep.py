@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kubeletpy.agent.room import Room, Task
+from kubeletpy.agent.component import Component, Task
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.eviction.ranking import Reclaim
@@ -57,10 +57,10 @@ class Upkeep:
         self._ended = ended
         self._wanted = asyncio.Event()
 
-    def room(self) -> Room:
+    def component(self) -> Component:
         """What the agent needs to know about it."""
         containers = Task("container-gc", self.collect_containers)
-        return Room(self, (containers, Task("image-gc", self.collect_images)))
+        return Component(self, (containers, Task("image-gc", self.collect_images)))
 
     def collect_soon(self) -> None:
         """A pod has ended: do not wait for the period."""

@@ -1,8 +1,8 @@
-"""Reports pods that should be gone by now: an event names what is holding them up.
+"""Reports pods that should have ended by now: an event names what is holding them up.
 
-Every room does its own retries and reports its own failures; this looks at the whole and covers
-what no room counts as its failure: a hanging call, a finalizer, an API that refuses. Must never
-touch a pod.
+Each package retries its own operations and reports its own failures. This module reports what no
+package counts as a failure: a hanging call, a finalizer, an API that refuses. Must never touch a
+pod.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.foresee import change, needs, patching, pressure, start, updates
 from kubeletpy.foresee.durations import Durations, total
 from kubeletpy.foresee.model import Act, Foreseen, Outcome
-from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.placement.refusal import UNEXPECTED, AllocationRefused
 from kubeletpy.pods import defaults
 from kubeletpy.pods.decision import Decision
@@ -43,8 +43,8 @@ class Nonsense(ValueError):
 class Foreseer:
     """Answers ``kubeletpy plan``."""
 
-    def __init__(self, rooms: NodeRooms) -> None:
-        self._rooms = rooms
+    def __init__(self, node: NodeQueries) -> None:
+        self._node = node
 
     async def foresee(self, asked: JSON) -> Foreseen:
         """What the node would do.
@@ -63,7 +63,7 @@ class Foreseer:
         if not isinstance(manifest, dict):
             raise Nonsense("there is no pod in the request")
         wanted = _read(manifest)
-        existing = self._rooms.pods.by_name(wanted.namespace, wanted.name)
+        existing = self._node.pods.by_name(wanted.namespace, wanted.name)
         if existing is None:
             return await self._new(wanted)
         laid_over = {"spec": manifest.get("spec") or {}}
@@ -72,14 +72,14 @@ class Foreseer:
 
     def _running(self, asked: JSON) -> Pod:
         namespace, name = str(asked.get("namespace")), str(asked.get("name"))
-        found = self._rooms.pods.by_name(namespace, name)
+        found = self._node.pods.by_name(namespace, name)
         if found is None:
             raise Nonsense(f"no pod {namespace}/{name} on this node")
         return found
 
     async def _new(self, pod: Pod) -> Foreseen:
-        rooms = self._rooms
-        took = Durations(rooms.traces)
+        node = self._node
+        took = Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
         if fate.outcome is Outcome.REFUSED:
@@ -97,7 +97,7 @@ class Foreseer:
             images=image_uses,
             volumes=volume_uses,
             needs=needs.needs(pod, plan),
-            squeezed=pressure.squeezed(rooms.levels(), pod_needs(pod)),
+            squeezed=pressure.squeezed(node.levels(), pod_needs(pod)),
             evictions=await self._evictions(pod, victims),
             seconds=total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
@@ -109,8 +109,8 @@ class Foreseer:
         if refused:
             return change.Fate(Outcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
-            placed = self._rooms.place(pod)
-            verdict, victims = self._rooms.judge(pod, self._rooms.others(pod.uid))
+            placed = self._node.place(pod)
+            verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
         except AllocationRefused as error:
             return change.Fate(Outcome.REFUSED, error.reason, str(error)), (), ()
         except ValueError as error:
@@ -135,22 +135,22 @@ class Foreseer:
         return await self._synced(before, after, found)
 
     async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
-        rooms, took = self._rooms, Durations(self._rooms.traces)
+        node, took = self._node, Durations(self._node.traces)
         victims: Sequence[Pod] = ()
-        given = rooms.allocated(after)
+        given = node.allocated(after)
         resizes = any(each.way is updates.Way.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
                 return self._answer(before, fate, hints=change.hints(found))
             given = resized
-        status = rooms.seen(before.uid)
+        status = node.seen(before.uid)
         if status is None:
             message = "the agent has not asked the runtime about it yet"
             return self._answer(before, change.Fate(Outcome.UNKNOWN, "", message))
-        probes = rooms.probes(before)
-        as_is = rooms.intends(rooms.allocated(before), status, probes)
-        to_be = rooms.intends(given, status, probes)
+        probes = node.probes(before)
+        as_is = node.intends(node.allocated(before), status, probes)
+        to_be = node.intends(given, status, probes)
         restarts = change.restarted(as_is, to_be)
         images = start.images(after, await self._present(after), restarts)
         return self._answer(
@@ -166,10 +166,10 @@ class Foreseer:
 
     def _resized(self, after: Pod) -> tuple[Pod, change.Fate | None, Sequence[Pod]]:
         try:
-            resized = self._rooms.resized(after)
+            resized = self._node.resized(after)
             if isinstance(resized, Infeasible):
                 return after, change.Fate(Outcome.INFEASIBLE, "Infeasible", resized.message), ()
-            verdict, victims = self._rooms.judge(resized, self._rooms.others(after.uid))
+            verdict, victims = self._node.judge(resized, self._node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
@@ -178,7 +178,7 @@ class Foreseer:
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
-        return tuple(await self._rooms.evictions(pod, {victim.uid for victim in victims}))
+        return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
 
     async def _present(self, pod: Pod) -> dict[str, bool | None]:
         """Image -> whether the node has it; None: the runtime did not say."""
@@ -189,7 +189,7 @@ class Foreseer:
 
     async def _has(self, image: str) -> bool | None:
         try:
-            answer = await self._rooms.images.image_status(cri.ImageSpec(image=image))
+            answer = await self._node.images.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
         return answer.HasField("image") and bool(answer.image.id)
@@ -198,7 +198,7 @@ class Foreseer:
         return Foreseen(
             pod.namespace,
             pod.name,
-            self._rooms.node_name,
+            self._node.node_name,
             fate.outcome,
             fate.reason,
             fate.message,

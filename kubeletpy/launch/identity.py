@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubeletpy.agent.room import Task
+from kubeletpy.agent.component import Task
 from kubeletpy.certificates import kubeconfig, request
 from kubeletpy.certificates.following import FileFollower
 from kubeletpy.certificates.manager import CertificateManager, Purpose

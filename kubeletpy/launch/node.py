@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 
-from kubeletpy.agent.room import Task
+from kubeletpy.agent.component import Task
 from kubeletpy.config import NodeFlags
 from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.launch.errors import LaunchError

@@ -85,7 +85,7 @@ class FlightRecorder:
         self._desired: frozenset[str] | None = None
         self._news = News()
 
-    # -- what the rooms report -------------------------------------------------------------------
+    # -- what other packages report --------------------------------------------------------------
 
     def event(self, event: Event, effects: Sequence[Effect]) -> None:
         """The workers' machine has taken an event. A pass that changes nothing is no news."""

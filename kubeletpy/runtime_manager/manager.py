@@ -1,6 +1,6 @@
 """The runtime manager: decides what a pod needs of the runtime, has it done, reports the outcome.
 
-Puts the pieces of this room together behind protocol.RuntimeManager. Must never keep what matters
+Puts the parts of this package together behind protocol.RuntimeManager. Must never keep what matters
 only in memory: after a restart of the agent the runtime's own records are all it needs.
 """
 

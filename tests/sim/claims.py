@@ -139,7 +139,7 @@ def remains(world: World) -> list[str]:
     found = world.remains()
     found += [line for driver in world.claim_drivers.values() for line in driver.left()]
     if world.agent is not None and not found:
-        manager = world.agent.room(ClaimManager)
+        manager = world.agent.component(ClaimManager)
         kept = (
             manager._state.claims,
             manager._locks._locks,

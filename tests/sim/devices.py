@@ -93,7 +93,7 @@ class Devices:
             if plugin is None or living is None or (plugin, living) == self._registered:
                 continue
             socket = next(name for name, each in self.sockets.items() if each is plugin)
-            asks = living.room(DeviceManager).plugins.register(GPU, socket)
+            asks = living.component(DeviceManager).plugins.register(GPU, socket)
             task = spawn(asks, life)
             await asyncio.wait([task])
             problem = asyncio.CancelledError() if task.cancelled() else task.exception()

@@ -1,7 +1,7 @@
 """Whether an agent without pods has forgotten everything about pods: no task, timer, queue or
 cache entry is left.
 
-Looks into the agent's rooms on purpose: what leaks is by definition what nobody asks about.
+Reads the agent's components directly: leaked state is by definition state that nothing queries.
 """
 
 from __future__ import annotations
@@ -65,12 +65,16 @@ MOST_IDLE_TIMERS = 20
 
 def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
     """Everything about pods that an agent without pods still holds."""
-    pods, cache = agent.room(PodManager), agent.room(PodStatusCache)
-    workers, allocations = agent.room(PodWorkers), agent.room(AllocationManager)
-    machine, pleg = workers._machine, agent.room(Pleg)
-    under_way = agent.room(KubeRuntimeManager)._mutations
-    mirrors = agent.room(ApiMirrorKeeper)
-    resources = [room.made for room in agent.rooms if isinstance(room.made, ResourceState)]
+    pods, cache = agent.component(PodManager), agent.component(PodStatusCache)
+    workers, allocations = agent.component(PodWorkers), agent.component(AllocationManager)
+    machine, pleg = workers._machine, agent.component(Pleg)
+    under_way = agent.component(KubeRuntimeManager)._mutations
+    mirrors = agent.component(ApiMirrorKeeper)
+    resources = [
+        component.instance
+        for component in agent.components
+        if isinstance(component.instance, ResourceState)
+    ]
     kept: dict[str, Any] = {
         "pods": pods.pods(),
         "mirrors": pods.mirrors(),
@@ -84,12 +88,12 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "status cache": list(cache),
         "running pods": cache._running,
         "doubtful pods": cache._doubtful,
-        "statuses": agent.room(ApiStatusManager)._entries,
-        "start errors": agent.room(ReasonCache)._pods,
-        "probes": agent.room(KubeProbeManager)._pods,
+        "statuses": agent.component(ApiStatusManager)._entries,
+        "start errors": agent.component(ReasonCache)._pods,
+        "probes": agent.component(KubeProbeManager)._pods,
         "reads": pleg._reads,
         "known pods": pleg._known,
-        "dead containers": agent.room(DeadContainers)._queued,
+        "dead containers": agent.component(DeadContainers)._queued,
         "resources": [uid for each in resources for uid in each.uids()],
         "resizes that wait": allocations._queue,
         "views of allocations": allocations._views,

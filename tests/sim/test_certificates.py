@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubeletpy.agent.room import Task
+from kubeletpy.agent.component import Task
 from kubeletpy.certificates import request
 from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link

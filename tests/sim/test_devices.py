@@ -77,9 +77,9 @@ async def _history(seed: int, root: Path) -> World:
         world.user.delete(obj["metadata"]["name"])
     await world.converges(EMPTY_WITHIN, world.remains)
     assert world.agent is not None
-    world.agent.room(DeviceManager).release(())
-    world.agent.room(CpuManager).release(())
-    assert not world.agent.room(DeviceManager).state.taken(GPU)
+    world.agent.component(DeviceManager).release(())
+    world.agent.component(CpuManager).release(())
+    assert not world.agent.component(DeviceManager).state.taken(GPU)
     await world.stop()
     world.history.check()
     return world

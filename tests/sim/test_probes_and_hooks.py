@@ -353,7 +353,7 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
         for n in range(3):
             world.user.delete(f"p{n}")
         await world.until(lambda: not world.user.pods(), step=1)
-        assert len(world.agent.room(KubeProbeManager)) == 0  # type: ignore[union-attr]
+        assert len(world.agent.component(KubeProbeManager)) == 0  # type: ignore[union-attr]
 
     live(tmp_path, story)
 

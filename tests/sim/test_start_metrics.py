@@ -15,7 +15,9 @@ from tests.sim.world import World
 def told(world: World, name: str) -> float:
     """A sample of the agent's metrics, by name and labels."""
     assert world.agent is not None
-    found = re.search(rf"\n{re.escape(name)} (\S+)", world.agent.room(Scrape).render().decode())
+    found = re.search(
+        rf"\n{re.escape(name)} (\S+)", world.agent.component(Scrape).render().decode()
+    )
     return float(found[1]) if found else 0.0
 
 

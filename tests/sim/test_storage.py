@@ -318,7 +318,7 @@ def test_how_full_volumes_are_is_known_also_while_a_driver_hangs(tmp_path: Path)
     async def story() -> None:
         world = await _living(tmp_path)
         assert world.agent is not None
-        meter = world.agent.room(VolumeMeter)
+        meter = world.agent.component(VolumeMeter)
 
         def claims() -> dict[str, object]:
             of_pods = meter.of_pods().values()

@@ -94,7 +94,7 @@ def ask(trouble: Trouble, root: Path) -> Answers:
 def explained(world: World, name: str) -> PodExplanation:
     """What the agent knows about a pod of the default namespace."""
     assert world.agent is not None
-    snapshots: Snapshots = world.agent.room(StuckPods)._facts.__self__  # type: ignore[attr-defined]
+    snapshots: Snapshots = world.agent.component(StuckPods)._facts.__self__  # type: ignore[attr-defined]
     uid = snapshots.find("default", name)
     assert uid is not None, name
     return explain(snapshots.facts(uid))

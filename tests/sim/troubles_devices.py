@@ -117,7 +117,7 @@ async def registered(world: World) -> None:
     assert devices is not None
     assert agent is not None
     socket = next(iter(devices.sockets))
-    await agent.room(DeviceManager).plugins.register(GPU, socket)
+    await agent.component(DeviceManager).plugins.register(GPU, socket)
     await asyncio.sleep(2)
 
 

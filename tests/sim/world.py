@@ -11,8 +11,8 @@ from typing import cast
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
+from kubeletpy.agent.component import Task
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
-from kubeletpy.agent.room import Task
 from kubeletpy.api.types import JSON
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.names import Driver
@@ -357,7 +357,7 @@ class World:
     def _calls_under_way(self) -> set[asyncio.Task[object]]:
         """Changes that the runtime did not end in time: the process ends without their answers."""
         assert self.agent is not None
-        under_way = self.agent.room(KubeRuntimeManager)._mutations._under_way
+        under_way = self.agent.component(KubeRuntimeManager)._mutations._under_way
         return {task for tasks in under_way.values() for task in tasks}
 
     # -- what happens around it --------------------------------------------------------------

@@ -27,7 +27,7 @@ UNITS = {
 NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?) ?(ms|s|m|h|%|Mi|KiB|MiB|)(?![\w])")
 ROWS = {f"{row['area']}: {row['name']}": row["value"] for row in rows("constants.csv")}
 
-# row = the numbers of its value in order, as room/module NAME (or NAME of the module before);
+# row = the numbers of its value in order, as package/module NAME (or NAME of the module before);
 # "-" is one that no constant of the code says alone
 NUMBERS = """
 sync: housekeeping period = syncloop/loop HOUSEKEEPING_PERIOD

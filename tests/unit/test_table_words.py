@@ -24,7 +24,7 @@ KINDS = {
     "log",
     "volume-dir",
 }
-"""Kinds of names.csv whose keys are written as they are; tests of the rooms hold the others."""
+"""Kinds of names.csv whose keys are written as they are; tests of the packages hold the others."""
 DESCRIBED = re.compile(r"\(.*\)|synced on existing node|--node-labels .*|.* except \..*")
 LITERAL = re.compile(r"\{[^{}]*\}|\[[^]]*\]|[ ,|/]")
 """What stands between the literal parts of a name."""

@@ -16,12 +16,12 @@ ROWS = re.findall(
 
 @pytest.mark.parametrize(("walk", "files"), ROWS)
 def test_files_of_a_walk(walk: str, files: str) -> None:
-    room, found = "", []
+    package, found = "", []
     for name, colon in re.findall(r"`([a-z_/]+)`(:?)", re.sub(r"\(listeners[^)]*\)", "", files)):
         if colon:
-            room = name
+            package = name
         else:
-            found.append(name if (ROOT / f"kubeletpy/{name}.py").exists() else f"{room}{name}")
+            found.append(name if (ROOT / f"kubeletpy/{name}.py").exists() else f"{package}{name}")
     assert len(found) > 5, walk
     assert [name for name in found if not (ROOT / f"kubeletpy/{name}.py").exists()] == []
 

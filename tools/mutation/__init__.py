@@ -1,4 +1,4 @@
-"""Mutations of pure modules: small faults in decisions, which a test of their room must notice.
+"""Mutations of pure modules: small faults in decisions, which a test of their package must notice.
 
 ``python -m tools.mutation`` is the ``mutation`` section of ``./test.sh``.
 """

@@ -1,4 +1,4 @@
-"""Sample mutations of the pure modules and run the unit tests of their room against each.
+"""Sample mutations of the pure modules and run the unit tests of their package against each.
 
 ``python -m tools.mutation [--count 100] [--seed N] [--jobs 2] [--only PATH] [--list]``. Survivors
 are printed as diffs; more than 5 of 100 that are not in ``equivalent.toml`` are a failure. A run
@@ -31,9 +31,9 @@ import pytest
 
 from tools.mutation import trial
 from tools.mutation.equivalent import Equivalents
-from tools.mutation.modules import PACKAGE, pure_modules, room_of, tests_for
+from tools.mutation.modules import PACKAGE, package_of, pure_modules, tests_for
 from tools.mutation.mutations import Mutation, mutations
-from tools.mutation.room import Room
+from tools.mutation.package_trials import PackageTrials
 
 ALLOWED = 0.05
 """Of the sample may survive."""
@@ -43,8 +43,8 @@ SHOWN = 8000
 _ENCLOSED = "KUBELETPY_MUTATION_DIR"
 
 
-class RedRoomError(Exception):
-    """A room's tests fail as they are, so that they can't tell anything about a mutation."""
+class RedPackageError(Exception):
+    """A package's tests fail as they are, so that they can't tell anything about a mutation."""
 
 
 def main() -> int:
@@ -95,7 +95,7 @@ def _enclose(tree: Path) -> int:
             try:
                 return process.wait()
             finally:
-                # a run that is asked to end does not wait for the rooms that are being tried
+                # a run that is asked to end does not wait for the packages that are being tried
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
@@ -123,45 +123,45 @@ def _run(arguments: argparse.Namespace, tree: Path) -> int:
     survivors: list[Mutation] = []
     untried: list[str] = []
     trial.preload()
-    rooms: dict[str, list[Mutation]] = collections.defaultdict(list)
+    packages: dict[str, list[Mutation]] = collections.defaultdict(list)
     for mutation in sample:
-        rooms[room_of(mutation.path)].append(mutation)
+        packages[package_of(mutation.path)].append(mutation)
     context = multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         tried = {
-            pool.submit(_survivors_of_room, room, found, sources, tree): room
-            for room, found in rooms.items()
+            pool.submit(_survivors_of_package, package, found, sources, tree): package
+            for package, found in packages.items()
         }
         for done in concurrent.futures.as_completed(tried):
-            room = tried[done]
+            package = tried[done]
             try:
                 found = done.result()
-            except RedRoomError as error:
-                untried.append(room)
-                print(f"{room}: {error}", flush=True)
+            except RedPackageError as error:
+                untried.append(package)
+                print(f"{package}: {error}", flush=True)
                 continue
             survivors += found
-            print(f"{room}: {len(found)} of {len(rooms[room])} survive", flush=True)
+            print(f"{package}: {len(found)} of {len(packages[package])} survive", flush=True)
             for mutation in found:
                 print(f"\n{mutation.path}:{mutation.line} {mutation.function}")
                 print(mutation.diff(sources[mutation.path]) + "\n", flush=True)
     seconds = time.monotonic() - begin
-    total = sum(len(found) for room, found in rooms.items() if room not in untried)
+    total = sum(len(found) for package, found in packages.items() if package not in untried)
     print(f"{len(survivors)} of {total} survive ({seconds:.0f} s)")
     if untried:
         print(f"{len(sample) - total} were not tried, in {', '.join(sorted(untried))}")
     return int(bool(untried) or len(survivors) > ALLOWED * len(sample))
 
 
-def _survivors_of_room(
-    room: str, sample: list[Mutation], sources: dict[str, str], tree: Path
+def _survivors_of_package(
+    package: str, sample: list[Mutation], sources: dict[str, str], tree: Path
 ) -> list[Mutation]:
-    """Those of one room that no test notices.
+    """Those of one package that no test notices.
 
-    Raises RedRoomError when more than a few of its tests are red without a mutation."""
-    log = tree.parent / "t" / f"log-{room}"
+    Raises RedPackageError when more than a few of its tests are red without a mutation."""
+    log = tree.parent / "t" / f"log-{package}"
     tests = {m.path: tests_for(m.path, tree, sources) for m in sample}
-    killed, left_out = _killed_in_place(room, Room(sample, sources, tests), log)
+    killed, left_out = _killed_in_place(package, PackageTrials(sample, sources, tests), log)
     return [
         mutation
         for mutation, done in zip(sample, killed, strict=True)
@@ -170,16 +170,16 @@ def _survivors_of_room(
     ]
 
 
-def _killed_in_place(name: str, room: Room, log: Path) -> tuple[list[bool], list[str]]:
+def _killed_in_place(name: str, package: PackageTrials, log: Path) -> tuple[list[bool], list[str]]:
     """For each mutation whether a test noticed it, and the tests that can't tell."""
-    tests = sorted({test for each in room.tests.values() for test in each})
+    tests = sorted({test for each in package.tests.values() for test in each})
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             trial.redirect(log)
-            pytest.main([*trial.ARGUMENTS, *tests], plugins=[room])
-            said = [room.clean, room.killed, room.red, room.left_out]
+            pytest.main([*trial.ARGUMENTS, *tests], plugins=[package])
+            said = [package.clean, package.killed, package.red, package.left_out]
             os.write(writer, json.dumps(said).encode())
         finally:
             os._exit(0)
@@ -188,9 +188,9 @@ def _killed_in_place(name: str, room: Room, log: Path) -> tuple[list[bool], list
         text = pipe.read()
     os.waitpid(pid, 0)
     clean, killed, red, left_out = json.loads(text or "[false, [], [], []]")
-    if not clean or len(killed) != len(room.mutations):
+    if not clean or len(killed) != len(package.mutations):
         shown = log.read_text(errors="replace")[-SHOWN:]
-        raise RedRoomError(f"its tests are red or end without a mutation:\n{shown}")
+        raise RedPackageError(f"its tests are red or end without a mutation:\n{shown}")
     if red:
         print(f"{name}: left out, red without a mutation: {', '.join(red)}", flush=True)
     return list(killed), list(left_out)

@@ -28,27 +28,27 @@ def pure_modules(tree: Path) -> list[str]:
     return sorted(path for path in found if not path.startswith(LEFT_OUT))
 
 
-def room_of(path: str) -> str:
+def package_of(path: str) -> str:
     """``kubeletpy/pods/qos.py``: ``pods``; ``kubeletpy/upkeep.py``: ``upkeep``."""
     return Path(path).parts[1].removesuffix(".py")
 
 
-def tests_of(room: str, tree: Path) -> list[str]:
-    """The unit tests of a room (a folder, or else a file), of all rooms for an empty name."""
+def tests_of(package: str, tree: Path) -> list[str]:
+    """The unit tests of a package (a folder, or else a file), of all packages for an empty name."""
     unit = tree / "tests" / "unit"
     files = (
-        sorted((unit / room).rglob("test_*.py"))
-        if (unit / room).is_dir()
-        else [unit / f"test_{room}.py"]
+        sorted((unit / package).rglob("test_*.py"))
+        if (unit / package).is_dir()
+        else [unit / f"test_{package}.py"]
     )
     return [file.relative_to(tree).as_posix() for file in files]
 
 
 def tests_for(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
-    """All tests of a module's room, those first that are likely to notice a fault in it.
+    """All tests of a module's package, those first that are likely to notice a fault in it.
 
     Those are the tests that import it; then the ones that import a pure module that imports it, and
-    so on. When the room has neither, the unit tests elsewhere that import it come first.
+    so on. When the package has neither, the unit tests elsewhere that import it come first.
     """
     reached = {path}
     while True:
@@ -56,7 +56,7 @@ def tests_for(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
         if not more:
             break
         reached |= more
-    tests = tests_of(room_of(path), tree)
+    tests = tests_of(package_of(path), tree)
     texts = {test: (tree / test).read_text() for test in tests}
     if any(_imports(text, reached) for text in texts.values()):
         return sorted(

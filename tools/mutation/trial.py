@@ -36,7 +36,7 @@ LIBRARIES = (
 """Loaded once, before the first fork; none of them starts a thread when it is loaded."""
 
 SECONDS = 240.0
-"""No room's unit tests take as long; a mutation that waits forever is found out by this."""
+"""No package's unit tests take as long; a mutation that waits forever is found out by this."""
 CPU_SECONDS = 120
 """Of the processor; a mutation that loops is found out by this, however busy the machine is."""
 BYTES = 2 << 30

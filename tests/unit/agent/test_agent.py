@@ -1,4 +1,4 @@
-"""The rooms of an agent: started in order, told of the pods, closed in the opposite order."""
+"""The components of an agent: started in order, told of the pods, closed in the opposite order."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from kubeletpy.agent.agent import STOP_S, Agent
-from kubeletpy.agent.room import Room, Task, after
+from kubeletpy.agent.component import Component, Task, after
 from kubeletpy.agent.signals import Question, Signal
 from tests.virtual_time import on_virtual_time, settle
 
 
 class Notes:
-    """What a few rooms did."""
+    """What a few components did."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def room(self, name: str, *, closes_in: float = 0.0) -> Room:
+    def component(self, name: str, *, closes_in: float = 0.0) -> Component:
         async def start() -> None:
             self.seen.append(f"{name} starts")
 
@@ -30,29 +30,31 @@ class Notes:
             await asyncio.sleep(closes_in)
             self.seen.append(f"{name} closes")
 
-        return Room(name, (Task(name, run),), start=start, close=close)
+        return Component(name, (Task(name, run),), start=start, close=close)
 
 
 @on_virtual_time
-async def test_rooms_start_in_order_and_close_in_the_opposite_one() -> None:
+async def test_components_start_in_order_and_close_in_the_opposite_one() -> None:
     notes = Notes()
-    agent = Agent([notes.room("cellar"), Room("idle", close=lambda: None), notes.room("roof")])
+    agent = Agent(
+        [notes.component("cellar"), Component("idle", close=lambda: None), notes.component("roof")]
+    )
     await agent.start()
     task = asyncio.ensure_future(agent.run())
     await settle()
     task.cancel()
     await asyncio.wait([task])
     verbs = ["starts", "runs", "closes"]
-    expected = [f"{room} {verb}" for verb in verbs[:2] for room in ("cellar", "roof")]
+    expected = [f"{component} {verb}" for verb in verbs[:2] for component in ("cellar", "roof")]
     assert notes.seen == [*expected, "roof closes", "cellar closes"]
     await agent.close()
     assert len(notes.seen) == 6, "closed once"
 
 
 @on_virtual_time
-async def test_a_room_that_does_not_close_holds_the_end_up_no_longer_than_it_may() -> None:
+async def test_a_component_that_does_not_close_holds_the_end_up_no_longer_than_it_may() -> None:
     notes = Notes()
-    agent = Agent([notes.room("cellar"), notes.room("roof", closes_in=60)])
+    agent = Agent([notes.component("cellar"), notes.component("roof", closes_in=60)])
     await agent.close()
     assert asyncio.get_running_loop().time() == STOP_S
     assert notes.seen == []
@@ -64,7 +66,7 @@ async def test_a_task_that_fails_ends_the_agent() -> None:
         raise ValueError("broken")
 
     notes = Notes()
-    agent = Agent([notes.room("cellar"), Room("roof", (Task("roof", broken),))])
+    agent = Agent([notes.component("cellar"), Component("roof", (Task("roof", broken),))])
     with pytest.raises(ExceptionGroup):
         await agent.run()
     assert notes.seen == ["cellar runs", "cellar closes"]
@@ -85,12 +87,12 @@ async def test_a_task_may_wait_for_an_event() -> None:
     assert seen == ["runs"]
 
 
-def test_who_looks_into_an_agent_finds_its_rooms() -> None:
-    agent = Agent([Room("a name"), Room(7)])
-    assert agent.room(int) == 7
+def test_who_looks_into_an_agent_finds_its_components() -> None:
+    agent = Agent([Component("a name"), Component(7)])
+    assert agent.component(int) == 7
     assert agent.find(float) is None
     with pytest.raises(LookupError, match="no float"):
-        agent.room(float)
+        agent.component(float)
 
 
 def test_a_signal_tells_everybody_in_their_order() -> None:

@@ -176,7 +176,7 @@ async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_star
 
 @on_virtual_time
 async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
-    syncer = made(tmp_path).room(PodWorkers)._stages._syncer
+    syncer = made(tmp_path).component(PodWorkers)._stages._syncer
     assert isinstance(syncer, KubePodSyncer)
     assert [step.name for step in syncer._steps] == [
         Step.NETWORK,
@@ -195,7 +195,7 @@ async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
 )
 @on_virtual_time
 async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between: float) -> None:
-    keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).room(EvictionKeeper)
+    keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).component(EvictionKeeper)
     assert keeper._limits._meter._from.disks._between == between
 
 
@@ -203,21 +203,29 @@ async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between
 @on_virtual_time
 async def test_the_pods_api_has_a_gate(tmp_path: Path, on: bool) -> None:
     agent = made(tmp_path, api=False, sockets=True, featureGates={"PodsAPI": on})
-    assert any(isinstance(room.made, PodsServer) for room in agent.rooms) is on
+    assert any(isinstance(component.instance, PodsServer) for component in agent.components) is on
 
 
 @pytest.mark.parametrize("on", [True, False])
 async def test_resizes_preempt_unless_the_scheduler_does(tmp_path: Path, on: bool) -> None:
     gates = {"InPlacePodVerticalScalingSchedulerPreemption": on}
     agent = made(tmp_path, featureGates=gates)
-    (gate,) = [room.made for room in agent.rooms if isinstance(room.made, AdmissionGate)]
+    (gate,) = [
+        component.instance
+        for component in agent.components
+        if isinstance(component.instance, AdmissionGate)
+    ]
     assert gate._resizes_preempt is not on
 
 
 async def test_what_the_runtime_can_do_is_asked_of_its_newest_version(tmp_path: Path) -> None:
     agent = made(tmp_path)
     upkeep, user_namespaces = (
-        next(room.made for room in agent.rooms if isinstance(room.made, kind))
+        next(
+            component.instance
+            for component in agent.components
+            if isinstance(component.instance, kind)
+        )
         for kind in (RuntimeUpkeep, UserNamespaces)
     )
     assert isinstance(upkeep, RuntimeUpkeep)

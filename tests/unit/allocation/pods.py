@@ -1,4 +1,4 @@
-"""Pods with resources, for the tests of this room."""
+"""Pods with resources, for the tests of this package."""
 
 from __future__ import annotations
 

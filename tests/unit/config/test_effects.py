@@ -33,7 +33,7 @@ LOADING = {
     "logging.options.json.splitStream": "cli/log_formats.py",
     "runOnce": "refused when true",
 }
-"""Fields that no other room reads, and where they have their effect all the same."""
+"""Fields that no other package reads, and where they take effect anyway."""
 PLAIN_FLAGS = {"config": "config/files.py", "config-dir": "config/files.py"}
 """Flags read where the configuration is loaded."""
 SWITCHES = {
@@ -52,7 +52,7 @@ SWITCHES = {
 
 @cache
 def names_read() -> tuple[frozenset[str], frozenset[str]]:
-    """Attributes and texts in the code of all rooms but this one's own."""
+    """Attributes and texts in the code of all packages but this one."""
     attributes, texts = set(), set()
     for file in PACKAGE.rglob("*.py"):
         parts = file.relative_to(PACKAGE).parts

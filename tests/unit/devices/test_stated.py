@@ -1,4 +1,4 @@
-"""Limits of this room, what a field is that is not given."""
+"""Limits of this package, defaults of fields."""
 
 from __future__ import annotations
 

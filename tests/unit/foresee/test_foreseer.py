@@ -1,4 +1,4 @@
-"""The whole answer, with rooms that only look."""
+"""Complete answers, over fake queries that change nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kubeletpy.foresee.model import (
     Squeezed,
     VolumeUse,
 )
-from kubeletpy.foresee.rooms import NodeRooms
+from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
@@ -57,7 +57,7 @@ class Images:
         return found
 
 
-class Rooms:
+class FakeNode:
     """A node with the pod ``p``; what it would do is set by the test."""
 
     def __init__(self, *running: Pod) -> None:
@@ -74,7 +74,7 @@ class Rooms:
         pods = PodManager()
         for each in running:
             pods.put(each)
-        self.rooms = NodeRooms(
+        self.queries = NodeQueries(
             "n1",
             pods,
             self.images,  # type: ignore[arg-type]
@@ -109,13 +109,13 @@ class Rooms:
 
     async def new(self, *containers: Any, **more: Any) -> Foreseen:
         spec = {"containers": list(containers) or [container("a")], **more}
-        return await self.rooms.foresee(
+        return await self.queries.foresee(
             {"pod": {"kind": "Pod", "metadata": {"name": "new"}, "spec": spec}}
         )
 
     async def patched(self, spec: Any, kind: str = "strategic") -> Foreseen:
         asked = {"namespace": "ns", "name": "p", "patch": {"spec": spec}, "type": kind}
-        return await self.rooms.foresee(asked)
+        return await self.queries.foresee(asked)
 
 
 def answer(outcome: Outcome, name: str = "p", namespace: str = "ns", **more: Any) -> Foreseen:
@@ -123,7 +123,7 @@ def answer(outcome: Outcome, name: str = "p", namespace: str = "ns", **more: Any
 
 
 async def test_a_new_pod() -> None:
-    node = Rooms()
+    node = FakeNode()
     node.placed = [Decision("pod goes to NUMA node 0", "cpu")]
     first = container(
         "a",
@@ -162,12 +162,12 @@ async def test_a_new_pod() -> None:
 
 async def test_a_new_pod_names_the_objects_that_it_needs() -> None:
     first = container("a", envFrom=[{"secretRef": {"name": "key"}}])
-    found = await Rooms().new(first)
+    found = await FakeNode().new(first)
     assert found.needs == (Need(NeedKind.SECRET, "key", ("container a",)),)
 
 
 async def test_whom_a_new_pod_would_preempt() -> None:
-    node = Rooms()
+    node = FakeNode()
     node.verdict = Preempt((Shortage("cpu", 2, 1, 2),))
     node.victims = [pod(name="low"), pod(name="lower")]
     found = await node.new()
@@ -177,14 +177,14 @@ async def test_whom_a_new_pod_would_preempt() -> None:
 
 
 async def test_a_pod_that_is_refused_is_in_no_order() -> None:
-    node = Rooms()
+    node = FakeNode()
     node.verdict = Refused(Rejection(AdmissionReason("OutOfpods"), "no room"))
     assert (await node.new()).evictions == ()
     assert node.order_asked == []
 
 
 async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
-    node = Rooms(RUNNING)
+    node = FakeNode(RUNNING)
     found = await node.patched(cpu("2"))
     ((asked, _),) = node.order_asked
     assert asked.containers[0]["resources"]["requests"] == {"cpu": "2"}
@@ -207,7 +207,7 @@ async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
     ],
 )
 async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, message: str) -> None:
-    node = Rooms()
+    node = FakeNode()
     node.refused, node.verdict = (
         refused,
         Refused(Rejection(AdmissionReason("OutOfcpu"), "none left")),
@@ -220,18 +220,18 @@ async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, mess
 
 async def test_a_pod_with_too_many_references_is_refused() -> None:
     env = [{"configMapRef": {"name": f"c{n}"}} for n in range(1001)]
-    found = await Rooms().new(container("a", envFrom=env))
+    found = await FakeNode().new(container("a", envFrom=env))
     assert (found.outcome, found.reason) == (Outcome.REFUSED, "UnexpectedAdmissionError")
     assert found.message.startswith("the pod refers to 1001 configMaps")
 
 
 async def test_the_runtime_is_asked_once_an_image_and_not_without_bound() -> None:
-    node = Rooms()
+    node = FakeNode()
     many = [container(f"c{n}", image=f"i{n}:1") for n in range(MAX_IMAGES + 5)]
     found = await node.new(*many, container("a"), container("b", image="a:1"))
     assert len(node.images.asked) == MAX_IMAGES
     assert found.images[-1].why.startswith("the runtime did not say")
-    [only] = (await Rooms().new(container("x", image="broken:1"))).images
+    [only] = (await FakeNode().new(container("x", image="broken:1"))).images
     assert only.why.startswith("the runtime did not say")
 
 
@@ -246,7 +246,7 @@ RESIZE = ("resources are changed with `kubectl patch --subresource resize`",)
 
 
 async def test_another_image() -> None:
-    node = Rooms(pod())
+    node = FakeNode(pod())
     kill = Decision("kill container a", "its image changed")
     node.intents["a:2"] = SyncIntent((kill,), stopped=("a",), started=("a",))
     found = await node.patched({"containers": [{"name": "a", "image": "a:2"}]})
@@ -265,7 +265,7 @@ async def test_another_image() -> None:
 
 
 async def test_a_resize() -> None:
-    node = Rooms(RUNNING)
+    node = FakeNode(RUNNING)
     node.intents["2"] = SyncIntent((Decision("resize container a", "cpu"),), resized=("a",))
     acts = (Act("resize container a", "cpu"),)
     assert await node.patched(cpu("2")) == answer(
@@ -290,20 +290,22 @@ def marked(**metadata: Any) -> Pod:
 
 
 async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
-    node = Rooms(RUNNING)
+    node = FakeNode(RUNNING)
     assert await node.patched({}) == answer(Outcome.UNCHANGED)
     found = await node.patched({"hostNetwork": True})
     assert (found.outcome, found.reason) == (Outcome.FORBIDDEN, "Forbidden")
     static = marked(annotations={"kubernetes.io/config.source": "file"})
-    found = await Rooms(static).patched({"hostNetwork": True})
+    found = await FakeNode(static).patched({"hostNetwork": True})
     assert (found.outcome, found.message) == (
         Outcome.RECREATES,
         "another manifest is another pod: this one ends, and that one is started",
     )
     image = {"containers": [{"name": "a", "image": "a:2"}]}
     ending = marked(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert await Rooms(ending).patched(image) == answer(Outcome.ENDS, message="it is being deleted")
-    node = Rooms(pod())
+    assert await FakeNode(ending).patched(image) == answer(
+        Outcome.ENDS, message="it is being deleted"
+    )
+    node = FakeNode(pod())
     node.status = None
     assert await node.patched(image) == answer(
         Outcome.UNKNOWN, message="the agent has not asked the runtime about it yet"
@@ -311,20 +313,20 @@ async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
 
 
 async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
-    node = Rooms(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
+    node = FakeNode(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
     metadata = {"name": "p", "namespace": "ns"}
     asked = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
-    assert await node.rooms.foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
+    assert await node.queries.foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
 
 
 async def test_a_json_patch_names_containers_by_their_place() -> None:
-    node = Rooms(pod(container("a"), container("b")))
+    node = FakeNode(pod(container("a"), container("b")))
     operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
     asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
     node.intents = {"c:1": SyncIntent((), started=("a",))}
-    assert (await node.rooms.foresee(asked)).outcome is Outcome.UNCHANGED
+    assert (await node.queries.foresee(asked)).outcome is Outcome.UNCHANGED
     operations[0]["path"] = "/spec/containers/0/image"
-    found = await node.rooms.foresee(asked)
+    found = await node.queries.foresee(asked)
     assert (found.outcome, found.restarts) == (Outcome.RESTARTS, ("a",))
 
 
@@ -332,7 +334,7 @@ REMOVE_SPEC = {"op": "remove", "path": "/spec"}
 
 
 async def test_a_merge_patch_replaces_lists() -> None:
-    found = await Rooms(RUNNING).patched({"containers": [container("a")]}, "merge")
+    found = await FakeNode(RUNNING).patched({"containers": [container("a")]}, "merge")
     assert found.outcome is Outcome.FORBIDDEN
     assert "spec.containers[b]" in found.message
 
@@ -373,7 +375,7 @@ async def test_a_merge_patch_replaces_lists() -> None:
 )
 async def test_nonsense(asked: Any, why: str) -> None:
     with pytest.raises(Nonsense) as caught:
-        await Rooms(RUNNING).rooms.foresee(asked)
+        await FakeNode(RUNNING).queries.foresee(asked)
     assert str(caught.value).startswith(why)
 
 
@@ -384,8 +386,8 @@ async def test_a_new_pod_has_a_uid_of_nobody() -> None:
         seen.append(uid)
         return ()
 
-    rooms = replace(Rooms().rooms, others=others)
-    await rooms.foresee(
+    queries = replace(FakeNode().queries, others=others)
+    await queries.foresee(
         {
             "pod": {
                 "kind": "Pod",

@@ -1,4 +1,4 @@
-"""Limits of this room and of its command line, what a field is that is not given."""
+"""Limits of this package and of its command line, defaults of fields."""
 
 from __future__ import annotations
 

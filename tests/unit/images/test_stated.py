@@ -1,4 +1,4 @@
-"""Limits of this room, what a field is that is not given, and what no log may show."""
+"""Limits of this package, defaults of fields, and fields that no log may show."""
 
 from __future__ import annotations
 

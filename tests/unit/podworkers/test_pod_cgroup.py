@@ -32,7 +32,7 @@ class Cgroups:
 def setup_with(tmp_path: Any, **how: Any) -> Setup:
     steps: list[str] = []
     made = Setup(tmp_path, cgroups=Cgroups(steps, **how))
-    made.rooms.steps = steps
+    made.fakes.steps = steps
     return made
 
 
@@ -45,7 +45,7 @@ async def test_it_is_there_before_anything_else_of_the_pod(tmp_path: Any) -> Non
     made = setup_with(tmp_path)
     outcome = await sync(made, EMPTY)
     assert outcome.error == ""
-    steps = made.rooms.steps
+    steps = made.fakes.steps
     assert steps.index("cgroup") < steps.index("volumes") < steps.index("runtime")
     assert "kill" not in steps
 
@@ -57,19 +57,19 @@ async def test_without_it_nothing_starts_and_it_is_reported(tmp_path: Any) -> No
     message = "unable to ensure pod container exists: cgroup /kubepods/x: full"
     assert outcome.error == message
     assert ("FailedCreatePodContainer", message) in made.recorder.events
-    assert "runtime" not in made.rooms.steps
+    assert "runtime" not in made.fakes.steps
 
 
 @on_virtual_time
 async def test_containers_that_run_without_it_are_stopped_first(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     await sync(made, runtime_status())
-    steps = made.rooms.steps
+    steps = made.fakes.steps
     assert steps.index("kill") < steps.index("cgroup")
-    assert made.rooms.kill_args[1] is None
+    assert made.fakes.kill_args[1] is None
     kept = setup_with(tmp_path, there=True)
     await sync(kept, runtime_status())
-    assert "kill" not in kept.rooms.steps
+    assert "kill" not in kept.fakes.steps
 
 
 @on_virtual_time
@@ -77,9 +77,9 @@ async def test_it_goes_after_the_volumes(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     outcome = await made.syncer.sync_terminated_pod(make_pod(), EMPTY)
     assert outcome.error == ""
-    steps = made.rooms.steps
+    steps = made.fakes.steps
     assert steps.index("tear down") < steps.index("cgroup removed") < steps.index("finish")
     stuck = setup_with(tmp_path, error="busy")
     outcome = await stuck.syncer.sync_terminated_pod(make_pod(), EMPTY)
     assert outcome.error == "cgroup not removed: busy"
-    assert "finish" not in stuck.rooms.steps
+    assert "finish" not in stuck.fakes.steps

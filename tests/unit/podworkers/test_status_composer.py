@@ -23,7 +23,7 @@ from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time
 
 
-class Rooms:
+class FakeComponents:
     """Keeps statuses as the status manager does: one that says the same stays the object it was."""
 
     def __init__(self) -> None:
@@ -62,22 +62,22 @@ class Rooms:
 
 class Setup:
     def __init__(self) -> None:
-        self.rooms, self.composed = Rooms(), 0
+        self.fakes, self.composed = FakeComponents(), 0
         self.addresses = NodeAddresses(["192.0.2.1"])
         self.cache = PodStatusCache()
-        rooms: Any = self.rooms
+        fakes: Any = self.fakes
         self.composer = StatusComposer(
-            rooms,
+            fakes,
             self.cache,
             Recorder(),
             LoopClock(),
-            probes=rooms,
+            probes=fakes,
             reasons=ReasonCache(),
-            resizes=rooms,
+            resizes=fakes,
             actuated=ActuatedInMemory(),
             runtime_name="fake",
             host_ips=self.addresses,
-            holds_claims=lambda uid: self.rooms.claims,
+            holds_claims=lambda uid: self.fakes.claims,
             status_log=lambda inputs, status: self.count(),
         )
         self.pod, self.status = make_pod(), runtime_status()
@@ -92,7 +92,7 @@ class Setup:
         """Store until nothing changes, and forget how often."""
         for _ in range(3):
             self.store()
-        self.composed, self.rooms.may_run, self.rooms.told = 0, [], 0
+        self.composed, self.fakes.may_run, self.fakes.told = 0, [], 0
 
 
 @on_virtual_time
@@ -100,7 +100,7 @@ async def test_what_has_changed_nothing_is_not_composed_again() -> None:
     s = Setup()
     assert [s.store() for _ in range(5)] == [False] * 5
     assert s.composed == 2, "once to compose it, once to find it unchanged"
-    assert (len(s.rooms.may_run), s.rooms.told) == (2, 5)
+    assert (len(s.fakes.may_run), s.fakes.told) == (2, 5)
 
 
 def _pod(s: Setup) -> None:
@@ -112,19 +112,19 @@ def _runtime(s: Setup) -> None:
 
 
 def _probes(s: Setup) -> None:
-    s.rooms.probed = ProbeResults(readiness={"c": ProbeOutcome.FAILURE})
+    s.fakes.probed = ProbeResults(readiness={"c": ProbeOutcome.FAILURE})
 
 
 def _kept(s: Setup) -> None:
-    s.rooms.kept = {**s.rooms.kept}
+    s.fakes.kept = {**s.fakes.kept}
 
 
 def _unreported(s: Setup) -> None:
-    s.rooms.reported = False
+    s.fakes.reported = False
 
 
 def _resize(s: Setup) -> None:
-    s.rooms.resizes = ({"type": "PodResizePending", "status": "True"},)
+    s.fakes.resizes = ({"type": "PodResizePending", "status": "True"},)
 
 
 def _address(s: Setup) -> None:
@@ -149,9 +149,9 @@ async def test_that_a_pod_holds_claims_is_told() -> None:
     s = Setup()
     s.status = runtime_status(state=None)
     s.rest()
-    s.rooms.claims = True
+    s.fakes.claims = True
     s.store()
-    assert s.rooms.may_run == [True]
+    assert s.fakes.may_run == [True]
 
 
 @pytest.mark.parametrize("how", [{"terminated": True}, {"override": lambda status: status}])
@@ -202,11 +202,11 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
         ended = runtime_status(state=ContainerState.EXITED, exit_code=255, container_id="c0")
         s.cache.set(ended, own=True)
     s.composer.held(s.pod)
-    held = s.rooms.kept
+    held = s.fakes.kept
     assert {c["type"]: c["status"] for c in held["conditions"]}["Ready"] == "False"
     assert held["phase"] != "Failed"
     s.composer.reject(s.pod, REFUSAL)
-    kept = s.rooms.kept
+    kept = s.fakes.kept
     assert (kept["phase"], kept["reason"]) == ("Failed", "UnexpectedAdmissionError")
     assert kept["message"] == "Pod was rejected: no healthy devices present"
     (entry,) = kept["containerStatuses"]
@@ -217,16 +217,16 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     shown = {c["type"]: c["status"] for c in kept["conditions"]}
     assert shown["example.com/gate"] == "True"
     assert (shown["Ready"], shown["PodScheduled"]) == ("False", "True")
-    assert s.rooms.may_run[-1] is False
+    assert s.fakes.may_run[-1] is False
 
 
 @on_virtual_time
 async def test_a_pod_that_never_ran_is_refused_with_reason_and_message_only() -> None:
     s = Setup()
     s.composer.held(s.pod)
-    assert s.rooms.may_run == [], "nothing is written"
+    assert s.fakes.may_run == [], "nothing is written"
     s.composer.reject(s.pod, REFUSAL)
-    assert set(s.rooms.kept) <= {"phase", "reason", "message", "qosClass", "observedGeneration"}
+    assert set(s.fakes.kept) <= {"phase", "reason", "message", "qosClass", "observedGeneration"}
 
 
 @on_virtual_time
@@ -235,8 +235,8 @@ async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
     s.pod = Pod({**s.pod.object, "status": RAN})
     s.cache.set(runtime_status(container_id="c0"), own=True)
     s.composer.reject(s.pod, REFUSAL)
-    assert s.rooms.kept["phase"] == "Failed"
-    assert "containerStatuses" not in s.rooms.kept
+    assert s.fakes.kept["phase"] == "Failed"
+    assert "containerStatuses" not in s.fakes.kept
 
 
 @on_virtual_time
@@ -245,4 +245,4 @@ async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     s.pod = Pod({**s.pod.object, "status": RAN})
     s.cache.set(runtime_status(container_id="c0"), own=True)
     s.composer.held(s.pod)
-    assert s.rooms.kept is None
+    assert s.fakes.kept is None

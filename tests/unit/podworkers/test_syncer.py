@@ -1,4 +1,4 @@
-"""The three verbs over fake rooms: order, events, and what reaches the status when."""
+"""The three verbs over fake components: order, events, and what reaches the status when."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ E, R = ContainerState.EXITED, ContainerState.RUNNING
 EMPTY = PodRuntimeStatus("uid-web", "web", "default")
 
 
-class Rooms:
-    """Every room of a sync in one object; notes what is asked of it, in order."""
+class FakeComponents:
+    """Every component of a sync in one object; notes what is asked of it, in order."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -182,50 +182,50 @@ class Setup:
         kube_api: Any = None,
         cgroups: Any = None,
     ) -> None:
-        self.rooms, self.recorder, self.cache = Rooms(), Recorder(), PodStatusCache()
+        self.fakes, self.recorder, self.cache = FakeComponents(), Recorder(), PodStatusCache()
         self.rejected: list[str] = []
-        rooms: Any = self.rooms
+        fakes: Any = self.fakes
         reasons = ReasonCache()
         self.composer = StatusComposer(
-            rooms,
+            fakes,
             self.cache,
             self.recorder,
             LoopClock(),
-            probes=rooms,
+            probes=fakes,
             reasons=reasons,
-            resizes=rooms,
+            resizes=fakes,
             actuated=ActuatedInMemory(),
             runtime_name="fake",
         )
         runtime = RuntimeSync(
-            rooms,
+            fakes,
             self.composer,
             self.cache,
-            probes=rooms,
+            probes=fakes,
             reasons=reasons,
-            resizes=rooms,
+            resizes=fakes,
             is_reported=lambda uid: True,
             decided=lambda uid, decisions: None,
         )
-        groups = [PodCgroup(cgroups, rooms, self.cache, self.recorder)] if cgroups else []
+        groups = [PodCgroup(cgroups, fakes, self.cache, self.recorder)] if cgroups else []
         self.pull_secrets = PullSecrets(kube_api, self.recorder)
         steps = [
             NetworkGate(network_error, self.recorder),
             *groups,
-            MirrorPod(rooms),
+            MirrorPod(fakes),
             Directories(tmp_path / "pods", self.recorder),
-            Volumes(rooms, self.recorder, self.rejected.append),
+            Volumes(fakes, self.recorder, self.rejected.append),
             self.pull_secrets,
-            Probes(rooms),
+            Probes(fakes),
             runtime,
         ]
         self.updates = TerminatingUpdates(steps, 60.0, random.Random(1))
         self.syncer = KubePodSyncer(
             steps,
             self.composer,
-            rooms,
+            fakes,
             self.cache,
-            probes=rooms,
+            probes=fakes,
             recorder=self.recorder,
             clock=LoopClock(),
             updates=self.updates,
@@ -246,11 +246,11 @@ class Setup:
 @on_virtual_time
 async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.result = PodSyncResult(
+    s.fakes.result = PodSyncResult(
         status=runtime_status(at=5), decisions=(Decision("start main", "it does not run"),)
     )
     outcome = await s.sync()
-    assert s.rooms.steps == [
+    assert s.fakes.steps == [
         "status Pending",
         "volumes",
         "probes",
@@ -272,18 +272,18 @@ async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path
     pod = make_pod(restartPolicy="Never")
     outcome = await s.sync(pod, runtime_status(state=E))
     assert outcome.terminal
-    assert s.rooms.steps == ["status Succeeded"]
-    assert s.rooms.statuses[0][1] is False
+    assert s.fakes.steps == ["status Succeeded"]
+    assert s.fakes.statuses[0][1] is False
 
 
 @on_virtual_time
 async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.result = PodSyncResult(status=runtime_status(state=E, exit_code=3, at=5))
+    s.fakes.result = PodSyncResult(status=runtime_status(state=E, exit_code=3, at=5))
     outcome = await s.sync(make_pod(restartPolicy="Never"))
     assert outcome.terminal
-    assert s.rooms.statuses[-1][0]["phase"] == "Failed"
-    assert s.rooms.statuses[-1][1] is False
+    assert s.fakes.statuses[-1][0]["phase"] == "Failed"
+    assert s.fakes.statuses[-1][1] is False
 
 
 @on_virtual_time
@@ -295,22 +295,22 @@ async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path: Path) -
     await asyncio.sleep(30)
     outcome = await s.sync(pod, runtime_status())
     assert outcome.terminal
-    assert s.rooms.statuses[-1][0]["reason"] == "DeadlineExceeded"
-    assert s.rooms.statuses[-1][1] is True
+    assert s.fakes.statuses[-1][0]["reason"] == "DeadlineExceeded"
+    assert s.fakes.statuses[-1][1] is True
     assert [reason for reason, _ in s.recorder.events] == ["DeadlineExceeded"]
 
 
 @on_virtual_time
 async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.takes = 1000.0
+    s.fakes.takes = 1000.0
     started = asyncio.get_running_loop().time()
     outcome = await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
     assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=1)
     assert outcome.terminal
-    assert s.rooms.statuses[-1][0]["reason"] == "DeadlineExceeded"
+    assert s.fakes.statuses[-1][0]["reason"] == "DeadlineExceeded"
     # a container may have been started beside the pull: the API is not shown the end yet
-    assert s.rooms.statuses[-1][1] is True
+    assert s.fakes.statuses[-1][1] is True
 
 
 @on_virtual_time
@@ -322,7 +322,7 @@ async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(
     async def slow(_pod: Pod) -> None:
         raise TimeoutError("its own")
 
-    monkeypatch.setattr(s.rooms, "set_up", slow)
+    monkeypatch.setattr(s.fakes, "set_up", slow)
     with pytest.raises(TimeoutError, match="its own"):
         await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
 
@@ -333,26 +333,26 @@ async def test_no_network_no_sandbox(tmp_path: Path) -> None:
     outcome = await s.sync()
     assert outcome.network_not_ready
     assert s.recorder.events == [("NetworkNotReady", "network is not ready: cni is not there")]
-    assert "runtime" not in s.rooms.steps
+    assert "runtime" not in s.fakes.steps
     assert not (await s.sync(make_pod(hostNetwork=True))).error
 
 
 @on_virtual_time
 async def test_volumes_that_can_not_be_had(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.volume_error = 'volume "data": no such type here'
+    s.fakes.volume_error = 'volume "data": no such type here'
     outcome = await s.sync()
     reason, message = s.recorder.events[0]
     assert reason == "FailedMount"
     assert 'volume "data"' in message
     assert outcome.error == message
-    assert "runtime" not in s.rooms.steps
+    assert "runtime" not in s.fakes.steps
 
 
 @on_virtual_time
 async def test_a_pod_that_a_full_node_refuses_fails(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.volume_error, s.rooms.node_is_full = "Node has reached its limit", True
+    s.fakes.volume_error, s.fakes.node_is_full = "Node has reached its limit", True
     outcome = await s.sync()
     assert s.recorder.events == [("VolumeAttachmentLimitExceeded", "Node has reached its limit")]
     assert (outcome.terminal, outcome.error, s.rejected) == (
@@ -381,7 +381,7 @@ async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
 async def test_a_crash_loop_says_when_and_why(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     error = StartError("CrashLoopBackOff", "back-off 10s restarting failed container")
-    s.rooms.result = PodSyncResult(
+    s.fakes.result = PodSyncResult(
         results=(SyncResult(SyncAction.START_CONTAINER, "main", error),),
         start_errors={"main": error},
         retry_at=123.0,
@@ -389,26 +389,26 @@ async def test_a_crash_loop_says_when_and_why(tmp_path: Path) -> None:
     outcome = await s.sync(status=runtime_status(state=E, exit_code=1))
     assert outcome.retry_at == 123.0
     assert "CrashLoopBackOff" in outcome.error
-    waiting = s.rooms.statuses[-1][0]["containerStatuses"][0]["state"]["waiting"]
+    waiting = s.fakes.statuses[-1][0]["containerStatuses"][0]["state"]["waiting"]
     assert waiting["reason"] == "CrashLoopBackOff"
 
 
 @on_virtual_time
 async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.takes = 3.0
-    s.rooms.result = PodSyncResult(status=runtime_status(at=5))
+    s.fakes.takes = 3.0
+    s.fakes.result = PodSyncResult(status=runtime_status(at=5))
     task = asyncio.ensure_future(s.sync())
     await asyncio.sleep(1)
-    assert [status.get("podIP") for status, _ in s.rooms.statuses] == [None, "10.0.0.9"]
+    assert [status.get("podIP") for status, _ in s.fakes.statuses] == [None, "10.0.0.9"]
     await task
-    assert len(s.rooms.statuses) == 3
+    assert len(s.fakes.statuses) == 3
 
 
 @on_virtual_time
 async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.takes = 3.0
+    s.fakes.takes = 3.0
     task = asyncio.ensure_future(s.sync())
     await asyncio.sleep(0.1)
     s.terminating = True
@@ -416,34 +416,34 @@ async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> 
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(1)
-    assert len(s.rooms.statuses) == 1
+    assert len(s.fakes.statuses) == 1
 
 
 @on_virtual_time
 async def test_a_sync_cut_short_goes_with_its_last_reference(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.takes = 3.0
+    s.fakes.takes = 3.0
     assert await leaves_when_cancelled(s.sync(), asyncio.sleep(0.1))
 
 
 @on_virtual_time
 async def test_what_was_done_is_looked_at_until_nothing_is_left_to_do(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.more = [
+    s.fakes.more = [
         PodSyncResult(status=runtime_status(state=None, at=5)),
         PodSyncResult(status=runtime_status(at=6)),
     ]
     await s.sync()
-    assert s.rooms.steps.count("runtime") == 3
-    assert s.rooms.request is not None
-    assert s.rooms.request.status.running_containers
+    assert s.fakes.steps.count("runtime") == 3
+    assert s.fakes.request is not None
+    assert s.fakes.request.status.running_containers
 
 
 @on_virtual_time
 async def test_static_pods_have_their_mirror_seen_to(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     await s.sync(make_static("web"))
-    assert "mirror" in s.rooms.steps
+    assert "mirror" in s.fakes.steps
 
 
 def mirror_of(static: Pod, status: Any) -> Pod:
@@ -462,7 +462,7 @@ async def test_only_a_mirror_of_the_same_manifest_says_what_was(
     running = {"name": "main", "restartCount": 3, "state": {"running": {}}}
     mirror = mirror_of(make_static("web", shown), {"containerStatuses": [running]})
     await s.sync(make_static("web", "uid-1"), mirror=mirror)
-    (entry,) = s.rooms.statuses[0][0]["containerStatuses"]
+    (entry,) = s.fakes.statuses[0][0]["containerStatuses"]
     assert entry["restartCount"] == restarts
     assert bool(entry.get("lastState")) == bool(restarts)
 
@@ -470,13 +470,13 @@ async def test_only_a_mirror_of_the_same_manifest_says_what_was(
 @on_virtual_time
 async def test_terminating(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
+    s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
     s.cache.set(runtime_status(at=1), own=True)
     outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 7, None)
     assert not outcome.error
-    assert s.rooms.steps == ["status Running", "probes end", "kill", "status Failed"]
-    assert s.rooms.kill_args[1] == 7
-    final, may_run = s.rooms.statuses[-1]
+    assert s.fakes.steps == ["status Running", "probes end", "kill", "status Failed"]
+    assert s.fakes.kill_args[1] == 7
+    final, may_run = s.fakes.statuses[-1]
     assert may_run is False
     assert final["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     assert final["podIP"] == "10.0.0.9"
@@ -485,38 +485,38 @@ async def test_terminating(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_an_evictions_word_counts(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
+    s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
 
     def evicted(status: api.PodStatus) -> api.PodStatus:
         return {**status, "phase": "Failed", "reason": "Evicted"}
 
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 7, evicted)
-    assert s.rooms.statuses[0][0]["reason"] == "Evicted"
-    assert s.rooms.statuses[0][1] is True
-    assert s.rooms.statuses[-1][0]["reason"] == "Evicted"
+    assert s.fakes.statuses[0][0]["reason"] == "Evicted"
+    assert s.fakes.statuses[0][1] is True
+    assert s.fakes.statuses[-1][0]["reason"] == "Evicted"
 
 
 @on_virtual_time
 async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Path) -> None:
     """The container was started, and the runtime did not say how that went."""
     s = Setup(tmp_path)
-    s.rooms.result = PodSyncResult(
+    s.fakes.result = PodSyncResult(
         status=runtime_status(state=None, at=2), sync_error=StartError("Status", "no answer")
     )
     await s.sync()
     assert s.cache.usable("uid-web") is None
-    s.rooms.result = PodSyncResult(sync_error=StartError("KillContainer", "no answer"))
+    s.fakes.result = PodSyncResult(sync_error=StartError("KillContainer", "no answer"))
 
     def evicted(status: api.PodStatus) -> api.PodStatus:
         return {**status, "phase": "Failed"}
 
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
-    assert s.rooms.statuses[-1][0]["phase"] == "Failed"
-    assert s.rooms.statuses[-1][1] is True
+    assert s.fakes.statuses[-1][0]["phase"] == "Failed"
+    assert s.fakes.statuses[-1][1] is True
     # the runtime was asked again
     s.cache.set(runtime_status(state=None, at=3), own=True)
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
-    assert s.rooms.statuses[-1][1] is False
+    assert s.fakes.statuses[-1][1] is False
 
 
 @pytest.mark.parametrize("deleting", [None, 7])
@@ -525,8 +525,8 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
     tmp_path: Path, deleting: int | None
 ) -> None:
     s = Setup(tmp_path)
-    s.rooms.ends_with = runtime_status(state=E, at=8, exit_code=137)
-    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
+    s.fakes.ends_with = runtime_status(state=E, at=8, exit_code=137)
+    s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
     pod = make_pod(deleting=deleting)
 
     def failed(status: api.PodStatus) -> api.PodStatus:
@@ -534,10 +534,10 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
 
     await s.syncer.sync_terminating_pod(pod, runtime_status(), 7, failed)
     early = ["status Failed"] if deleting is None else []
-    assert s.rooms.steps[3:] == [*early, "sandbox stops", "status Failed"]
-    assert s.rooms.statuses[0][1] is True
+    assert s.fakes.steps[3:] == [*early, "sandbox stops", "status Failed"]
+    assert s.fakes.statuses[0][1] is True
     if deleting is None:
-        shown, may_run = s.rooms.statuses[1]
+        shown, may_run = s.fakes.statuses[1]
         assert may_run is False
         assert shown["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
@@ -546,12 +546,12 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
 async def test_a_kill_that_fails_or_leaves_something_running(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.cache.set(runtime_status(), own=True)
-    s.rooms.result = PodSyncResult(sync_error=StartError("KillContainer", "runtime says no"))
+    s.fakes.result = PodSyncResult(sync_error=StartError("KillContainer", "runtime says no"))
     outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 1, None)
     assert s.recorder.events == [("FailedKillPod", "error killing pod: runtime says no")]
     assert outcome.error
     assert s.cache.usable("uid-web") is None
-    s.rooms.result = PodSyncResult(status=runtime_status(at=9))
+    s.fakes.result = PodSyncResult(status=runtime_status(at=9))
     outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 1, None)
     assert "main" in outcome.error
 
@@ -559,13 +559,13 @@ async def test_a_kill_that_fails_or_leaves_something_running(tmp_path: Path) -> 
 @on_virtual_time
 async def test_finishing(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.volume_error = "busy"
+    s.fakes.volume_error = "busy"
     status = runtime_status(state=E, ready=False)
     assert (await s.syncer.sync_terminated_pod(make_pod(), status)).error
-    assert "finish" not in s.rooms.steps
-    s.rooms.volume_error = ""
+    assert "finish" not in s.fakes.steps
+    s.fakes.volume_error = ""
     assert not (await s.syncer.sync_terminated_pod(make_pod(), status)).error
-    assert s.rooms.steps[-2:] == ["tear down", "finish"]
+    assert s.fakes.steps[-2:] == ["tear down", "finish"]
 
 
 SECRET = {
@@ -586,13 +586,13 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> N
     pod = make_pod(imagePullSecrets=[{"name": "one"}, {"name": "two"}, {"name": "one"}])
     await s.sync(pod)
     assert api.asked == ["secrets/default/one"] * 2 + ["secrets/default/two"]
-    assert s.rooms.request is not None
-    assert [secret.name for secret in s.rooms.request.pull_secrets] == ["one"]
+    assert s.fakes.request is not None
+    assert [secret.name for secret in s.fakes.request.pull_secrets] == ["one"]
     assert s.recorder.events == []
     assert s.pull_secrets.missing(pod.uid) == ("two",)
     assert s.pull_secrets.missing("other") == ()
     assert asyncio.get_running_loop().time() < 0.1
-    assert "hunter2" not in repr(s.rooms.request)
+    assert "hunter2" not in repr(s.fakes.request)
 
 
 @on_virtual_time
@@ -604,7 +604,7 @@ async def test_missing_pull_secrets_are_reported_when_a_pull_has_failed(
 ) -> None:
     s = Setup(tmp_path, kube_api=Api(NotFound("none", code=404)))
     error = StartError(code, "refused") if code else None
-    s.rooms.result = PodSyncResult(
+    s.fakes.result = PodSyncResult(
         results=(SyncResult(SyncAction.START_CONTAINER, "main", error),),
         start_errors={"main": error} if error else {},
     )
@@ -662,7 +662,7 @@ def test_a_start_held_back_goes_on_saying_how_the_one_before_failed() -> None:
 async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, problem: str) -> None:
     """A second after the stop began, after each change, and once or less in 60 s otherwise."""
     s = Setup(tmp_path)
-    s.rooms.kill_takes, s.rooms.volume_error = 300.0, problem
+    s.fakes.kill_takes, s.fakes.volume_error = 300.0, problem
     pod = make_pod()
     labels = {"metadata": {**pod.object["metadata"], "labels": {"v": "2"}}}
     newer = Pod({**pod.object, **labels})  # type: ignore[typeddict-item]
@@ -674,7 +674,7 @@ async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, proble
     s.updates.touch(newer)
     s.updates.touch(newer)
     await ending
-    took = [(at - begun, version) for at, version in s.rooms.refreshed]
+    took = [(at - begun, version) for at, version in s.fakes.refreshed]
     assert took[:2] == [(1.0, ""), (30.0, "2")]
     gaps = [after[0] - before[0] for before, after in itertools.pairwise(took[1:])]
     assert len(gaps) in (3, 4)
@@ -682,13 +682,13 @@ async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, proble
     assert {version for _, version in took[1:]} == {"2"}
     assert s.updates._pods == {}
     await asyncio.sleep(600)
-    assert len(s.rooms.refreshed) == len(took)
+    assert len(s.fakes.refreshed) == len(took)
 
 
 @on_virtual_time
 async def test_volumes_of_a_pod_that_ends_at_once_are_not_refreshed(tmp_path: Path) -> None:
     s = Setup(tmp_path)
-    s.rooms.kill_takes = 0.9
+    s.fakes.kill_takes = 0.9
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 30, None)
     await asyncio.sleep(100)
-    assert s.rooms.refreshed == []
+    assert s.fakes.refreshed == []

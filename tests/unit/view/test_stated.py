@@ -1,4 +1,4 @@
-"""Limits of this room."""
+"""Limits of this package."""
 
 from __future__ import annotations
 

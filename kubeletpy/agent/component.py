@@ -1,4 +1,4 @@
-"""What the agent knows about each of its components: its tasks, and when else to call it."""
+"""A component of the agent: its tasks, and its functions that the agent calls."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Task(Struct, frozen=True):
     run: Run
 
 
-class Room(Struct, frozen=True):
-    """What the agent needs to know about a component (:func:`kubeletpy.agent.build.build`).
+class Component(Struct, frozen=True):
+    """One object of a running agent (:func:`kubeletpy.agent.build.build`) and its hooks.
 
-    Whatever a component does not need stays None.
+    Hooks that a component does not need are None.
     """
 
-    made: object
-    """The room itself, for those who look inside an agent (tests, ``kubeletpy up``)."""
+    instance: object
+    """The object itself; tests and ``kubeletpy up`` find it by its type."""
     tasks: tuple[Task, ...] = ()
     start: Callable[[], Awaitable[Any]] | None = None
-    """Awaited before any task runs, in room order; may raise if the agent can't run."""
+    """Awaited before any task runs, in component order; may raise if the agent can't run."""
     keep: Callable[[NodePods], None] | None = None
     """Called by housekeeping with the existing pods; state of others may be dropped. Must not
     block."""

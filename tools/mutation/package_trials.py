@@ -1,4 +1,4 @@
-"""The trials of one room: its tests are loaded once, and a forked process tries each mutation.
+"""The trials of one package: its tests are loaded once, and a forked process tries each mutation.
 
 A mutation inside a function is a change of that function's code object, which every module that
 imported the function sees. A trial then costs what the tests cost, which stop at the first that
@@ -25,12 +25,12 @@ from tools.mutation.mutations import Mutation
 MEASURES = frozenset({"is_linear", "perf_counter", "process_time", "thread_time"})
 """Names that a test uses which measures time."""
 RED = 3
-"""Tests of a room that may fail without a mutation; with more, the room tells nothing."""
+"""Tests of a package that may fail without a mutation; with more, the result means nothing."""
 
 
 @dataclass
-class Room:
-    """A pytest plugin that runs a room's tests once as they are, then against each mutation."""
+class PackageTrials:
+    """A pytest plugin that runs a package's tests once as they are, then against each mutation."""
 
     mutations: Sequence[Mutation]
     sources: dict[str, str]

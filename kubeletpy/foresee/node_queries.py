@@ -1,4 +1,4 @@
-"""What the foreseer asks of the agent. The code that answers is loaded with the first request."""
+"""Queries that the foreseer makes of the agent. The foreseer is imported by the first request."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kubeletpy.trace.model import PodTrace
 
 
-class NodeRooms(Struct, frozen=True):
-    """What the foreseer asks.
+class NodeQueries(Struct, frozen=True):
+    """The queries that the foreseer makes of the agent.
 
     Attributes:
         judge: would a pod be admitted beside the others, and whom would it preempt?
