@@ -23,6 +23,8 @@ from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy.foresee.model import Foreseen
     from kubeletpy.pod_resources.answers import Given
 
 
@@ -70,7 +72,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         runtime_good_at=lambda: core.monitor.good_at,
         spared=eviction.spared,
     )
-    foreseer = NodeQueries(
+    node = NodeQueries(
         core.node_name,
         core.pods,
         core.outside.images,
@@ -86,6 +88,12 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
     )
+
+    async def foresee(asked: JSON) -> Foreseen:
+        from kubeletpy.foresee.foreseer import Foreseer  # loaded with the first request
+
+        return await Foreseer(node).foresee(asked)
+
     gone = GonePods(snapshots.facts)
     certificate, certificate_components = serving_certificate(core)
     apis = list(_local_apis(core))
@@ -93,7 +101,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         core,
         eviction,
         snapshots,
-        foresee=foreseer.foresee,
+        foresee=foresee,
         gone=gone,
         certificate=certificate,
         problems=[

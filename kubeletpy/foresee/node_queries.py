@@ -1,4 +1,4 @@
-"""Queries that the foreseer makes of the agent. The foreseer is imported by the first request."""
+"""Queries that the foreseer makes of the agent. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from kubeletpy.admission.verdict import Verdict
     from kubeletpy.allocation.feasibility import Infeasible
     from kubeletpy.eviction.order import EvictionOrder
-    from kubeletpy.foresee.model import Foreseen
     from kubeletpy.pods.decision import Decision
     from kubeletpy.pods.pod import Pod
     from kubeletpy.pods.pod_manager import PodManager
@@ -54,9 +53,3 @@ class NodeQueries(Struct, frozen=True):
     traces: Iterable[PodTrace]
     levels: Callable[[], Sequence[Mapping[str, Any]]]
     evictions: Callable[[Pod, Collection[str]], Awaitable[Sequence[EvictionOrder]]]
-
-    async def foresee(self, asked: dict[str, Any]) -> Foreseen:
-        """See :meth:`kubeletpy.foresee.foreseer.Foreseer.foresee`."""
-        from kubeletpy.foresee.foreseer import Foreseer
-
-        return await Foreseer(self).foresee(asked)

@@ -8,7 +8,6 @@ only the root is opened by its name. Blocking: call it on a thread.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -74,22 +73,6 @@ def open_file(root: str, path: str) -> int:
         return file
     os.close(file)
     raise NotBelow(f"{path} is no regular file")
-
-
-def open_container_log(root: str, path: str, container_id: str) -> tuple[int, str]:
-    """Open a container's log for reading (close it); also where it is, empty if at its path.
-
-    A symlink is followed only to the runtime's own file for that container; without
-    ``container_id`` none is. Raises OSError, NotBelow.
-    """
-    try:
-        return open_file(root, path), ""
-    except OSError as error:
-        if error.errno != errno.ELOOP or not container_id:
-            raise
-    from kubeletpy.host.runtime_log import open_linked_log
-
-    return open_linked_log(root, path, container_id)
 
 
 def make_directory(name: str, mode: int, folder: int) -> int:

@@ -9,14 +9,29 @@ podLogsDir gives access to no other file of the node and no other container's lo
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import PurePosixPath
 
-from kubeletpy.host.below import NotBelow, open_folder_of
+from kubeletpy.host.below import NotBelow, open_file, open_folder_of
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_container_log(root: str, path: str, container_id: str) -> tuple[int, str]:
+    """Open a container's log for reading (close it); also where it is, empty if at its path.
+
+    A symlink is followed only to the runtime's own file for that container; without
+    ``container_id`` none is. Raises OSError, NotBelow.
+    """
+    try:
+        return open_file(root, path), ""
+    except OSError as error:
+        if error.errno != errno.ELOOP or not container_id:
+            raise
+    return open_linked_log(root, path, container_id)
 
 
 def open_linked_log(root: str, path: str, container_id: str) -> tuple[int, str]:

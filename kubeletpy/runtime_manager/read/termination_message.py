@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 
-from kubeletpy.host.below import open_container_log
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file
 from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
@@ -81,6 +80,8 @@ def read_tail(root: str, path: str, limit: int, *, container_id: str = "") -> by
     Raises:
         OSError: it cannot be opened, is somewhere else, or is another link or not a regular file.
     """
+    from kubeletpy.host.runtime_log import open_container_log
+
     descriptor, _ = open_container_log(root, path, container_id)
     try:
         return os.pread(descriptor, limit, max(0, os.fstat(descriptor).st_size - limit))

@@ -13,8 +13,9 @@ import signal
 import zlib
 from pathlib import Path
 
-from kubeletpy.host.below import open_container_log, open_file
+from kubeletpy.host.below import open_file
 from kubeletpy.host.held_fd import HeldFd
+from kubeletpy.host.runtime_log import open_container_log
 from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10

@@ -12,7 +12,7 @@ from kubeletpy.allocation.feasibility import Infeasible
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
-from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Nonsense
+from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Foreseer, Nonsense
 from kubeletpy.foresee.model import (
     Act,
     Foreseen,
@@ -109,13 +109,13 @@ class FakeNode:
 
     async def new(self, *containers: Any, **more: Any) -> Foreseen:
         spec = {"containers": list(containers) or [container("a")], **more}
-        return await self.queries.foresee(
+        return await Foreseer(self.queries).foresee(
             {"pod": {"kind": "Pod", "metadata": {"name": "new"}, "spec": spec}}
         )
 
     async def patched(self, spec: Any, kind: str = "strategic") -> Foreseen:
         asked = {"namespace": "ns", "name": "p", "patch": {"spec": spec}, "type": kind}
-        return await self.queries.foresee(asked)
+        return await Foreseer(self.queries).foresee(asked)
 
 
 def answer(outcome: Outcome, name: str = "p", namespace: str = "ns", **more: Any) -> Foreseen:
@@ -316,7 +316,7 @@ async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
     node = FakeNode(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
     metadata = {"name": "p", "namespace": "ns"}
     asked = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
-    assert await node.queries.foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
+    assert await Foreseer(node.queries).foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
 
 
 async def test_a_json_patch_names_containers_by_their_place() -> None:
@@ -324,9 +324,9 @@ async def test_a_json_patch_names_containers_by_their_place() -> None:
     operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
     asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
     node.intents = {"c:1": SyncIntent((), started=("a",))}
-    assert (await node.queries.foresee(asked)).outcome is Outcome.UNCHANGED
+    assert (await Foreseer(node.queries).foresee(asked)).outcome is Outcome.UNCHANGED
     operations[0]["path"] = "/spec/containers/0/image"
-    found = await node.queries.foresee(asked)
+    found = await Foreseer(node.queries).foresee(asked)
     assert (found.outcome, found.restarts) == (Outcome.RESTARTS, ("a",))
 
 
@@ -375,7 +375,7 @@ async def test_a_merge_patch_replaces_lists() -> None:
 )
 async def test_nonsense(asked: Any, why: str) -> None:
     with pytest.raises(Nonsense) as caught:
-        await FakeNode(RUNNING).queries.foresee(asked)
+        await Foreseer(FakeNode(RUNNING).queries).foresee(asked)
     assert str(caught.value).startswith(why)
 
 
@@ -387,7 +387,7 @@ async def test_a_new_pod_has_a_uid_of_nobody() -> None:
         return ()
 
     queries = replace(FakeNode().queries, others=others)
-    await queries.foresee(
+    await Foreseer(queries).foresee(
         {
             "pod": {
                 "kind": "Pod",

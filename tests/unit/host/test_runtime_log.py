@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.host.below import NotBelow, open_container_log
+from kubeletpy.host.below import NotBelow
+from kubeletpy.host.runtime_log import open_container_log
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.records import read_json
 from kubeletpy.server.logs.succession import open_next
