@@ -21,6 +21,7 @@
 #                                    v1.36 (the release that we name), --programs DIR (built ones)
 #   ./test.sh nodes --cuts 50 --seed 7   agents on virtual nodes with systemd and cgroup v2; so many power
 #                                    cuts (3), at moments drawn with that seed (a fresh one)
+#   ./test.sh nodes --matrix trixie  the same tests on Debian 13 (bookworm trixie testing: none named)
 #   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
@@ -173,7 +174,14 @@ run_section() {
     mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
     control-plane) python -m tools.control_plane build ;;
     cluster) need_root && tests tests/cluster ;;
-    nodes) need_root && tests tests/nodes -o timeout=3600 ;;
+    nodes)
+        need_root || return 1
+        if [ "${chosen[0]:-}" = --matrix ]; then
+            python -m tools.lab.matrix "${chosen[@]:1}"
+        else
+            tests tests/nodes -o timeout=3600
+        fi
+        ;;
     integration)
         need_root || return 1
         local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)

@@ -1,24 +1,28 @@
 """One virtual node for all tests of a process. It boots in half a minute.
 
-A failing test leaves the node's console, its journal and the flight recorder's file in
-``build/nodes/TEST``. Must be run as root.
+Its file system has a journal, as any must that loses its power. Tests that switch it off come last,
+because one that fails may leave it off. A failing test leaves the node's console, its journal and
+the flight recorder's file in ``build/nodes/TEST``. Must be run as root.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.nodes.node import VirtualNode, clear
+from tools.env.process import run
 from tools.lab.image import CHECKOUT, build, default_recipe
+from tools.lab.recipe import SUITES
 from tools.lab.requests import GuestError
 from tools.lab.uml import UserModeLinux
 
 APPARMOR = ("apparmor=1", "security=apparmor")
 """Arguments of a kernel that is to have it."""
+LAST = ("test_reboot", "test_power")
 LEFT = CHECKOUT / "build" / "nodes"
 _NODES = pytest.StashKey[list[VirtualNode]]()
 
@@ -26,6 +30,7 @@ _NODES = pytest.StashKey[list[VirtualNode]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How many power cuts, and when."""
     group = parser.getgroup("virtual nodes")
+    group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--seed", type=int, default=0, help="of their moments (a fresh one)")
 
@@ -48,10 +53,25 @@ def virtual_nodes(pytestconfig: pytest.Config) -> list[VirtualNode]:
     return pytestconfig.stash[_NODES]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that switch the machine off last; pytest keeps the order of the others."""
+    items.sort(key=lambda item: Path(item.path).stem in LAST)
+
+
 @pytest.fixture(scope="session")
-def machine(lab_directory: Path) -> Iterator[UserModeLinux]:
-    """A machine that has booted."""
-    made = UserModeLinux(build(default_recipe()), lab_directory / "m", more=APPARMOR)
+def suite(pytestconfig: pytest.Config) -> str:
+    """The Debian of the nodes."""
+    return str(pytestconfig.getoption("--suite"))
+
+
+@pytest.fixture(scope="session")
+def machine(lab_directory: Path, suite: str) -> Iterator[UserModeLinux]:
+    """A machine that has booted, with a journal on its disk."""
+    disk = lab_directory / "journaled.img"
+    # the image's own file must stay as it is: other machines have overlays of it
+    run("cp", "--sparse=always", build(default_recipe(suite)), disk)
+    run("tune2fs", "-O", "has_journal", disk)
+    made = UserModeLinux(disk, lab_directory / "m", more=APPARMOR)
     made.boot()
     try:
         yield made
@@ -61,10 +81,16 @@ def machine(lab_directory: Path) -> Iterator[UserModeLinux]:
 
 @pytest.fixture(scope="session")
 def shared_node(
-    machine: UserModeLinux, lab_directory: Path, virtual_nodes: list[VirtualNode]
+    machine: UserModeLinux,
+    lab_directory: Path,
+    suite: str,
+    virtual_nodes: list[VirtualNode],
+    record_testsuite_property: Callable[[str, object], None],
 ) -> VirtualNode:
     """A node with everything installed; `configure` starts the agent."""
-    node = VirtualNode(machine, lab_directory)
+    node = VirtualNode(machine, lab_directory, suite)
+    for program, version in node.versions.items():
+        record_testsuite_property(program, version)
     virtual_nodes.append(node)
     node.install()
     return node

@@ -33,6 +33,7 @@ from tools.lab.image import CHECKOUT
 from tools.lab.machine import Machine
 from tools.lab.recipe import SITE
 from tools.lab.requests import GuestError
+from tools.lab.versions import containerd_generation, versions_of
 
 WITHIN_S = 600
 """A bound for what takes seconds on a quiet machine, and a minute a pod at worst."""
@@ -45,9 +46,11 @@ _PACKAGES = ("kubeletpy", "up/kubeletpy_up")
 class VirtualNode:
     """One node, on a machine that has booted. Times are in seconds."""
 
-    def __init__(self, machine: Machine, directory: Path) -> None:
-        """``directory``: for what is copied to it and from it."""
+    def __init__(self, machine: Machine, directory: Path, suite: str = "bookworm") -> None:
+        """``directory``: for what is copied to it and from it; ``suite``: its Debian."""
         self.machine = machine
+        self.versions = versions_of(machine)
+        self._suite = suite
         self._directory = directory
         self._settings: tuple[str, str, JSON] | None = None
 
@@ -101,7 +104,8 @@ class VirtualNode:
         images = write_archive(self._directory / "images.tar", pause_image(), busybox_image())
         self.machine.copy_in(images, "/tmp/images.tar")
         self.machine.copy_in(kubectl("new").program, "/usr/local/bin/kubectl")
-        parser = unpacked("apparmor", "bookworm") / "sbin" / "apparmor_parser"
+        # from Debian 13 on, /sbin of a package is below /usr
+        (parser,) = unpacked("apparmor", self._suite).glob("**/sbin/apparmor_parser")
         self.machine.copy_in(parser, "/usr/sbin/apparmor_parser")
         # containerd reads the parser's version, before which it warns when this file is missing
         self.write("/etc/apparmor/parser.conf", "")
@@ -134,13 +138,18 @@ class VirtualNode:
         if self._settings == settings:
             return
         self._settings = settings
-        self.write(CONTAINERD_CONFIG, containerd_config(runtime or driver))
+        self.configure_containerd(runtime or driver)
         self.write(CONFIG, kubelet_config(driver, fields))
         self.shell(
             "systemctl stop kubeletpy; systemctl restart containerd;"
             " systemctl enable --now kubeletpy"
         )
         self.wait_ready()
+
+    def configure_containerd(self, driver: str) -> None:
+        """Write containerd's configuration, which a restart of containerd loads."""
+        generation = containerd_generation(self.versions["containerd"])
+        self.write(CONTAINERD_CONFIG, containerd_config(driver, generation))
 
     def settings_unknown(self) -> None:
         """The next `configure` writes its settings in any case."""
@@ -207,9 +216,16 @@ class VirtualNode:
         (group,) = self.groups_of(pod["metadata"]["uid"])
         return group
 
-    def container_group(self, pod: JSON, index: int = 0) -> str:
-        """The cgroup of the process of a running container, as the kernel has it."""
-        container = pod["status"]["containerStatuses"][index]["containerID"]
+    def container_group(self, pod: JSON, name: str = "") -> str:
+        """The cgroup of the process of a running container, as the kernel has it.
+
+        ``name``: of the container, unless it is the only one.
+        """
+        (container,) = (
+            each["containerID"]
+            for each in pod["status"]["containerStatuses"]
+            if name in ("", each["name"])
+        )
         identity = container.partition("://")[2]
         line = self.shell(
             f"ctr -n k8s.io tasks list | awk '$1 == \"{identity}\" {{print $2}}'"

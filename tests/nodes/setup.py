@@ -64,10 +64,10 @@ NETWORK = json.dumps(
 )
 
 
-def containerd_config(driver: str) -> str:
+def containerd_config(driver: str, generation: int = 2) -> str:
     """deploy's configuration of containerd, with our image of sandboxes and a cgroup driver."""
-    text = (DEPLOY / "containerd-config-v2.toml").read_text()
-    text = re.sub(r'sandbox_image = ".*"', f'sandbox_image = "{PAUSE}"', text)
+    text = (DEPLOY / f"containerd-config-v{generation}.toml").read_text()
+    text = re.sub(r'(sandbox(_image)?) = ".*"', rf'\1 = "{PAUSE}"', text)
     return re.sub(
         r"SystemdCgroup = \w+", f"SystemdCgroup = {str(driver == 'systemd').lower()}", text
     )

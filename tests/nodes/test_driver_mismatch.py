@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.nodes.node import VirtualNode, container, pod
-from tests.nodes.setup import ADMIN, CONTAINERD_CONFIG, containerd_config
+from tests.nodes.setup import ADMIN
 
 SENTENCE = (
     "cgroup driver mismatch: the container runtime uses cgroupfs, but the agent's configuration has"
@@ -75,7 +75,7 @@ def test_a_mismatch_is_named_and_lasts_until_no_container_is_left_outside(
     assert SENTENCE in " ".join(node.shell("kubeletpy explain --node").split())
 
     # reconfigured, but the old container has no limits of its pod yet
-    node.write(CONTAINERD_CONFIG, containerd_config("systemd"))
+    node.configure_containerd("systemd")
     node.shell("systemctl restart containerd")
     await_message(node, LEFT)
     assert ready(node)["status"] == "False"

@@ -15,8 +15,8 @@ _WAIT = "until (echo > /dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.1; done"
 _GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).read().decode())"
 
 
-def test_nodes_and_the_host_reach_each_other(tmp_path: Path) -> None:
-    disk = build(default_recipe())
+def test_nodes_and_the_host_reach_each_other(tmp_path: Path, suite: str) -> None:
+    disk = build(default_recipe(suite))
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         nodes = []

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.nodes.node import VirtualNode, container, pod
+from tests.nodes.setup import ADMIN
 
 UNIT = "kubeletpy.service"
 
@@ -71,3 +72,46 @@ def test_lines_of_the_journal_have_levels(node: VirtualNode) -> None:
     levels = {entry["PRIORITY"] for entry in entries}
     assert {"6"} < levels <= {"3", "4", "5", "6", "7"}
     assert not [entry for entry in entries if str(entry["MESSAGE"]).startswith("<")]
+
+
+def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
+    names = [f"kept-{number}" for number in range(30)]
+    node.run_pods(*(pod(name) for name in names))
+    before, process = node.get("pods")["items"], shown(node, "MainPID")
+    fields = ["metadata.name", "status.phase", "status.containerStatuses[0].ready"]
+    columns = ",".join(f"{number}:.{field}" for number, field in enumerate(fields))
+    node.shell(
+        "systemd-run --quiet --unit=lab-watch --property=StandardOutput=file:/tmp/watched"
+        f" kubectl --kubeconfig={ADMIN} get pods --watch --no-headers -o custom-columns={columns}"
+    )
+    try:
+        node.until(f"[ $(wc -l < /tmp/watched) -ge {len(names)} ]")
+        node.shell("systemctl restart kubeletpy")
+        node.wait_ready()
+        assert shown(node, "MainPID") != process
+        node.run_pods(pod("later"))
+        watched = [line.split() for line in node.read("/tmp/watched").splitlines()]
+    finally:
+        node.shell("systemctl stop lab-watch; rm -f /tmp/watched")
+    changed = {tuple(line) for line in watched if line[0] in names}
+    assert changed == {(name, "Running", "true") for name in names}
+    after = [item for item in node.get("pods")["items"] if item["metadata"]["name"] in names]
+    for old, new in zip(before, after, strict=True):
+        for volatile in ("resourceVersion", "managedFields"):
+            old["metadata"].pop(volatile, None)
+            new["metadata"].pop(volatile, None)
+        assert new == old
+
+
+def test_a_hung_agent_is_replaced(node: VirtualNode) -> None:
+    """A stopped process does not notify the watchdog, so systemd kills it and starts another."""
+    node.run_pods(pod("kept"))
+    before, process = containers(node), shown(node, "MainPID", "NRestarts")
+    node.shell(f"kill -STOP {process['MainPID']}")
+    restarted(node, process, timeout=300)
+    node.wait_ready()
+    assert containers(node) == before
+    group = node.container_group(node.get("pod", "kept"))
+    assert node.kernel(group, "pids.current") != {"pids.current": "0"}
+    assert int(shown(node, "NRestarts")["NRestarts"]) == int(process["NRestarts"]) + 1
+    assert "Watchdog timeout" in node.shell(f"journalctl -u {UNIT} -b -o cat -n 200")

@@ -63,15 +63,15 @@ def packages_of(suite: str) -> tuple[str, ...]:
 
 
 def bootstrap_command(recipe: Recipe, root: str, apt_options: Sequence[str] = ()) -> list[str]:
-    """Make the root file system.
+    """Make the root file system, in a mount namespace: no mount of it outlives the command.
 
     Args:
         apt_options: lines of apt's configuration, as ``Acquire::Check-Valid-Until "false"``.
     """
     include = ",".join(recipe.packages)
     options = [f"--aptopt={line}" for line in apt_options]
-    start = ["mmdebstrap", "--variant=minbase", f"--include={include}"]
-    return [*start, *options, recipe.suite, root]
+    start = ["unshare", "--mount", "--propagation", "private", "mmdebstrap", "--variant=minbase"]
+    return [*start, f"--include={include}", *options, recipe.suite, root]
 
 
 def install_command(recipe: Recipe, root: str, pip: Sequence[str]) -> list[str]:

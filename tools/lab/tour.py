@@ -29,6 +29,7 @@ from tools.lab.machine import Machine
 from tools.lab.recipe import SITE, SUITES
 from tools.lab.requests import GuestError
 from tools.lab.uml import UserModeLinux
+from tools.lab.versions import containerd_generation, versions_of
 
 HOME = "/var/lib/kubeletpy"
 KUBECONFIG = f"{HOME}/node/api/admin.kubeconfig"
@@ -140,17 +141,11 @@ class Tour:
         for target, source in mounts.items():
             self.sh(f"mkdir -p {target} && mount -t hostfs -o {source} none {target}")
         self.sh(f"cat >/usr/bin/kubeletpy <<'EOF'\n{_LAUNCHER}EOF\nchmod 755 /usr/bin/kubeletpy")
-        for title, command in {
-            "kernel": "uname -r",
-            "systemd": "systemctl --version | head -n 1",
-            "cgroup": "stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/cgroup.controllers",
-            "python": "python3 --version",
-            "containerd": "containerd --version",
-            "runtime": f"{self.runtime} --version | head -n 1",
-        }.items():
-            self.found[title] = " ".join(self.sh(command).split())
-        modern = int(self.found["containerd"].split()[2].lstrip("v").split(".")[0]) >= 2
-        text = (CHECKOUT / f"deploy/containerd-config-v{3 if modern else 2}.toml").read_text()
+        self.found |= versions_of(self.node)
+        self.found["controllers"] = self.sh("cat /sys/fs/cgroup/cgroup.controllers")
+        self.found["runtime"] = self.sh(f"{self.runtime} --version | head -n 1")
+        generation = containerd_generation(self.found["containerd"])
+        text = (CHECKOUT / f"deploy/containerd-config-v{generation}.toml").read_text()
         program = f'SystemdCgroup = true\nBinaryName = "/usr/bin/{self.runtime}"'
         text = text.replace("SystemdCgroup = false", program)
         self.sh(f"mkdir -p /etc/containerd; cat >/etc/containerd/config.toml <<'EOF'\n{text}EOF")

@@ -75,6 +75,7 @@ def test_settings_of_apt_reach_the_bootstrap() -> None:
 
 def test_commands() -> None:
     assert bootstrap_command(RECIPE, "/r")[-2:] == ["bookworm", "/r"]
+    assert bootstrap_command(RECIPE, "/r")[:2] == ["unshare", "--mount"]
     assert f"--include={','.join(PACKAGES)}" in bootstrap_command(RECIPE, "/r")
     install = install_command(RECIPE, "/r", ("pip",))
     assert install[:5] == ["pip", "install", "--quiet", "--target", "/r/opt/site"]
