@@ -571,7 +571,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         on_updated=gate.updated,
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
-    pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node)
+    pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node, decided)
     components += [
         Component(pleg, (Task("pleg", pleg.run),)),
         Component(stream, (Task("runtime-events", stream.run),)),

@@ -22,6 +22,7 @@ from kubeletpy.syncloop.sources.ready import ReadySources
 
 if TYPE_CHECKING:
     from kubeletpy.syncloop.sources.given import PodSource
+    from kubeletpy.syncloop.sources.static_uids import Decided, StaticUids
 
 NODE_KNOWN_S = 10.0
 """How long pods from the API wait for the node's own object at startup."""
@@ -45,10 +46,10 @@ def expected_sources(
 
 
 def source_tasks(
-    context: BuildContext, loop: SyncLoop, own_node: OwnNode
+    context: BuildContext, loop: SyncLoop, own_node: OwnNode, decided: Decided
 ) -> tuple[list[Task], list[Callable[[], str]], list[Callable[[], None]]]:
     """A task for each source, what tells which manifests can't be used, for explain, and what to
-    call when the API answers again.
+    call when the API answers again. ``decided`` records a decision about a pod (uid).
     """
     settings, kube_api, name = context.settings, context.kube_api, own_node.name
     tasks: list[Task] = []
@@ -64,12 +65,19 @@ def source_tasks(
             await api_source.run()
 
         tasks.append(Task(f"source-{SOURCE_API}", follow))
+    uids: StaticUids | None = None
+    if settings.static_pod_path or settings.static_pod_url:
+        from kubeletpy.syncloop.sources import static_uids  # few nodes have static pods
+
+        record = context.root / static_uids.RECORD
+        uids = static_uids.StaticUids(context.outside.runtime, kube_api, record, decided)
     if settings.static_pod_path:
         files = FileSource(
             Path(settings.static_pod_path),
             name,
             loop,
             check_frequency=settings.file_check_frequency,
+            uids=uids,
         )
         problems.append(files.problem)
         tasks.append(Task(f"source-{SOURCE_FILE}", files.run))
@@ -82,6 +90,7 @@ def source_tasks(
             loop,
             headers=dict(settings.static_pod_url_header),
             check_frequency=settings.http_check_frequency,
+            uids=uids,
         )
         tasks.append(Task(f"source-{SOURCE_HTTP}", url.run))
     for source in context.outside.pod_sources:

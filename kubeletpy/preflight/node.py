@@ -25,6 +25,7 @@ from kubeletpy.preflight.node_pods import (
     desired_pods,
     judge_pods,
     read_node_state,
+    with_uids,
 )
 from kubeletpy.preflight.pods import PodVerdict, unclear
 from kubeletpy.preflight.rights import missing_rights
@@ -36,6 +37,7 @@ from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
+from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
 
 CONNECT_S = 5.0
 REQUEST_S = 15.0
@@ -101,6 +103,7 @@ async def ask_node(
             pods=desired.pods,
         )
         state = await asyncio.to_thread(read_node_state, settings, flags)
+        desired = await with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
         pods = await judge_pods(desired, runtime, state, settings, root)
     except CRIError as error:
         return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)

@@ -31,18 +31,29 @@ from kubeletpy.runtime_manager.plan.intent import sync_intent
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, field, replace
 from kubeletpy.syncloop.sources.file import read_manifests
+from kubeletpy.syncloop.sources.manifest import renamed
+from kubeletpy.syncloop.sources.static_uid import ADOPTED, UidChoice
+from kubeletpy.syncloop.sources.static_uids import StaticUids
 
 AT_ONCE = 16
 """Pods that are read from the runtime at once."""
 
 
 class Desired(Struct, frozen=True):
-    """The pods that a node should run; ``findings``: sources that could not be read."""
+    """The pods that a node should run.
+
+    Attributes:
+        findings: sources that could not be read.
+        changed: uids computed from manifests that have none, with the times of their files.
+        choices: why static pods without a uid in their manifests have theirs, by it.
+    """
 
     pods: tuple[Pod, ...]
     findings: tuple[Finding, ...] = ()
+    changed: Mapping[str, float | None] = field(default_factory=dict)
+    choices: Mapping[str, UidChoice] = field(default_factory=dict)
 
 
 class NodeState(Struct, frozen=True):
@@ -65,6 +76,7 @@ async def desired_pods(
     """The pods of the API and of manifest files. ``kube_api`` None: it could not be reached."""
     pods: list[Pod] = []
     findings: list[Finding] = []
+    changed: Mapping[str, float | None] = {}
     if kube_api is not None:
         try:
             listed = await kube_api.list(PODS, field_selector=f"spec.nodeName={node_name}")
@@ -77,30 +89,42 @@ async def desired_pods(
                 except MalformedPod as error:
                     findings.append(_unclear("pods of the API", str(error)))
     if settings.static_pod_path:
-        static, problems = await asyncio.to_thread(_static, settings.static_pod_path, node_name)
+        path = settings.static_pod_path
+        static, problems, changed = await asyncio.to_thread(_static, path, node_name)
         pods += static
         findings += problems
     if settings.static_pod_url:
         what = "static pods of a URL are not read"
         findings.append(_unclear("staticPodURL", what, "pods of that URL are judged unclear"))
-    return Desired(tuple(pods), tuple(findings))
+    return Desired(tuple(pods), tuple(findings), changed)
 
 
-def _static(path: str, node_name: str) -> tuple[list[Pod], list[Finding]]:
+def _static(
+    path: str, node_name: str
+) -> tuple[list[Pod], list[Finding], Mapping[str, float | None]]:
     try:
-        files, problems = read_manifests(Path(path), node_name)
+        read = read_manifests(Path(path), node_name)
     except OSError as error:
-        return [], [_unclear(path, f"it can't be read: {error.strerror or error}")]
+        return [], [_unclear(path, f"it can't be read: {error.strerror or error}")], {}
     found = [
-        _unclear(file, f"not a manifest that can be used: {why}") for file, why in problems.items()
+        _unclear(file, f"not a manifest that can be used: {why}")
+        for file, why in read.problems.items()
     ]
-    return [_of_file(each) for pods in files.values() for each in pods], found
+    return [_of_file(each) for pods in read.pods.values() for each in pods], found, read.changed
 
 
 def _of_file(obj: api.Pod) -> Pod:
     metadata = obj["metadata"]
     annotations = {**(metadata.get("annotations") or {}), CONFIG_SOURCE: SOURCE_FILE}
     return Pod({**obj, "metadata": {**metadata, "annotations": annotations}})
+
+
+async def with_uids(desired: Desired, uids: StaticUids) -> Desired:
+    """The pods with the uids that the agent gives to static pods. Raises CRIError."""
+    chosen = await uids.choices(SOURCE_FILE, desired.pods, desired.changed)
+    changes = {pod.uid: choice.uid for pod, choice in chosen}
+    pods = tuple(Pod(renamed(pod.object, changes)) for pod in desired.pods)
+    return replace(desired, pods=pods, choices={choice.uid: choice for _, choice in chosen})
 
 
 def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> NodeState:
@@ -143,11 +167,18 @@ async def judge_pods(
                 status = await source.read(pod.uid, pod.name, pod.namespace)
             except CRIError as error:
                 return unclear(pod, f"the runtime does not report it: {error}")
-        return _verdict(pod, status, state)
+        return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))
 
     verdicts = list(await asyncio.gather(*(one(pod) for pod in wanted)))
     left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
-    return tuple(_in_order(_with_remains(verdicts, left, known=not desired.findings)))
+    known = not desired.findings
+    return tuple(_in_order(_with_remains(verdicts, left, desired.choices, known=known)))
+
+
+def _adopted(desired: Desired, pod: Pod) -> str:
+    """Why a static pod has the uid of the running one; empty: it has its own."""
+    choice = desired.choices.get(pod.uid)
+    return choice.text if choice is not None and choice.reason in ADOPTED else ""
 
 
 def _verdict(pod: Pod, status: PodRuntimeStatus, state: NodeState) -> PodVerdict:
@@ -161,7 +192,11 @@ def _verdict(pod: Pod, status: PodRuntimeStatus, state: NodeState) -> PodVerdict
 
 
 def _with_remains(
-    verdicts: list[PodVerdict], left: Sequence[RuntimePodSummary], *, known: bool
+    verdicts: list[PodVerdict],
+    left: Sequence[RuntimePodSummary],
+    choices: Mapping[str, UidChoice],
+    *,
+    known: bool,
 ) -> list[PodVerdict]:
     """The verdicts with what the runtime has of other pods; a static pod that runs under another
     uid is one pod."""
@@ -170,7 +205,8 @@ def _with_remains(
         running = ContainerState.RUNNING in each.containers.values()
         twins = [index for index, one in enumerate(found) if _is_twin(one, each)]
         if running and twins:
-            found[twins[0]] = remade(found[twins[0]], each.uid)
+            twin = found[twins[0]]
+            found[twins[0]] = remade(twin, each.uid, choices.get(twin.uid))
         elif running or not known:
             found.append(orphan(each, running, known))
     return found

@@ -13,6 +13,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import SyncIntent
 from kubeletpy.structs import Struct, field, replace
+from kubeletpy.syncloop.sources.static_uid import UidChoice
 
 
 class PodOutcome(StrEnum):
@@ -59,6 +60,7 @@ class PodVerdict(Struct, frozen=True):
         running: names of the containers that run.
         containers: container id by name, of those that run.
         volumes: names of its volumes with their kinds.
+        adopted: why a static pod without a uid in its manifest keeps that of the running pod.
     """
 
     namespace: str
@@ -70,6 +72,7 @@ class PodVerdict(Struct, frozen=True):
     containers: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     holdings: Holdings = field(default_factory=Holdings)
+    adopted: str = ""
 
 
 def judge(pod: Pod, status: PodRuntimeStatus, intent: SyncIntent, holdings: Holdings) -> PodVerdict:
@@ -137,12 +140,14 @@ def orphan(summary: RuntimePodSummary, running: bool, known: bool) -> PodVerdict
     return PodVerdict(summary.namespace, summary.name, summary.uid, outcome, why)
 
 
-def remade(verdict: PodVerdict, running_uid: str) -> PodVerdict:
-    """The verdict on a static pod that runs under another uid than the agent computes."""
-    why = (
-        f"its manifest has no metadata.uid, and the kubelet's ({running_uid}) can't be computed "
-        "again: the running pod is stopped, and a new one is started"
-    )
+def remade(verdict: PodVerdict, running_uid: str, choice: UidChoice | None) -> PodVerdict:
+    """The verdict on a static pod that runs under another uid than it will have.
+
+    Args:
+        choice: why it does not keep the running pod's; None: its manifest has a uid.
+    """
+    why = "its manifest has another metadata.uid" if choice is None else choice.text
+    why = f"{why}; the running pod ({running_uid}) is stopped, and a new one is started"
     return replace(verdict, outcome=PodOutcome.RESTARTED, why=why)
 
 

@@ -85,7 +85,8 @@ def _pod_line(pod: PodVerdict) -> str:
         f"CPUs: {', '.join(held.cpus)}" if held.cpus else "",
         f"claims: {', '.join(held.claims)}" if held.claims else "",
     ]
-    why = f": {pod.why}" if pod.why else ""
+    reasons = "; ".join(each for each in (pod.adopted, pod.why) if each)
+    why = f": {reasons}" if reasons else ""
     details = "; ".join(each for each in about if each)
     shown = f" ({details})" if details else ""
     return f"  {pod.outcome:<9} {pod.namespace}/{pod.name}{shown}{why}"
@@ -99,6 +100,7 @@ def _pod(pod: PodVerdict) -> dict[str, Any]:
         "outcome": str(pod.outcome),
         "why": pod.why,
         "static": pod.static,
+        "adopted": pod.adopted,
         "containers": dict(pod.containers),
         "volumes": list(pod.volumes),
         "devices": list(pod.holdings.devices),

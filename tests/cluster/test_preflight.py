@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests.integration.node.machine import ROOT
 from tools.control_plane.plane import ControlPlane
 from tools.env import containerd
 from tools.env.cri import RawRuntime
-from tools.env.sweep import hierarchies
+from tools.env.go_kubelet import kubelet_command, prepare_root
 
 pytestmark = pytest.mark.timeout(400)
 FOREVER = "trap exit TERM; while :; do sleep 1; done"
@@ -45,37 +44,25 @@ class KubeletNode(ClusterNode):
 
     def start_kubelet(self, program: Path) -> None:
         """Start the Go kubelet, and wait until the node is Ready."""
-        self.link.open()
-        self.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=90s")
-        self.manifests.mkdir()
-        self.root_dir.mkdir()
-        subprocess.run(["mount", "--bind", self.root_dir, self.root_dir], check=True)
-        subprocess.run(["mount", "--make-rshared", self.root_dir], check=True)
         devices = self.directory / "device-plugins"
-        devices.mkdir()
-        KUBELETS_OWN.mkdir(parents=True, exist_ok=True)
-        for hierarchy in hierarchies():  # unlike the agent, the kubelet does not create it
-            (hierarchy / self.cgroup_root.lstrip("/")).mkdir(exist_ok=True)
+        if not self.root_dir.exists():
+            self.link.open()
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=90s")
+            self.manifests.mkdir()
+            prepare_root(self.root_dir, self.cgroup_root)
+            devices.mkdir()
+            KUBELETS_OWN.mkdir(parents=True, exist_ok=True)
         config = self.directory / "config.json"
         config.write_text(json.dumps(self._config()))
-        self.agent.start(
-            [
-                "unshare",
-                "--mount",
-                "--propagation=unchanged",
-                "sh",
-                "-c",
-                ALONE,
-                devices,
-                KUBELETS_OWN,
-                program,
-                f"--kubeconfig={self._kubeconfig}",
-                f"--config={config}",
-                f"--root-dir={self.root_dir}",
-                f"--cert-dir={self.root_dir}/pki",
-                f"--hostname-override={self.name}",
-            ]
+        alone = "unshare", "--mount", "--propagation=unchanged", "sh", "-c", ALONE
+        command = kubelet_command(
+            program,
+            self.root_dir,
+            kubeconfig=self._kubeconfig,
+            config=config,
+            node_name=self.name,
         )
+        self.agent.start([*alone, devices, KUBELETS_OWN, *command])
         self.kubectl("wait", "--for=create", f"node/{self.name}", "--timeout=90s")
         self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=90s")
 
@@ -98,6 +85,27 @@ class KubeletNode(ClusterNode):
         """Container ids of what runs, by pod and container, as the API shows them."""
         pods: list[JSON] = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
         return {pod["metadata"]["name"]: _running(pod) for pod in pods}
+
+    def write_static(self, name: str, script: str = FOREVER, **metadata: Any) -> None:
+        """Write the manifest of a static pod, in place of an earlier one."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", **metadata},
+            "spec": {**self.pod_spec(script), "terminationGracePeriodSeconds": 1},
+        }
+        written = self.manifests / f".{name}"
+        written.write_text(json.dumps(pod))
+        written.rename(self.manifests / f"{name}.json")
+
+    def static(self, name: str) -> str:
+        """The name of a static pod in the API."""
+        return f"{name}-{self.name}"
+
+    def runs_another(self, name: str, before: dict[str, dict[str, str]]) -> bool:
+        """Whether a pod runs, in another container than before."""
+        now = self.running().get(name)
+        return bool(now) and now != before[name]
 
     def _config(self) -> JSON:
         return {
@@ -148,16 +156,9 @@ def kubelet_node(
                 each.rmdir()
 
 
-def static(name: str, spec: JSON, **metadata: Any) -> JSON:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", **metadata},
-        "spec": spec,
-    }
-
-
-def test_what_is_kept_and_what_is_restarted(kubelet_node: KubeletNode) -> None:
+def test_what_is_kept_and_what_is_restarted(
+    kubelet_node: KubeletNode, request: pytest.FixtureRequest
+) -> None:
     node = kubelet_node
     sidecar = node.pod_spec(FOREVER)["containers"][0]
     node.apply(
@@ -184,46 +185,68 @@ def test_what_is_kept_and_what_is_restarted(kubelet_node: KubeletNode) -> None:
         node.pod("limited", FOREVER, {"resources": {"limits": {"memory": "32Mi", "cpu": "50m"}}}),
         node.pod("done", "exit 0", restartPolicy="Never"),
     )
-    spec = {**node.pod_spec(FOREVER), "terminationGracePeriodSeconds": 1}
-    for pod in (
-        static("fixed", spec, uid="3f6c8a52-9e0f-4b54-8c2e-6f9a1b7d1c11"),
-        static("bare", spec),
-    ):
-        (node.manifests / f"{pod['metadata']['name']}.json").write_text(json.dumps(pod))
-    statics = [f"{name}-{node.name}" for name in ("fixed", "bare")]
+    node.write_static("fixed", uid="3f6c8a52-9e0f-4b54-8c2e-6f9a1b7d1c11")
+    for name in ("bare", "touched", "changed"):
+        node.write_static(name)
+    statics = [node.static(name) for name in ("fixed", "bare", "touched", "changed")]
     for name in statics:
         node.kubectl("wait", "--for=create", f"pod/{name}", "--timeout=90s")
     node.wait_ready("plain", "rich", "limited", *statics)
     node.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/done", "--timeout=90s")
+    (node.manifests / "touched.json").touch()
 
     report = node.preflight()
     pods = {each["name"]: each for each in report["pods"]}
     outcomes = {name: each["outcome"] for name, each in pods.items()}
-    assert outcomes == {
-        "plain": "kept",
-        "rich": "kept",
-        "limited": "kept",
-        "done": "finished",
-        statics[0]: "kept",
-        statics[1]: "restarted",
-    }
+    names = ("plain", "rich", "limited", *statics)
+    assert outcomes == {**dict.fromkeys(names, "kept"), "done": "finished"}
     assert pods["rich"]["volumes"] == ["data (emptyDir)", "settings (configMap)"]
+    adopted = [name for name, each in pods.items() if each["adopted"]]
+    assert sorted(adopted) == sorted(statics[1:])
     assert [each for each in report["findings"] if each["severity"] in ("unclear", "blocks")] == []
     before = node.running()
-    kept = {name for name, outcome in outcomes.items() if outcome == "kept"}
-    assert {name: pods[name]["containers"] for name in kept} == {
-        name: before[name] for name in kept
+    assert {name: pods[name]["containers"] for name in names} == {
+        name: before[name] for name in names
     }
 
-    began = time.monotonic()
+    node.write_static("changed", f"{FOREVER}; true")
+    changed = statics[3]
+    assert {each["name"]: each["outcome"] for each in node.preflight()["pods"]} == {
+        **outcomes,
+        changed: "restarted",
+    }
     node.agent.kill(signal.SIGTERM)
     node.start()
-
-    def switched() -> bool:
-        now = node.running()
-        return bool(now.get(statics[1])) and now[statics[1]] != before[statics[1]]
-
-    node.until(switched, "the static pod without a uid is made anew")
+    node.until(lambda: node.runs_another(changed, before), "a changed static pod is made anew")
+    kept = set(names) - {changed}
     after = node.running()
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
-    assert time.monotonic() - began < 60
+
+    # and back: what the agent made is kept if its uid is in the manifest
+    for name in ("noted", "late"):
+        node.write_static(name)
+        node.kubectl("wait", "--for=create", f"pod/{node.static(name)}", "--timeout=90s")
+    noted, late = node.static("noted"), node.static("late")
+    node.wait_ready(noted, late, changed)
+    path = r".metadata.annotations.kubernetes\.io/config\.hash"
+    node.write_static("noted", uid=node.read("pod", noted, path))
+    node.wait_ready(noted)
+    mine = node.running()
+    assert mine == {**after, changed: mine[changed], noted: mine[noted], late: mine[late]}
+    node.agent.kill(signal.SIGTERM)
+    node.start_kubelet(kubelet_program(request.config))
+    for name in (late, changed):
+        node.until(lambda name=name: node.runs_another(name, mine), "it has another uid there")
+    kept |= {noted}
+    back = node.running()
+    assert {name: back[name] for name in kept} == {name: mine[name] for name in kept}
+
+    # the third switch restarts nothing
+    node.wait_ready(late, changed)
+    back = node.running()
+    node.agent.kill(signal.SIGTERM)
+    node.start()
+    node.apply(node.pod("new", FOREVER))
+    node.wait_ready("new")
+    now = node.running()
+    assert now == {**back, "new": now["new"]}

@@ -15,10 +15,11 @@ from pathlib import Path
 from kubeletpy.api.types import JSON
 from tools.control_plane.plane import ControlPlane
 from tools.env.containerd import Containerd
+from tools.env.go_kubelet import kubelet_command, prepare_root
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
-from tools.env.process import CommandError, Daemon, run
-from tools.env.sweep import hierarchies, remove_cgroup, remove_log_links, unmount
+from tools.env.process import CommandError, Daemon
+from tools.env.sweep import remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NAME = "conformance"
@@ -45,24 +46,18 @@ class Node:
 
         ``programs``: the directory of the Go kubelet.
         """
-        self._root.mkdir()
-        for hierarchy in hierarchies():
-            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
-        run("mount", "--bind", self._root, self._root)
-        run("mount", "--make-rshared", self._root)
+        prepare_root(self._root, self._cgroup_root)
         config = self._directory / "config.json"
         config.write_text(json.dumps(self._config()))
-        command, environment = _COMMANDS[agent](self._root, programs)
-        self._agent.start(
-            [
-                *command,
-                f"--kubeconfig={self._plane.node_kubeconfig(NAME)}",
-                f"--config={config}",
-                f"--root-dir={self._root}",
-                f"--hostname-override={NAME}",
-            ],
-            env={**os.environ, **environment},
+        _, *flags = kubelet_command(
+            programs / "kubelet",
+            self._root,
+            kubeconfig=self._plane.node_kubeconfig(NAME),
+            config=config,
+            node_name=NAME,
         )
+        environment = {**os.environ, "PYTHONPATH": str(_CHECKOUT)}
+        self._agent.start([*_COMMANDS[agent](self._root, programs), *flags], env=environment)
         wait_until(self._ready, f"node {NAME} Ready", timeout=READY_S, give_up=self._agent.died)
 
     def _ready(self) -> bool:
@@ -106,16 +101,16 @@ class Node:
         }
 
 
-def _kubeletpy(root: Path, programs: Path) -> tuple[Sequence[str | Path], dict[str, str]]:
+def _kubeletpy(root: Path, programs: Path) -> Sequence[str | Path]:
     command = sys.executable, "-m", "kubeletpy.cli.main", "run"
-    return [*command, f"--device-plugins-dir={root}/device-plugins"], {"PYTHONPATH": str(_CHECKOUT)}
+    return [*command, f"--device-plugins-dir={root}/device-plugins"]
 
 
-def _kubelet(root: Path, programs: Path) -> tuple[Sequence[str | Path], dict[str, str]]:
-    return [programs / "kubelet", f"--cert-dir={root}/pki"], {}
+def _kubelet(root: Path, programs: Path) -> Sequence[str | Path]:
+    return [programs / "kubelet"]
 
 
-_COMMANDS: dict[str, Callable[[Path, Path], tuple[Sequence[str | Path], dict[str, str]]]] = {
+_COMMANDS: dict[str, Callable[[Path, Path], Sequence[str | Path]]] = {
     "kubeletpy": _kubeletpy,
     "kubelet": _kubelet,
 }

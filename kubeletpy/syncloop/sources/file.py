@@ -14,10 +14,13 @@ import asyncio
 import logging
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.host.inotify import DirectoryWatch
 from kubeletpy.pods.pod import SOURCE_FILE
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.merge import NAMELESS
 from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import (
@@ -25,10 +28,16 @@ from kubeletpy.syncloop.sources.manifest import (
     ManifestError,
     Origin,
     decode_manifest,
+    renamed,
 )
+
+if TYPE_CHECKING:
+    from kubeletpy.syncloop.sources.static_uids import StaticUids
 
 log = logging.getLogger(__name__)
 
+RETRY = 1.0
+"""Seconds until the runtime is queried again for static pods that run."""
 SETTLE = 0.05
 """Seconds to wait after a change: a file being written is read once, when it is complete."""
 MOST_TOLD = 10
@@ -45,7 +54,10 @@ class FileSource:
         deliveries: Deliveries,
         *,
         check_frequency: float = 20.0,
+        uids: StaticUids | None = None,
     ) -> None:
+        """``uids``: which uids pods have whose manifests have none; None: the computed ones."""
+        self._uids = uids
         self._path = path
         self._node_name = node_name
         self._deliveries = deliveries
@@ -66,9 +78,9 @@ class FileSource:
             while True:
                 self._watch.start()
                 self._changed.clear()
-                await self._scan()
+                read = await self._scan()
                 try:
-                    async with asyncio.timeout(self._check_frequency):
+                    async with asyncio.timeout(self._check_frequency if read else RETRY):
                         await self._changed.wait()
                     await asyncio.sleep(SETTLE)
                 except TimeoutError:
@@ -81,17 +93,23 @@ class FileSource:
         if file in self._good:
             self._deleted.add(file)
 
-    async def _scan(self) -> None:
+    async def _scan(self) -> bool:
+        """Returns whether the pods could be determined."""
         try:
             signature = await asyncio.to_thread(look, self._path)
             if signature == self._signature and not self._deleted:
-                return
-            found, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
+                return True
+            read = await asyncio.to_thread(read_manifests, self._path, self._node_name)
+            found = await self._with_uids(read)
             self._signature = signature
         except OSError as error:
             # what is there can't be known: the pods that run stay
             self._log({str(self._path): str(error)})
-            return
+            return True
+        except CRIError as error:
+            log.warning("the runtime does not report static pods", extra={"error": str(error)})
+            return False
+        problems = read.problems
         self._take_back(self._deleted)
         known = {file: self._good[file] for file in problems if file in self._good}
         self._good = dict(sorted({**found, **known}.items()))
@@ -102,6 +120,15 @@ class FileSource:
         if pods != self._last:
             self._last = pods
             self._deliveries.deliver(SOURCE_FILE, pods)
+        return True
+
+    async def _with_uids(self, read: ManifestFiles) -> dict[str, list[api.Pod]]:
+        """The pods by file, with the uids that they have. Raises CRIError."""
+        if self._uids is None:
+            return read.pods
+        pods = [pod for each in read.pods.values() for pod in each]
+        uids = await self._uids.settle(SOURCE_FILE, pods, read.changed)
+        return {file: [renamed(pod, uids) for pod in each] for file, each in read.pods.items()}
 
     def _take_back(self, deleted: set[str]) -> None:
         """Deliver the set without the deleted files, as if it had been read in between."""
@@ -149,27 +176,48 @@ def look(path: Path) -> Signature:
     return tuple(seen)
 
 
-def read_manifests(path: Path, node_name: str) -> tuple[dict[str, list[api.Pod]], dict[str, str]]:
-    """Read all manifests below a path: the pods by file, and what is wrong by file.
+class ManifestFiles(Struct):
+    """What manifest files hold.
+
+    Attributes:
+        pods: by file.
+        problems: what is wrong, by file.
+        changed: by uid that was computed, when the pod's file was last changed, in Unix seconds.
+    """
+
+    pods: dict[str, list[api.Pod]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, float | None] = field(default_factory=dict)
+
+
+def read_manifests(path: Path, node_name: str) -> ManifestFiles:
+    """Read all manifests below a path.
 
     A path that does not exist has no pods. Raises OSError when the path can't be read.
     """
+    found = ManifestFiles()
     try:
         files = _files(path)
     except FileNotFoundError:
-        return {}, {}
-    pods: dict[str, list[api.Pod]] = {}
-    problems: dict[str, str] = {}
+        return found
     for file in files:
         try:
             if file.is_file():
                 origin = Origin(node_name, str(file), is_file=True)
-                pods[str(file)] = decode_manifest(_read(file), origin)
+                computed: set[str] = set()
+                found.pods[str(file)] = decode_manifest(_read(file), origin, computed)
+                # after it was read: a change between the two counts as one after it
+                found.changed.update(dict.fromkeys(computed, _changed_at(file)))
         except FileNotFoundError:
             continue
         except (OSError, ManifestError) as error:
-            problems[str(file)] = str(error)
-    return pods, problems
+            found.problems[str(file)] = str(error)
+    return found
+
+
+def _changed_at(file: Path) -> float:
+    """When a file, or the link to it, was written, replaced or renamed. Raises OSError."""
+    return max(file.stat().st_ctime, file.lstat().st_ctime)
 
 
 def _files(path: Path) -> list[Path]:

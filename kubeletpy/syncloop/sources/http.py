@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import aiohttp
 
 from kubeletpy.pods.pod import SOURCE_HTTP
+from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,
     Origin,
     decode_manifest,
+    renamed,
 )
+
+if TYPE_CHECKING:
+    from kubeletpy.syncloop.sources.static_uids import StaticUids
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +43,10 @@ class HttpSource:
         *,
         headers: Mapping[str, Sequence[str]] | None = None,
         check_frequency: float = 20.0,
+        uids: StaticUids | None = None,
     ) -> None:
+        """``uids``: which uids pods have whose manifests have none; None: the computed ones."""
+        self._uids = uids
         self._url = url
         self._origin = Origin(node_name, url, is_file=False)
         self._deliveries = deliveries
@@ -56,16 +65,26 @@ class HttpSource:
                     self._say("")
                 except (aiohttp.ClientError, TimeoutError) as error:
                     self._say(f"{type(error).__name__}: {error}")
-                except ManifestError as error:
+                except (ManifestError, CRIError) as error:
                     self._say(str(error))
                 await asyncio.sleep(self._check_frequency)
 
     async def take(self, body: bytes) -> None:
-        """Deliver what a body holds, unless it is the same as last time. Raises ManifestError."""
+        """Deliver what a body holds, unless it is the same as last time.
+
+        Raises ManifestError, or CRIError if the runtime does not report which static pods run.
+        """
         if body == self._last:
             return
+        computed: set[str] = set()
         # on a thread: megabytes of YAML take seconds
-        pods = await asyncio.to_thread(decode_manifest, body, self._origin) if body else []
+        pods = (
+            await asyncio.to_thread(decode_manifest, body, self._origin, computed) if body else []
+        )
+        if self._uids is not None:
+            changed = dict.fromkeys(computed)
+            uids = await self._uids.settle(SOURCE_HTTP, pods, changed)
+            pods = [renamed(pod, uids) for pod in pods]
         self._last = body
         self._deliveries.deliver(SOURCE_HTTP, pods)
 

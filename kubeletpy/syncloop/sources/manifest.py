@@ -61,8 +61,10 @@ class Origin(Struct, frozen=True):
     is_file: bool
 
 
-def decode_manifest(data: bytes, origin: Origin) -> list[api.Pod]:
+def decode_manifest(data: bytes, origin: Origin, computed: set[str] | None = None) -> list[api.Pod]:
     """Read a manifest: one Pod, or from a URL also a PodList.
+
+    Adds to ``computed`` the uids that the manifest does not contain.
 
     Raises:
         ManifestError: too large, not YAML or JSON, not a Pod, or a Pod that may not run as a static
@@ -75,16 +77,16 @@ def decode_manifest(data: bytes, origin: Origin) -> list[api.Pod]:
     if version != "v1":
         raise ManifestError(f"apiVersion is {version!r}, not 'v1'")
     if kind == "Pod":
-        return [static_pod(document, origin)]
+        return [static_pod(document, origin, computed)]
     if kind == "PodList" and not origin.is_file:
         items = document.get("items") or []
         if not isinstance(items, list):
             raise ManifestError("items is not a list")
-        return [static_pod(item, origin) for item in items]
+        return [static_pod(item, origin, computed) for item in items]
     raise ManifestError(f"kind is {kind!r}, not 'Pod'")
 
 
-def static_pod(manifest: Any, origin: Origin) -> api.Pod:
+def static_pod(manifest: Any, origin: Origin, computed: set[str] | None = None) -> api.Pod:
     """Make a pod of this node from a manifest's Pod. Raises ManifestError."""
     if not isinstance(manifest, Mapping):
         raise ManifestError("a pod is not an object")
@@ -124,7 +126,19 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
         filled = defaults.pod_spec(canonical_spec(pod["spec"]))
     except ValueError as error:
         raise ManifestError(f"invalid pod: {error}") from error
+    if computed is not None and not metadata.get("uid"):
+        computed.add(uid)
     return cast(api.Pod, {**pod, "spec": filled})
+
+
+def renamed(pod: api.Pod, uids: Mapping[str, str]) -> api.Pod:
+    """The pod with the uid that ``uids`` has for its own; unchanged if there is none."""
+    metadata = pod["metadata"]
+    uid = uids.get(metadata["uid"])
+    if uid is None:
+        return pod
+    annotations = {**(metadata.get("annotations") or {}), CONFIG_HASH: uid}
+    return cast(api.Pod, {**pod, "metadata": {**metadata, "uid": uid, "annotations": annotations}})
 
 
 def _said(error: Exception) -> str:

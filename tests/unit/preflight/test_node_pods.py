@@ -13,12 +13,18 @@ from kubeletpy.devices import checkpoint as device_checkpoint
 from kubeletpy.kubeapi.errors import Forbidden
 from kubeletpy.placement.cpu_state import CpuState, write_cpu_state
 from kubeletpy.preflight.holdings import holdings_by_pod, recorded_resources
-from kubeletpy.preflight.node_pods import desired_pods, judge_pods, read_node_state
+from kubeletpy.preflight.node_pods import (
+    desired_pods,
+    judge_pods,
+    read_node_state,
+    with_uids,
+)
 from kubeletpy.preflight.pods import Holdings
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
 from tests.unit.kubeapi.scripted_api import ScriptedApi
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 
@@ -38,7 +44,9 @@ def pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def run(runtime: FakeRuntime, name: str, uid: str = "", image: str = IMAGE) -> None:
+def run(
+    runtime: FakeRuntime, name: str, uid: str = "", image: str = IMAGE, **annotations: str
+) -> None:
     """Have the runtime run a pod."""
     uid = uid or f"uid-{name}"
     labels = {
@@ -52,6 +60,7 @@ def run(runtime: FakeRuntime, name: str, uid: str = "", image: str = IMAGE) -> N
         state=cri.SANDBOX_READY,
         network=cri.PodSandboxNetworkStatus(ip="10.0.0.9"),
         labels=labels,
+        annotations={f"kubernetes.io/config.{key}": value for key, value in annotations.items()},
     )
     runtime.containers[f"c-{uid}"] = cri.ContainerStatus(
         id=f"c-{uid}",
@@ -72,10 +81,12 @@ async def judged(
     flags = NodeFlags(root_dir=str(root), device_plugins_dir=str(root / "device-plugins"))
     desired = await desired_pods(made, "n", api)
     state = read_node_state(made, flags)
+    uids = StaticUids(cast(RuntimeService, runtime), api, root / RECORD)
+    desired = await with_uids(desired, uids)
     verdicts = await judge_pods(desired, cast(RuntimeService, runtime), state, made, root)
     return {
         "problems": "; ".join(each.text for each in desired.findings),
-        **{each.name: f"{each.outcome}: {each.why}" for each in verdicts},
+        **{each.name: f"{each.outcome}: {each.adopted}{each.why}" for each in verdicts},
     }
 
 
@@ -109,20 +120,26 @@ async def test_static_pods(tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
     (manifests / "fixed.json").write_text(json.dumps(pod("fixed", "uid-fixed")))
-    bare = pod("bare")
-    del bare["metadata"]["uid"]
-    (manifests / "bare.json").write_text(json.dumps(bare))
+    for name in ("bare", "old"):
+        bare = pod(name)
+        del bare["metadata"]["uid"]
+        (manifests / f"{name}.json").write_text(json.dumps(bare))
     (manifests / "broken.json").write_text('{"kind": "Po')
     run(runtime, "fixed-n", "uid-fixed")
-    run(runtime, "bare-n", "0123456789abcdef")
+    later = "2199-01-01T00:00:00.123456789+01:00"
+    run(runtime, "bare-n", "0123", source="file", hash="0123", seen=later)
+    run(runtime, "old-n", "4567", source="file", hash="4567", seen="2001-01-01T00:00:00Z")
     found = await judged(tmp_path, runtime, None, staticPodPath=str(manifests))
     assert found.pop("problems").startswith(f"{manifests}/broken.json: not a manifest")
     assert found == {
         "fixed-n": "kept: ",
-        "bare-n": "restarted: its manifest has no metadata.uid, and the kubelet's "
-        "(0123456789abcdef) can't be computed again: the running pod is stopped, and a new one is "
-        "started",
+        "bare-n": "kept: the manifest file has not been changed since the running pod was "
+        "configured",
+        "old-n": "restarted: nothing shows that the running pod was made from this manifest: its "
+        "mirror pod could not be read, and the file was written after it was configured; the "
+        "running pod (4567) is stopped, and a new one is started",
     }
+    assert not (tmp_path / RECORD).exists()
 
 
 async def test_without_the_api_nothing_is_called_stopped(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ class FakeRuntime:
                 state=s.state,
                 created_at=s.created_at,
                 labels=s.labels,
+                annotations=s.annotations,
             )
             for s in self.sandboxes.values()
             if filter is None or filter.label_selector.items() <= s.labels.items()
@@ -178,6 +179,7 @@ class FakeRuntime:
                 state=c.state,
                 created_at=c.created_at,
                 labels=c.labels,
+                annotations=c.annotations,
             )
             for c in self.containers.values()
             if filter is None or filter.label_selector.items() <= c.labels.items()

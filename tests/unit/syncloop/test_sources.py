@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,28 @@ def test_reading_a_directory(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link.yaml").symlink_to(tmp_path / "b.yaml")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
-    pods, problems = read_manifests(tmp_path, "n")
-    assert len(pods) == 3
-    assert list(problems) == [str(tmp_path / "bad.yaml")]
-    assert len(read_manifests(tmp_path / "b.yaml", "n")[0]) == 1
-    assert read_manifests(tmp_path / "nowhere", "n") == ({}, {})
+    read = read_manifests(tmp_path, "n")
+    assert len(read.pods) == 3
+    assert list(read.problems) == [str(tmp_path / "bad.yaml")]
+    assert len(read_manifests(tmp_path / "b.yaml", "n").pods) == 1
+    assert read_manifests(tmp_path / "nowhere", "n").pods == {}
+
+
+def test_when_a_manifest_was_changed(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text(WEB)
+    (tmp_path / "with-uid.yaml").write_text(WEB.replace("name: web", "name: web\n  uid: abc"))
+    uid = read_manifests(old, "n").pods[str(old)][0]["metadata"]["uid"]
+    (before,) = read_manifests(tmp_path, "n").changed.items()
+    assert before == (uid, old.stat().st_ctime)
+    os.utime(old, (1, 1))
+    assert old.stat().st_mtime == 1
+    (after,) = read_manifests(tmp_path, "n").changed.values()
+    assert after is not None
+    assert after >= before[1] > 1, "the file's own time can be set"
+    new.symlink_to(old)
+    changed = read_manifests(tmp_path, "n").changed.values()
+    assert max(changed) == new.lstat().st_ctime  # type: ignore[type-var]
 
 
 async def test_changes_are_seen_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,200 @@
+"""Finds the uids of static pods whose manifests have none: see :mod:`.static_uid`.
+
+Reads the runtime and the API when a source first shows its pods, and a file in which adopted uids
+are kept: a manifest that was adopted once keeps its uid over restarts, reboots and switches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy.host.private_files import write_private
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.names.labels import (
+    read_container_annotations,
+    read_container_labels,
+    read_sandbox_labels,
+    sandbox_rank,
+)
+from kubeletpy.syncloop.sources.static_uid import (
+    ADOPTED,
+    REMADE,
+    RunningPod,
+    UidChoice,
+    UidReason,
+    choose_uid,
+)
+
+log = logging.getLogger(__name__)
+
+MIRRORS_S = 5.0
+"""Seconds in which the API must return the mirror pods."""
+MAX_RECORDED = 1000
+"""Adopted uids that are kept: the newest."""
+RECORD = "static_pod_uids"
+"""The file's name below the root directory."""
+
+Decided = Callable[[str, Sequence[Decision]], None]
+
+
+class StaticUids:
+    """Chooses uids, and records those that were adopted."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        kube_api: KubeApi | None,
+        record: Path,
+        decided: Decided = lambda uid, decisions: None,
+    ) -> None:
+        """``record``: the file with adopted uids; ``decided`` records a decision about a pod."""
+        self._runtime, self._kube_api = runtime, kube_api
+        self._record, self._decided = record, decided
+        self._recorded = _read(record)
+        self._read: set[str] = set()
+        """Sources that have been read."""
+
+    async def settle(
+        self, source: str, pods: Sequence[api.Pod], changed: Mapping[str, float | None]
+    ) -> Mapping[str, str]:
+        """The uids that pods of a source have instead of the computed ones.
+
+        Only pods that the source has when it is first read can be adopted: what a manifest becomes
+        later is a change.
+
+        Args:
+            pods: as read.
+            changed: the computed uids, and when each one's file was last changed.
+
+        Raises:
+            CRIError: the runtime does not report its pods.
+        """
+        if source not in self._read:
+            await self._adopt(source, [Pod(each) for each in pods], changed)
+            self._read.add(source)
+        return {uid: self._recorded[uid] for uid in changed if uid in self._recorded}
+
+    async def _adopt(
+        self, source: str, pods: Sequence[Pod], changed: Mapping[str, float | None]
+    ) -> None:
+        choices = await self.choices(source, pods, changed)
+        adopted = {pod.uid: one.uid for pod, one in choices if one.reason in ADOPTED}
+        fresh = {pod.uid for pod, one in choices if one.reason in REMADE | {UidReason.OWN}}
+        kept = {
+            uid: one for uid, one in self._recorded.items() if uid not in fresh | adopted.keys()
+        }
+        recorded = dict(list({**kept, **adopted}.items())[-MAX_RECORDED:])
+        if recorded != self._recorded:
+            self._recorded = recorded
+            await asyncio.to_thread(_write, self._record, recorded)
+        for pod, one in choices:
+            if one.reason in ADOPTED:
+                log.info(
+                    "static pod adopted", extra={"pod": pod.key, "uid": one.uid, "why": one.text}
+                )
+                self._decided(one.uid, (Decision("keep the static pod that runs", one.text),))
+            elif one.reason in REMADE:
+                log.warning("static pod made anew", extra={"pod": pod.key, "why": one.text})
+                self._decided(pod.uid, (Decision("replace the static pod that runs", one.text),))
+
+    async def choices(
+        self, source: str, pods: Sequence[Pod], changed: Mapping[str, float | None]
+    ) -> list[tuple[Pod, UidChoice]]:
+        """The choice for each pod with a computed uid. Changes nothing. Raises CRIError."""
+        asked = [pod for pod in pods if pod.uid in changed]
+        if not asked:
+            return []
+        running = await self._running()
+        here = {pod.uid: running.get((pod.namespace, pod.name), []) for pod in asked}
+        unknown = [pod for pod in asked if here[pod.uid] and self._may_adopt(pod, here[pod.uid])]
+        found = await asyncio.gather(*(self._mirror(pod) for pod in unknown))
+        mirrors = {pod.uid: mirror for pod, mirror in zip(unknown, found, strict=True)}
+        return [
+            (
+                pod,
+                choose_uid(
+                    pod,
+                    source,
+                    here[pod.uid],
+                    recorded=self._recorded.get(pod.uid, ""),
+                    changed_at=changed[pod.uid],
+                    mirror=mirrors.get(pod.uid),
+                ),
+            )
+            for pod in asked
+        ]
+
+    def _may_adopt(self, pod: Pod, running: Sequence[RunningPod]) -> bool:
+        return not {pod.uid, self._recorded.get(pod.uid)} & {each.uid for each in running}
+
+    async def _running(self) -> dict[tuple[str, str], list[RunningPod]]:
+        sandboxes, containers = await asyncio.gather(
+            self._runtime.list_pod_sandbox(), self._runtime.list_containers()
+        )
+        hashes: dict[str, dict[str, str]] = {}
+        for each in sorted(containers, key=lambda one: one.created_at):
+            owner = read_container_labels(each.labels)
+            noted = read_container_annotations(each.annotations).hash
+            hashes.setdefault(owner.pod_uid, {})[owner.container_name] = noted
+        found: dict[tuple[str, str], list[RunningPod]] = {}
+        for sandbox in sorted(sandboxes, key=sandbox_rank, reverse=True):
+            pod = read_sandbox_labels(sandbox.labels)
+            if sandbox.state != cri.SANDBOX_READY or not pod.pod_uid:
+                continue
+            annotations = dict(sandbox.annotations)
+            found.setdefault((pod.pod_namespace, pod.pod_name), []).append(
+                RunningPod(
+                    pod.pod_uid,
+                    _seconds(annotations.get(CONFIG_SEEN, "")),
+                    pod.labels,
+                    annotations,
+                    hashes.get(pod.pod_uid, {}),
+                )
+            )
+        return found
+
+    async def _mirror(self, pod: Pod) -> JSON | None:
+        if self._kube_api is None:
+            return None
+        try:
+            async with asyncio.timeout(MIRRORS_S):
+                return await self._kube_api.get(PODS, pod.name, pod.namespace)
+        except (ApiError, TimeoutError):
+            return None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_time(text)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_bytes())
+        return {str(key): str(value) for key, value in found["uids"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        log.warning("adopted uids can't be read", extra={"path": str(path), "error": str(error)})
+        return {}
+
+
+def _write(path: Path, uids: Mapping[str, str]) -> None:
+    try:
+        write_private(path, json.dumps({"uids": uids}))
+    except OSError as error:
+        log.error("adopted uids not recorded", extra={"path": str(path), "error": str(error)})
