@@ -19,6 +19,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
     "preflight": ("kubeletpy.cli.preflight", "show what taking over this node would change"),
+    "adopt": ("kubeletpy.cli.adopt", "take over the node of a kubelet, and watch it"),
+    "give-back": ("kubeletpy.cli.give_back", "give a node back to its kubelet"),
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
     "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
     "deploy-files": ("kubeletpy.cli.deploy_files", "write units, configurations and RBAC"),

@@ -50,12 +50,13 @@ class Service(Struct, frozen=True):
     directory: str = ""
 
 
-def read_service(texts: Iterable[tuple[str, str]], specifiers: Mapping[str, str]) -> Service:
+def read_service(texts: Iterable[tuple[str, str]], specifiers: Mapping[str, str] | None) -> Service:
     """The service of a unit file and its drop-ins.
 
     Args:
         texts: (path, text), the unit file first, then the drop-ins in their order.
         specifiers: values of specifiers such as ``H``; others are an error where they are used.
+            None: they stay as they are.
 
     Raises:
         UnitError: a line that is neither a section, an assignment nor a comment.
@@ -179,21 +180,21 @@ def _assignment(
     yield number, section, key.strip(), value.strip()
 
 
-def _expanded(text: str, specifiers: Mapping[str, str], where: str) -> str:
+def _expanded(text: str, specifiers: Mapping[str, str] | None, where: str) -> str:
     """The text with its specifiers replaced, ``%%`` by a percent sign."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name == "%":
             return "%"
-        if name not in specifiers:
+        if specifiers is None or name not in specifiers:
             raise UnitError(
                 f"{where}: specifier %{name} is not known here: start the kubelet, or name its "
                 "flags after --"
             )
         return specifiers[name]
 
-    return re.sub(r"%(.)", value, text)
+    return text if specifiers is None else re.sub(r"%(.)", value, text)
 
 
 def _pairs(words: Iterable[str], where: str) -> dict[str, str]:

@@ -49,11 +49,7 @@ def read_unit(name: str, root: Path = Path("/")) -> KubeletFound:
         UnitMissing: there is no such unit, or it is masked.
         UnitError: one of its files can't be read or understood, or it starts no kubelet.
     """
-    unit = _unit_path(name, root)
-    if unit is None:
-        raise UnitMissing(f"unit {name}: there is no such file in the directories of systemd")
-    if _masked(unit):
-        raise UnitMissing(f"unit {name}: it is masked by {unit}")
+    unit = _found(name, root)
     paths = [unit, *_drop_ins(name, root)]
     texts = [(str(path), _read(path)) for path in paths]
     service = read_service(texts, _specifiers(name))
@@ -71,6 +67,27 @@ def read_unit(name: str, root: Path = Path("/")) -> KubeletFound:
         service.directory if service.directory.startswith("/") else "/",
         tuple(map(str, paths)),
     )
+
+
+def exec_start(name: str, without: str, root: Path = Path("/")) -> str:
+    """The text of a unit's ExecStart as its files have it, variables and all.
+
+    Args:
+        name: such as ``kubelet.service``.
+        without: the file name of a drop-in that is left out.
+        root: of the machine's file system.
+
+    Raises:
+        UnitMissing: there is no such unit, or it is masked.
+        UnitError: one of its files can't be read or understood, or it has no ExecStart.
+    """
+    unit = _found(name, root)
+    paths = [unit, *(each for each in _drop_ins(name, root) if each.name != without)]
+    texts = [(str(path), _read(path)) for path in paths]
+    commands = read_service(texts, None).commands
+    if not commands:
+        raise UnitError(f"unit {name}: it has no ExecStart")
+    return commands[-1]
 
 
 def kubelet_units(root: Path = Path("/")) -> list[str]:
@@ -103,6 +120,15 @@ def _directories(root: Path) -> Iterator[Path]:
         if directory.is_dir() and real not in seen:  # /lib may be a link to /usr/lib
             seen.add(real)
             yield directory
+
+
+def _found(name: str, root: Path) -> Path:
+    unit = _unit_path(name, root)
+    if unit is None:
+        raise UnitMissing(f"unit {name}: there is no such file in the directories of systemd")
+    if _masked(unit):
+        raise UnitMissing(f"unit {name}: it is masked by {unit}")
+    return unit
 
 
 def _unit_path(name: str, root: Path) -> Path | None:

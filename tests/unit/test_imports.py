@@ -56,6 +56,7 @@ LATER = (
     "kubeletpy.kubeapi.protobuf_format",
     "kubeletpy.kubeapi.served",
     "kubeletpy.pods_api",
+    "kubeletpy.adopt",
     "kubeletpy.preflight",
     "kubeletpy.runtime_manager.act.left_out",
     "kubeletpy.server.answers",

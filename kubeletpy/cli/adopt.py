@@ -1,0 +1,246 @@
+"""``kubeletpy adopt``: takes over the node of a running kubelet, and watches it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.adopt.drop_in import NAME, DropInError, agent_command, drop_in_text
+from kubeletpy.adopt.host import HostError, SystemdHost
+from kubeletpy.adopt.journal import Journal, entry_text
+from kubeletpy.adopt.node import NodeSettings, read_node, running_agent
+from kubeletpy.adopt.observe import NodeObserver, is_healthy
+from kubeletpy.adopt.run import Answers, Runner, Task
+from kubeletpy.adopt.steps import Program
+from kubeletpy.adopt.watch import Limits, Outcome, PodSeen, plain_pods, read_pods
+from kubeletpy.api.durations import parse_duration
+from kubeletpy.cli import agent_socket
+from kubeletpy.cli.deploy_files import deploy_files
+from kubeletpy.cli.machine import problems_here
+from kubeletpy.clock import Clock, SystemClock
+from kubeletpy.explain.model import WaitKind
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.preflight import render
+from kubeletpy.preflight.choice import Process
+from kubeletpy.preflight.findings import KubeletFound
+from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
+from kubeletpy.preflight.node import connect_api
+from kubeletpy.preflight.pods import HARMED
+from kubeletpy.preflight.processes import read_process
+from kubeletpy.preflight.unit_file import UnitError
+from kubeletpy.preflight.unit_paths import UnitMissing, exec_start
+
+DEPLOYED = "kubelet.service.d/20-kubeletpy.conf"
+MAX_WATCH_S = 7 * 24 * 3600.0
+REFUSED_S = 20.0
+"""Seconds after which a status that the API does not accept counts."""
+
+
+class Refused(Exception):
+    """The node is not taken over; nothing has been changed."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code: 0 if the agent has the node."""
+    given = parser().parse_args(arguments)
+    journal = Journal()
+    if given.record:
+        return show(journal)
+    if os.geteuid() != 0:
+        return _fail("run it as root")
+    logging.getLogger("kubeletpy").setLevel(logging.ERROR)
+    try:
+        return asyncio.run(_interruptible(given, journal))
+    except (Refused, HostError, DropInError, UnitError, UnitMissing) as error:
+        return _fail(str(error))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return _fail("interrupted: the node has been given back")
+
+
+def show(journal: Journal) -> int:
+    """Print the record; returns the exit code."""
+    try:
+        for entry in journal.entries():
+            print(entry_text(entry))
+    except OSError as error:
+        return _fail(f"{journal.path} can't be read: {error.strerror}")
+    return 0
+
+
+async def _interruptible(given: argparse.Namespace, journal: Journal) -> int:
+    """Also the end of the terminal gives the node back."""
+    task = asyncio.current_task()
+    assert task is not None, "it runs in one"
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+    return await _adopt(given, journal)
+
+
+async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
+    unit, program = given.unit, given.program
+    host, clock = SystemdHost(unit), SystemClock()
+    seen = await asyncio.to_thread(host.unit)
+    command = agent_command(exec_start(unit, NAME), program)
+    text = drop_in_text(deploy_files()[DEPLOYED], command)
+    harmed: frozenset[str] = frozenset()
+    if seen.running is Program.NOTHING:
+        raise Refused(f"unit {unit} does not run: start it first")
+    if seen.running is Program.KUBELET:
+        # what a run left that was killed before it restarted the unit
+        await Runner(host, not_checked, journal, clock, say).give_back("before adopting")
+        harmed = await _preflight(given)
+    process = read_process(seen.pid)
+    found = running_agent(seen.pid) if seen.running is Program.AGENT else _kubelet(process)
+    node = await asyncio.to_thread(read_node, found)
+    confirm(given, node.name, "take it over")
+    async with AsyncExitStack() as stack:
+        kube_api, problem = await connect_api(node.config.node, stack)
+        if kube_api is None:
+            why = "it has no kubeconfig" if problem is None else problem.text
+            raise Refused(f"the node can't be watched: {why}")
+        socket = Path(node.config.node.root_dir) / agent_socket.SOCKET_NAME
+        refused = partial(refused_statuses, socket, clock)
+        observer = NodeObserver(kube_api, node.name, host, clock, refused)
+        try:
+            pods = await observer.pods()
+        except (ApiError, TimeoutError) as error:
+            raise Refused(
+                f"the node can't be watched: its pods can't be listed: {error}"
+            ) from error
+        before = _baseline(journal, pods, harmed, resumed=seen.running is Program.AGENT)
+        journal.write(clock.now(), "before", node=node.name, unit=unit, pods=plain_pods(before))
+        back = [program, "give-back", "--yes", "--unconfirmed", f"--unit={unit}"]
+        task = Task(observer, text, back, before, Limits(given.watch))
+        runner = Runner(host, answers(node), journal, clock, say)
+        verdict = await runner.adopt(task)
+    say(f"{verdict.outcome}: {verdict.why}")
+    return 0 if verdict.outcome is Outcome.CONFIRM else 1
+
+
+async def _preflight(given: argparse.Namespace) -> frozenset[str]:
+    """The pods that may be restarted, as namespace/name. Raises Refused."""
+    report = await gather(Options(given.unit), problems_here)
+    if report.safe:
+        say(render.summary(report))
+        return frozenset()
+    sys.stdout.write(render.text(report))
+    if not given.despite_preflight or report.kubelet is None:
+        raise Refused("preflight does not call it safe; nothing was changed")
+    return frozenset(
+        f"{each.namespace}/{each.name}" for each in report.pods or () if each.outcome in HARMED
+    )
+
+
+def _kubelet(process: Process | None) -> KubeletFound:
+    if process is None:
+        raise Refused("the kubelet has just exited")
+    if process.contained:
+        raise Refused(f"process {process.pid} runs in a container: it can't be replaced by a unit")
+    source = f"process {process.pid}"
+    return KubeletFound(source, process.command[0], process.command[1:], process.directory)
+
+
+def confirm(given: argparse.Namespace, name: str, what: str) -> None:
+    """Have the node's name typed unless --yes was given. Raises Refused."""
+    if given.yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("name the node on a terminal, or use --yes; nothing was changed")
+    if input(f"Type the name of this node ({name}) to {what}: ").strip() != name:
+        raise Refused("that is another name; nothing was changed")
+
+
+def _baseline(
+    journal: Journal, pods: Mapping[str, PodSeen], harmed: frozenset[str], *, resumed: bool
+) -> dict[str, PodSeen]:
+    """The pods that must go on; those of the run before if that was killed."""
+    if resumed:
+        last = next((each for each in reversed(journal.entries()) if "pods" in each), None)
+        if last is not None:
+            return read_pods(last["pods"])
+    return {identity: pod for identity, pod in pods.items() if pod.key not in harmed}
+
+
+def refused_statuses(path: Path, clock: Clock, pods: Sequence[str]) -> tuple[str, ...]:
+    """Of these pods, those whose status the API does not accept, with the agent's reason."""
+    found = []
+    for key in pods:
+        try:
+            shown = agent_socket.ask(path, "pods", *key.split("/", 1))
+        except agent_socket.NotFound:
+            continue
+        except agent_socket.NoAgent:
+            return ()  # the unit and the node's lease show whether it runs
+        found += [
+            f"pod {key}: {each['why']}"
+            for each in shown.get("waits") or ()
+            if each["kind"] == WaitKind.API_WRITE
+            and (each.get("since") or clock.now()) < clock.now() - REFUSED_S
+        ]
+    return tuple(found)
+
+
+def answers(node: NodeSettings) -> Answers:
+    """Whether the node's program answers its health check."""
+    settings = node.config.settings
+    return partial(is_healthy, settings.healthz_bind_address, settings.healthz_port)
+
+
+async def not_checked() -> bool:
+    """Counts as an answer where nothing is restarted, or the settings are not known."""
+    return True
+
+
+def say(text: str) -> None:
+    """Show progress; a closed terminal is no reason to stop."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+def _fail(problem: str) -> int:
+    with contextlib.suppress(OSError):
+        print(f"kubeletpy adopt: {problem}", file=sys.stderr)
+    return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kubeletpy adopt",
+        description="On a node where a kubelet runs, have the kubelet's systemd unit start this "
+        "agent, and watch the node. If it is not Ready in time, a container restarts, a pod loses "
+        "its readiness or the API does not accept a status, the node is given back. Until the "
+        "watch has ended, a reboot gives it back, too.",
+        epilog="To give the node back later: kubeletpy give-back.",
+    )
+    made.add_argument("--watch", type=duration, default=600.0, metavar="TIME", help="10m")
+    made.add_argument("--yes", action="store_true", help="do not have the node's name typed")
+    made.add_argument("--unit", default=DEFAULT_UNIT, help=f"the kubelet's unit ({DEFAULT_UNIT})")
+    this = str(Path(sys.argv[0]).absolute())
+    made.add_argument(
+        "--program", metavar="PATH", default=this, help=f"what the unit starts ({this})"
+    )
+    made.add_argument(
+        "--despite-preflight",
+        action="store_true",
+        help="go on although preflight does not call it safe; pods that it calls restarted may be",
+    )
+    made.add_argument("--record", action="store_true", help="print what was done on this node")
+    return made
+
+
+def duration(text: str) -> float:
+    """A positive time such as 10m, in seconds. Raises ValueError."""
+    seconds = parse_duration(text)
+    if not 0 < seconds <= MAX_WATCH_S:
+        raise ValueError(text)
+    return seconds

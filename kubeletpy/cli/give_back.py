@@ -1,0 +1,78 @@
+"""``kubeletpy give-back``: gives a node that was taken over back to its kubelet."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from kubeletpy.adopt.host import HostError, SystemdHost
+from kubeletpy.adopt.journal import Journal
+from kubeletpy.adopt.node import read_node, running_agent
+from kubeletpy.adopt.run import Answers, Runner
+from kubeletpy.adopt.steps import Program, Step
+from kubeletpy.cli.adopt import Refused, answers, confirm, not_checked, say, show
+from kubeletpy.clock import SystemClock
+from kubeletpy.preflight.gather import DEFAULT_UNIT
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code: 0 if the kubelet has the node."""
+    given = parser().parse_args(arguments)
+    if given.record:
+        return show(Journal())
+    if os.geteuid() != 0:
+        return _fail("run it as root")
+    logging.getLogger("kubeletpy").setLevel(logging.ERROR)
+    try:
+        return asyncio.run(_give_back(given))
+    except (Refused, HostError) as error:
+        return _fail(str(error))
+
+
+async def _give_back(given: argparse.Namespace) -> int:
+    journal, host = Journal(), SystemdHost(given.unit)
+    seen = await asyncio.to_thread(host.unit)
+    check: Answers = not_checked
+    name = os.uname().nodename
+    if seen.running is Program.AGENT:
+        try:
+            node = await asyncio.to_thread(read_node, running_agent(seen.pid))
+            name, check = node.name, answers(node)
+        except HostError as error:
+            say(f"the agent's settings can't be read: {error}")  # the way back must not need them
+    confirm(given, name, "give it back")
+    why = "no watch has confirmed the agent" if given.unconfirmed else "it was requested"
+    runner = Runner(host, check, journal, SystemClock(), say)
+    steps = await runner.give_back(why, unconfirmed=given.unconfirmed)
+    if Step.RELOAD not in steps:
+        say("nothing to do")
+        return 0
+    seen = await asyncio.to_thread(host.unit)
+    say(f"unit {given.unit} runs {seen.running}")
+    return 0 if seen.running is Program.KUBELET else 1
+
+
+def _fail(problem: str) -> int:
+    print(f"kubeletpy give-back: {problem}", file=sys.stderr)
+    return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kubeletpy give-back",
+        description="Have the kubelet's systemd unit start the kubelet again: removes the drop-in "
+        "of kubeletpy adopt and restarts the unit. Also finishes a run of adopt or give-back that "
+        "was killed.",
+    )
+    made.add_argument("--yes", action="store_true", help="do not have the node's name typed")
+    made.add_argument("--unit", default=DEFAULT_UNIT, help=f"the kubelet's unit ({DEFAULT_UNIT})")
+    made.add_argument(
+        "--unconfirmed", action="store_true", help="only if no watch has confirmed the agent"
+    )
+    made.add_argument("--record", action="store_true", help="print what was done on this node")
+    return made

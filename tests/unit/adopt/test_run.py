@@ -1,0 +1,290 @@
+"""Taking a node over and giving it back on a systemd in memory, killed at every step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.adopt.drop_in import KEPT, TRIAL
+from kubeletpy.adopt.host import HostError, UnitSeen
+from kubeletpy.adopt.journal import Journal, entry_text
+from kubeletpy.adopt.run import Runner, Task
+from kubeletpy.adopt.steps import Program, State, Step, plan_adopt, plan_give_back
+from kubeletpy.adopt.watch import ContainerSeen, Limits, Observation, Outcome, PodSeen
+from kubeletpy.structs import replace
+from tests.virtual_time import EPOCH, LoopClock, on_virtual_time
+
+POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": ContainerSeen("c", 0, 1.0)})
+WATCH_S = 600.0
+
+
+class Killed(Exception):
+    """The process was killed: nothing of it runs any more, not even what cleans up."""
+
+
+class FakeSystemd:
+    """One machine. The unit runs what the files had when systemd last read them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.loaded = Program.KUBELET
+        self.running = Program.KUBELET
+        self.timer: float | None = None
+        """Seconds after which the node is given back."""
+        self.calls: list[str] = []
+        self.kill_at = -1
+        self.dead = False
+        self.fails: dict[str, str] = {}
+
+    def _call(self, what: str, effect: Callable[[], None]) -> None:
+        """A call, of a process that may be killed before it or after it."""
+        self.calls.append(what)
+        number = len(self.calls)
+        if self.dead or number * 2 - 1 == self.kill_at:
+            self.dead = True
+            raise Killed
+        if what in self.fails:
+            raise HostError(self.fails[what])
+        effect()
+        if number * 2 == self.kill_at:
+            self.dead = True
+            raise Killed
+
+    def state(self) -> State:
+        return State(TRIAL in self.files, KEPT in self.files, self.running)
+
+    def unit(self) -> UnitSeen:
+        return UnitSeen(self.running)
+
+    def write(self, directory: str, text: str) -> None:
+        self._call(f"write {directory}", lambda: self.files.update({directory: text}))
+
+    def remove(self, directory: str) -> None:
+        self._call(f"remove {directory}", lambda: self._removed(directory))
+
+    def _removed(self, directory: str) -> None:
+        self.files.pop(directory, None)
+
+    def reload(self) -> None:
+        def load() -> None:
+            self.loaded = Program.AGENT if self.files else Program.KUBELET
+
+        self._call("reload", load)
+
+    def restart(self) -> None:
+        def start() -> None:
+            self.running = self.loaded
+
+        self._call("restart", start)
+
+    def arm(self, seconds: float, command: Sequence[str]) -> None:
+        def start() -> None:
+            self.timer = seconds
+
+        self._call("arm", start)
+
+    def disarm(self) -> None:
+        def stop() -> None:
+            self.timer = None
+
+        self._call("disarm", stop)
+
+    def new_process(self) -> None:
+        """The next run of the program."""
+        self.calls, self.kill_at, self.dead = [], -1, False
+
+    def reboot(self) -> None:
+        """A power cut: /run and the timer are lost."""
+        self.files.pop(TRIAL, None)
+        self.timer = None
+        self.loaded = Program.AGENT if self.files else Program.KUBELET
+        self.running = self.loaded
+        self.new_process()
+
+
+class FakeNode:
+    """What the watch observes: well, until ``bad`` says otherwise."""
+
+    def __init__(self, host: FakeSystemd) -> None:
+        self.host = host
+        self.bad: Callable[[Observation], Observation] = lambda seen: seen
+
+    async def observe(self) -> Observation:
+        now = LoopClock().now()
+        seen = Observation(
+            now,
+            self.host.running,
+            node_ready=True,
+            renewed=now,
+            pods={"uid": POD},
+            answered=now,
+        )
+        return self.bad(seen)
+
+
+class Machine:
+    """Everything of one test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.host = FakeSystemd()
+        self.node = FakeNode(self.host)
+        self.journal = Journal(directory / "adopt.jsonl")
+        self.said: list[str] = []
+
+    def runner(self) -> Runner:
+        self.host.new_process()
+
+        async def answers() -> bool:
+            return self.host.running is not Program.NOTHING
+
+        return Runner(self.host, answers, self.journal, LoopClock(), self.said.append)
+
+    async def adopt(self, kill_at: int = -1) -> Outcome:
+        runner = self.runner()
+        self.host.kill_at = kill_at
+        task = Task(self.node, "text", ["give-back"], {"uid": POD}, Limits(WATCH_S))
+        return (await runner.adopt(task)).outcome
+
+    async def give_back(self, kill_at: int = -1, *, unconfirmed: bool = False) -> None:
+        runner = self.runner()
+        self.host.kill_at = kill_at
+        await runner.give_back("asked", unconfirmed=unconfirmed)
+
+
+def test_plans() -> None:
+    fresh = State(trial=False, kept=False, running=Program.KUBELET)
+    assert plan_give_back(fresh) == (Step.DISARM,)
+    assert Step.RESTART in plan_adopt(fresh)
+    tried = State(trial=True, kept=False, running=Program.AGENT)
+    assert Step.RESTART not in plan_adopt(tried)
+    assert plan_give_back(tried) == (Step.REMOVE_TRIAL, Step.RELOAD, Step.RESTART, Step.DISARM)
+    adopted = State(trial=True, kept=True, running=Program.AGENT)
+    assert plan_adopt(adopted) == (Step.REMOVE_TRIAL, Step.RELOAD, Step.DISARM)
+    assert plan_give_back(adopted, unconfirmed=True) == ()
+    assert plan_give_back(adopted)[:2] == (Step.REMOVE_KEPT, Step.REMOVE_TRIAL)
+    left = State(trial=False, kept=False, running=Program.NOTHING)
+    assert Step.RESTART in plan_give_back(left)
+
+
+@on_virtual_time
+async def test_a_node_that_stays_well_is_kept(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert await machine.adopt() is Outcome.CONFIRM
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (Program.AGENT, {KEPT: "text"}, None)
+    assert asyncio.get_running_loop().time() >= WATCH_S
+    host.reboot()
+    assert host.running is Program.AGENT
+    await machine.give_back()
+    assert (host.running, host.files) == (Program.KUBELET, {})
+    text = [entry_text(each) for each in machine.journal.entries()]
+    assert any("confirmed (why the node was well for" in each for each in text)
+    assert any("give back (why asked" in each for each in text)
+
+
+@on_virtual_time
+async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    restarted = replace(POD, containers={"app": ContainerSeen("d", 1, 2.0)})
+    later = EPOCH + 300
+
+    def bad(seen: Observation) -> Observation:
+        return replace(seen, pods={"uid": restarted}) if seen.at > later else seen
+
+    machine.node.bad = bad
+    assert await machine.adopt() is Outcome.GIVE_BACK
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (Program.KUBELET, {}, None)
+    assert "giving the node back: container app of pod ns/a was restarted" in machine.said
+    assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
+
+
+@pytest.mark.parametrize(
+    "step", ["arm", f"write {TRIAL}", "reload", "restart", f"write {KEPT}", f"remove {TRIAL}"]
+)
+@on_virtual_time
+async def test_a_step_that_fails_leaves_the_node_as_it_was(tmp_path: Path, step: str) -> None:
+    machine = Machine(tmp_path)
+    machine.host.fails[step] = f"{step}: no space left on device"
+    if step in ("reload", f"remove {TRIAL}"):  # the way back has it, too
+        with pytest.raises(HostError, match="no space left"):
+            await machine.adopt()
+    else:
+        assert await machine.adopt() is Outcome.GIVE_BACK
+    machine.host.fails = {}
+    await machine.give_back()
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (Program.KUBELET, {}, None)
+
+
+@on_virtual_time
+async def test_an_interruption_gives_the_node_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    task = asyncio.create_task(machine.adopt())
+    await asyncio.sleep(100)
+    assert machine.host.running is Program.AGENT
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+
+
+HALF_STEPS = range(1, 17)
+"""Before and after each of the eight changes of a takeover."""
+
+
+@pytest.mark.parametrize("kill_at", HALF_STEPS)
+@pytest.mark.parametrize("then", ["adopt", "give back", "power cut", "timer"])
+@on_virtual_time
+async def test_killed_at_any_moment_one_of_the_two_runs(
+    tmp_path: Path, kill_at: int, then: str
+) -> None:
+    machine = Machine(tmp_path)
+    host = machine.host
+    with pytest.raises(Killed):
+        await machine.adopt(kill_at)
+    assert host.running in (Program.KUBELET, Program.AGENT)
+    if host.running is Program.AGENT and KEPT not in host.files:
+        assert host.timer is not None, "nobody watches it, but a timer gives it back"
+    if then == "adopt":
+        assert await machine.adopt() is Outcome.CONFIRM
+        assert (host.running, host.files, host.timer) == (Program.AGENT, {KEPT: "text"}, None)
+        return
+    kept = KEPT in host.files
+    if then == "power cut":
+        host.reboot()
+    elif then == "timer":
+        await machine.give_back(unconfirmed=True)
+    else:
+        kept = False
+        await machine.give_back()
+    assert host.running is (Program.AGENT if kept else Program.KUBELET)
+    assert set(host.files) - {TRIAL} == ({KEPT} if kept else set())
+
+
+@pytest.mark.parametrize("kill_at", range(1, 9))
+@on_virtual_time
+async def test_giving_back_may_be_killed_at_any_moment(tmp_path: Path, kill_at: int) -> None:
+    machine = Machine(tmp_path)
+    await machine.adopt()
+    with pytest.raises(Killed):
+        await machine.give_back(kill_at)
+    assert machine.host.running in (Program.KUBELET, Program.AGENT)
+    await machine.give_back()
+    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+
+
+def test_a_record_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    journal = Journal(tmp_path / "file" / "adopt.jsonl")
+    journal.write(0.0, "x")
+    good = Journal(tmp_path / "adopt.jsonl")
+    good.write(0.0, "x", seconds=1.5)
+    with good.path.open("a") as file:
+        file.write('{"at": "half')
+    assert [entry_text(each) for each in good.entries()] == [
+        "1970-01-01T00:00:00Z  x (seconds 1.5)"
+    ]

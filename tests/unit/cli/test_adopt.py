@@ -1,0 +1,141 @@
+"""``kubeletpy adopt`` and ``give-back``: what they refuse, and what they read."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.adopt import journal
+from kubeletpy.adopt.host import SystemdHost, UnitSeen
+from kubeletpy.adopt.steps import Program, State
+from kubeletpy.cli import adopt, agent_socket, give_back
+from kubeletpy.structs import Struct
+from tests.virtual_time import EPOCH
+
+
+class Clock(Struct):
+    def now(self) -> float:
+        return EPOCH
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert adopt.main(arguments) == 1
+    return capsys.readouterr().err.strip().removeprefix("kubeletpy adopt: ")
+
+
+def test_only_root_may(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert refusal(capsys) == "run it as root"
+    assert give_back.main([]) == 1
+
+
+def test_a_unit_that_does_not_exist(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.NOTHING))
+    said = refusal(capsys, "--unit=no-such.service", "--yes")
+    assert said.startswith("unit no-such.service: there is no such file")
+
+
+def test_a_unit_that_does_not_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.NOTHING))
+    monkeypatch.setattr(adopt, "exec_start", lambda unit, name: "/usr/bin/kubelet $A")
+    assert refusal(capsys) == "unit kubelet.service does not run: start it first"
+
+
+def test_systemd_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert refusal(capsys).startswith("systemctl can't be run: ")
+
+
+def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = argparse.Namespace(yes=False)
+    with pytest.raises(adopt.Refused, match="use --yes"):
+        adopt.confirm(given, "node-1", "take it over")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("node-2\n"))
+    with pytest.raises(adopt.Refused, match="another name"):
+        adopt.confirm(given, "node-1", "take it over")
+    monkeypatch.setattr(sys, "stdin", Terminal("node-1\n"))
+    adopt.confirm(given, "node-1", "take it over")
+    adopt.confirm(argparse.Namespace(yes=True), "node-1", "take it over")
+
+
+def test_times() -> None:
+    assert adopt.parser().parse_args(["--watch", "90s"]).watch == 90
+    assert adopt.parser().parse_args([]).watch == 600
+    for bad in ("0s", "-1m", "x", "200h"):
+        with pytest.raises(SystemExit):
+            adopt.parser().parse_args(["--watch", bad])
+
+
+def test_the_record(capsys: pytest.CaptureFixture[str]) -> None:
+    made = journal.Journal()
+    made.write(0.0, "adopt", state="the kubelet runs")
+    assert adopt.main(["--record"]) == 0
+    assert capsys.readouterr().out == "1970-01-01T00:00:00Z  adopt (state the kubelet runs)\n"
+
+
+def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = {
+        "old": [{"kind": "API write", "why": "422", "since": EPOCH - 60}],
+        "new": [{"kind": "API write", "why": "422", "since": EPOCH - 1}],
+        "other": [{"kind": "readiness gate", "why": "x", "since": EPOCH - 60}],
+    }
+
+    def ask(path: Path, *parts: str) -> dict[str, object]:
+        if parts[2] not in waits:
+            raise agent_socket.NotFound("no such pod")
+        return {"waits": waits[parts[2]]}
+
+    monkeypatch.setattr(agent_socket, "ask", ask)
+    pods = [f"ns/{name}" for name in (*waits, "gone")]
+    assert adopt.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
+
+
+def test_giving_back_what_the_kubelet_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.KUBELET))
+    monkeypatch.setattr(
+        SystemdHost,
+        "state",
+        lambda self: State(trial=False, kept=False, running=Program.KUBELET),
+    )
+    monkeypatch.setattr(SystemdHost, "disarm", lambda self: None)
+    assert give_back.main(["--yes"]) == 0
+    assert capsys.readouterr().out == "nothing to do\n"
+
+
+def test_drop_ins_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.KUBELET))
+    host = SystemdHost("kubelet.service", tmp_path)
+    host.write("run/systemd/system", "[Service]\n")
+    path = tmp_path / "run/systemd/system/kubelet.service.d/zz-kubeletpy.conf"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("[Service]\n", 0o644)
+    assert host.state() == State(trial=True, kept=False, running=Program.KUBELET)
+    host.remove("run/systemd/system")
+    host.remove("run/systemd/system")
+    assert not path.parent.exists()
+    (tmp_path / "etc").write_text("")
+    with pytest.raises(Exception, match=r"etc/systemd/system.* can't be written: Not a directory"):
+        host.write("etc/systemd/system", "x")
