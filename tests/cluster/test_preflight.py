@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,7 @@ def test_what_is_kept_and_what_is_restarted(
     node.agent.kill(signal.SIGTERM)
     node.start_kubelet(kubelet_program(request.config))
     for name in (late, changed):
-        node.until(lambda name=name: node.runs_another(name, mine), "it has another uid there")
+        node.until(partial(node.runs_another, name, mine), "it has another uid there")
     kept |= {noted}
     back = node.running()
     assert {name: back[name] for name in kept} == {name: mine[name] for name in kept}
