@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 from kubeletpy.kubeapi import protocol
-from kubeletpy.volumes import trust_bundles
-from kubeletpy.volumes.pod_certificates import manager as pod_certificates
+from kubeletpy.volumes.projected import trust_bundles
+from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
 from kubeletpy.wire.api_messages import consisting_of
 from kubeletpy.wire.api_objects import message_name
 

@@ -106,7 +106,7 @@ from kubeletpy.syncloop.remains import Remains
 from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
-from kubeletpy.volumes.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
+from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
 DRAIN_S = 1.5
 """How long a stopping agent waits for the runtime to finish what it was asked to do."""

@@ -20,7 +20,7 @@ from kubeletpy.images.records.from_settings import pull_records
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.tokens import PodTokens
+from kubeletpy.volumes.projected.tokens import PodTokens
 
 if TYPE_CHECKING:
     from kubeletpy.images.providers.plugins import Plugins
@@ -55,7 +55,7 @@ def build_images(
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none and start without loading this
         from kubeletpy.images.providers.from_flags import make
-        from kubeletpy.volumes.service_accounts import ClusterAccounts
+        from kubeletpy.volumes.projected.service_accounts import ClusterAccounts
 
         accounts = ClusterAccounts(context.kube_api, tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)

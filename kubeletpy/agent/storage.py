@@ -24,29 +24,29 @@ from kubeletpy.plugins.model import CSI
 from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.claims.reading import kept
-from kubeletpy.volumes.claims.volumes import ClaimVolumes
+from kubeletpy.volumes.claim_volumes.claim_objects import kept
+from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
+from kubeletpy.volumes.claims.plugin import VolumePlugin
+from kubeletpy.volumes.claims.selinux import SELinux
+from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.csi.build import Csi
-from kubeletpy.volumes.empty_dir import MODE_GATE
-from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.late import LatePlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
-from kubeletpy.volumes.manager import NodeVolumes
-from kubeletpy.volumes.payload import OWNERS_GATE
-from kubeletpy.volumes.plugin import VolumePlugin
-from kubeletpy.volumes.selinux import SELinux
-from kubeletpy.volumes.set_up import VolumeFeatures
-from kubeletpy.volumes.tokens import PodTokens
-from kubeletpy.volumes.usage import VolumeMeter
-from kubeletpy.volumes.usage_reporter import UsageReporter
+from kubeletpy.volumes.node.node_volumes import NodeVolumes
+from kubeletpy.volumes.pod_volumes.empty_dir import MODE_GATE
+from kubeletpy.volumes.pod_volumes.payload import OWNERS_GATE
+from kubeletpy.volumes.pod_volumes.set_up import VolumeFeatures
+from kubeletpy.volumes.projected.tokens import PodTokens
+from kubeletpy.volumes.usage.meter import VolumeMeter
+from kubeletpy.volumes.usage.reporter import UsageReporter
 
 if TYPE_CHECKING:
     from kubeletpy.agent.storage_health import StorageHealth
     from kubeletpy.kubeapi.pod_objects import PodObjects
-    from kubeletpy.volumes.pod_certificates.manager import PodCertificates
-    from kubeletpy.volumes.trust_bundles import TrustBundles
+    from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
+    from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 
 
 class Storage(Struct, frozen=True):
@@ -160,13 +160,13 @@ def build_storage(
     claims.on_counted(meter.poke)
     bundles: TrustBundles | None = None
     if kube_api is not None and gates.enabled("ClusterTrustBundleProjection"):
-        from kubeletpy.volumes.trust_bundles import TrustBundles
+        from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 
         bundles = TrustBundles(kube_api, rng=rng)
         bundles.on_change(signals.pod_changed)
     certificates: PodCertificates | None = None
     if kube_api is not None and gates.enabled("PodCertificateRequest"):
-        from kubeletpy.volumes.pod_certificates.manager import PodCertificates
+        from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
 
         certificates = PodCertificates(
             kube_api,

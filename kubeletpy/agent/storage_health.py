@@ -11,10 +11,10 @@ from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.api import types as api
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.claims.volumes import ClaimVolumes
+from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
-from kubeletpy.volumes.health import VolumeHealthMonitor
+from kubeletpy.volumes.usage.health import VolumeHealthMonitor
 
 
 class StorageHealth(Struct, frozen=True):

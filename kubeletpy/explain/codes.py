@@ -12,7 +12,7 @@ from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.volumes.busy import says_busy
+from kubeletpy.volumes.files.busy import says_busy
 
 
 class Code(StrEnum):

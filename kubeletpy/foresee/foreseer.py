@@ -23,7 +23,7 @@ from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeletpy.foresee.model import Need, NeedKind, NeedState, Outcome
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.plan import VolumePlan
+from kubeletpy.volumes.pod_volumes.plan import VolumePlan
 
 _ENV = (("configMapKeyRef", NeedKind.CONFIG_MAP), ("secretKeyRef", NeedKind.SECRET))
 _ENV_FROM = (("configMapRef", NeedKind.CONFIG_MAP), ("secretRef", NeedKind.SECRET))

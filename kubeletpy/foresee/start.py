@@ -15,7 +15,7 @@ from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.images.reference import default_pull_policy
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.volumes.plan import VolumePlan
+from kubeletpy.volumes.pod_volumes.plan import VolumePlan
 
 _SOURCES = {
     "configMap": ("configMap", "name"),

@@ -10,7 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from kubeletpy.volumes.syscalls import mount, unmount
+from kubeletpy.volumes.files.syscalls import mount, unmount
 
 NOSWAP_SINCE = (6, 4)
 """The kernel that introduced the option; distributions have backported it to older ones."""

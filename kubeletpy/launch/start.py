@@ -52,7 +52,7 @@ from kubeletpy.server.settings import ServerSettings
 from kubeletpy.stats.build import withheld_huge_pages
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
-from kubeletpy.volumes.syscalls import share
+from kubeletpy.volumes.files.syscalls import share
 
 if TYPE_CHECKING:
     from kubeletpy.launch.service import ServiceManager

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kubeletpy.host.trees import holds_mount, remove_tree
 from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.files.paths import UnsafePath
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from kubeletpy.stats.collector import StatsCollector, StatsSources
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.group_files import GroupFiles, read_text
 from kubeletpy.stats.node_files import NodeFiles
-from kubeletpy.volumes.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 if TYPE_CHECKING:
     from kubeletpy.stats.cadvisor import Machine

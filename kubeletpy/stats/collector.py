@@ -28,7 +28,7 @@ from kubeletpy.stats.pod_files import PodFiles, RunningPod
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, PodRef, Reading, TreeUse
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 log = logging.getLogger(__name__)
 

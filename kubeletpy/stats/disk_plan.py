@@ -18,7 +18,7 @@ from kubeletpy.runtime_manager.names.log_paths import (
 )
 from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from kubeletpy.structs import Struct, field, replace
-from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
+from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, UnsafePath
 
 MAX_VOLUMES = 1000
 """Limit for one pod, where numbers are only displayed."""

@@ -28,7 +28,7 @@ from kubeletpy.stats.usage import (
     TreeUse,
 )
 from kubeletpy.structs import replace
-from kubeletpy.volumes.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 _SUMMED = (
     "cpu_ns",

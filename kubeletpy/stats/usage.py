@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from kubeletpy.structs import Struct, field, replace
-from kubeletpy.volumes.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62
 """From this value on, a limit means that there is none (v1 writes a large number)."""

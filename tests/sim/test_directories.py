@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.manager import NodeVolumes
+from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from tests.sim.test_endings import until
 from tests.sim.test_scenarios import play
 from tests.sim.user import container, pod

@@ -15,7 +15,7 @@ from kubeletpy.agent.outside import Outside
 from kubeletpy.api.types import JSON
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.volumes.syscalls import mounts_below, unmount
+from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from tests.sim.loop import run
 from tests.sim.user import container, pod, sidecar
 from tests.sim.world import World

@@ -11,16 +11,17 @@ import pytest
 
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.structs import replace
-from kubeletpy.volumes import disk, manager
+from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.csi import csi_plugin, names
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes
 from kubeletpy.volumes.csi.names import FilesystemPaths
-from kubeletpy.volumes.on_disk import Published
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files.paths import PodPaths
+from kubeletpy.volumes.node import node_volumes as manager
 from kubeletpy.volumes.operations import executor
 from kubeletpy.volumes.operations import plan as planning
 from kubeletpy.volumes.operations.model import Kind, Operation, Plan, Presence
-from kubeletpy.volumes.paths import PodPaths
-from kubeletpy.volumes.teardown import unmount_inside
+from kubeletpy.volumes.pod_volumes.teardown import unmount_inside
 from tests.sim.csi_drivers import DATA
 from tests.sim.history import Violation
 from tests.sim.loop import run

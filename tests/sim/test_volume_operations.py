@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
-from kubeletpy.volumes.on_disk import Found
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.claims.on_disk import Found
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander

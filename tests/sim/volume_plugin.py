@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from kubeletpy.volumes.claims.model import Cause, VolumeSource, VolumeSpec, VolumeTraits, Waits
-from kubeletpy.volumes.on_disk import (
+from kubeletpy.volumes.claims.on_disk import (
     Found,
     Outcome,
     Published,
@@ -15,7 +15,7 @@ from kubeletpy.volumes.on_disk import (
     StagedOnDisk,
     VolumeStats,
 )
-from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 
 
 class SimulatedDisk:
@@ -31,7 +31,7 @@ class SimulatedDisk:
 
 
 class SimulatedPlugin:
-    """:class:`~kubeletpy.volumes.plugin.VolumePlugin` on a simulated disk."""
+    """:class:`~kubeletpy.volumes.claims.plugin.VolumePlugin` on a simulated disk."""
 
     name = "kubernetes.io/csi"
     kinds = frozenset({"csi"})

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from kubeletpy.host.held_fd import HeldFd
-from kubeletpy.volumes.paths import UnsafePath
-from kubeletpy.volumes.safe_path import open_beneath
+from kubeletpy.volumes.files.paths import UnsafePath
+from kubeletpy.volumes.files.safe_path import open_beneath
 
 BLOCK = 256 << 10
 MAX_ENTRIES = 10_000

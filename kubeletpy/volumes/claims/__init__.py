@@ -1,1 +1,1 @@
-"""From a pod's claims to volumes: what each one is, or why it is not available yet."""
+"""Claims as data: resolved volumes, what exists of them on disk, and the plugin interface."""

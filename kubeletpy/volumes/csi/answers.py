@@ -15,8 +15,8 @@ from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.structs import Struct, field
-from kubeletpy.volumes.on_disk import Outcome, VolumeStats
-from kubeletpy.volumes.operation import ExpansionProblem
+from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.operation import ExpansionProblem
 
 MAX_NODE_ID = 256
 """Bytes. Source: the CSI's own limit for a node_id."""

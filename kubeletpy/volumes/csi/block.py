@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.host.trees import remove_tree
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.filesystem import mode_of
 from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
 from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
-from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.files import disk
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import Volume

@@ -16,7 +16,7 @@ from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
 from kubeletpy.volumes.csi.registration import CsiDriverHandler
-from kubeletpy.volumes.tokens import PodTokens
+from kubeletpy.volumes.projected.tokens import PodTokens
 
 
 class Csi:

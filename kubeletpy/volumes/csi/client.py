@@ -17,11 +17,11 @@ from kubeletpy.api import types as api
 from kubeletpy.metrics.csi import NO_ANSWER
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
+from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 from kubeletpy.volumes.csi import answers, requests
 from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
 from kubeletpy.volumes.csi.requests import Access, Volume
-from kubeletpy.volumes.on_disk import Outcome, VolumeStats
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 
 __all__ = ["Access", "NodeClient", "Volume"]
 

@@ -14,11 +14,11 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_object import TokenRequest
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
-from kubeletpy.volumes.token_claims import TokenKey
-from kubeletpy.volumes.tokens import PodTokens, TokenError
+from kubeletpy.volumes.projected.token_claims import TokenKey
+from kubeletpy.volumes.projected.tokens import PodTokens, TokenError
 
 TOKENS_KEY = "csi.storage.k8s.io/serviceAccount.tokens"
 
@@ -36,7 +36,7 @@ class Credentials:
         ``namespace``: the pod's, used where the reference has none of its own. Raises
         OperationFailed.
         """
-        from kubeletpy.volumes.secrets import read_secret
+        from kubeletpy.volumes.claims.secrets import read_secret
 
         return await read_secret(self._api, reference, namespace)
 

@@ -18,6 +18,21 @@ from kubeletpy.volumes.claims.model import (
     VolumeTraits,
     Waits,
 )
+from kubeletpy.volumes.claims.on_disk import (
+    Found,
+    Outcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeStats,
+)
+from kubeletpy.volumes.claims.operation import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    PodUse,
+)
+from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi.block import BlockVolumes
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
 from kubeletpy.volumes.csi.found import found
@@ -30,21 +45,11 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
-from kubeletpy.volumes.on_disk import (
-    Found,
-    Outcome,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeStats,
-)
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
-from kubeletpy.volumes.paths import UnsafePath
-from kubeletpy.volumes.selinux import mount_option
+from kubeletpy.volumes.files.paths import UnsafePath
 
 
 class CsiPlugin:
-    """Implements :class:`kubeletpy.volumes.plugin.VolumePlugin`."""
+    """Implements :class:`kubeletpy.volumes.claims.plugin.VolumePlugin`."""
 
     name = PLUGIN
     kinds = frozenset({"csi"})

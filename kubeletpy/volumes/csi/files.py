@@ -17,7 +17,7 @@ from typing import Any
 
 from kubeletpy.host.private_files import write_whole
 from kubeletpy.structs import Struct
-from kubeletpy.volumes import disk
+from kubeletpy.volumes.files import disk
 
 MAX_BYTES = 64 * 1024
 _KEYS = {

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.driver_object import gives_to_group, lifecycle_problem
 from kubeletpy.volumes.csi.files import VolumeData
@@ -33,9 +35,7 @@ from kubeletpy.volumes.csi.names import (
     attachment_name,
     inline_handle,
 )
-from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
-from kubeletpy.volumes.selinux import mount_option
+from kubeletpy.volumes.files import disk
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeletpy.volumes.claims.model import Mode
+from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.names import (
@@ -22,8 +23,7 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
-from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.files.paths import UnsafePath
 
 _NONE = VolumeData("", "")
 _NOT_DRIVERS = ("volumeDevices", "pv")

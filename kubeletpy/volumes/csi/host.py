@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from kubeletpy.structs import Struct, field
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.names import CsiPaths
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed, PodUse
-from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.files.paths import UnsafePath
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import NodeClient

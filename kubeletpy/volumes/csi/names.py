@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.paths import safe_name
+from kubeletpy.volumes.files.paths import safe_name
 
 PLUGIN = "kubernetes.io/csi"
 DIRECTORY = "kubernetes.io~csi"

@@ -11,12 +11,12 @@ import re
 
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.node_object import DriverOnNode
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
 from kubeletpy.volumes.csi.versions import Version, highest_supported
-from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.node_object import owned_by
 from kubeletpy.volumes.csi.storage_health import Conditions, changed_storage_health
-from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 

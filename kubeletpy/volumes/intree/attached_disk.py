@@ -15,8 +15,17 @@ from pathlib import Path
 from kubeletpy.host import mount_table
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.structs import replace
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
+from kubeletpy.volumes.claims.on_disk import (
+    Found,
+    Outcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.selinux import mount_option
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree.base import (
     InTreePlugin,
     names_in,
@@ -24,9 +33,6 @@ from kubeletpy.volumes.intree.base import (
     unmount_and_remove,
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
-from kubeletpy.volumes.selinux import mount_option
 
 BLOCK_DIRECTORY = "volumeDevices"
 

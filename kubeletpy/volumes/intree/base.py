@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.program import Program, ProgramFailed, run_program
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import (
     Cause,
     Mode,
@@ -25,16 +24,22 @@ from kubeletpy.volumes.claims.model import (
     VolumeTraits,
     Waits,
 )
-from kubeletpy.volumes.on_disk import (
+from kubeletpy.volumes.claims.on_disk import (
     Found,
     Outcome,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
 )
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
-from kubeletpy.volumes.paths import UnsafePath, safe_name
-from kubeletpy.volumes.syscalls import MS_BIND, mount
+from kubeletpy.volumes.claims.operation import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    PodUse,
+)
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files.paths import UnsafePath, safe_name
+from kubeletpy.volumes.files.syscalls import MS_BIND, mount
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.intree.metering import Meters
@@ -58,7 +63,7 @@ class InThread(Protocol):
 class InTreePlugin:
     """A kind of volume without driver, staging and expansion; subclasses override that.
 
-    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.plugin`).
+    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.claims.plugin`).
     """
 
     name = ""

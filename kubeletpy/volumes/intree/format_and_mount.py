@@ -14,10 +14,10 @@ from typing import Any
 
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.disk import is_mounted
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
+from kubeletpy.volumes.files.disk import is_mounted
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, run
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
 
 log = logging.getLogger(__name__)
 

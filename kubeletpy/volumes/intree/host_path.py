@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from kubeletpy.volumes import host_path
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.host_path import HostPathError
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.files import host_path
+from kubeletpy.volumes.files.host_path import HostPathError
 from kubeletpy.volumes.intree.base import InTreePlugin
-from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 
 class HostPathPlugin(InTreePlugin):

@@ -7,13 +7,19 @@ from functools import cached_property
 from pathlib import Path
 
 from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, Waits
-from kubeletpy.volumes.on_disk import Found, Published, PublishedOnDisk, StagedOnDisk, VolumeStats
-from kubeletpy.volumes.operation import PodUse
-from kubeletpy.volumes.plugin import VolumePlugin
+from kubeletpy.volumes.claims.on_disk import (
+    Found,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeStats,
+)
+from kubeletpy.volumes.claims.operation import PodUse
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 
 
 class LatePlugin:
-    """Stands for a plugin; see :class:`kubeletpy.volumes.plugin.VolumePlugin`."""
+    """Stands for a plugin; see :class:`kubeletpy.volumes.claims.plugin.VolumePlugin`."""
 
     def __init__(self, name: str, kind: str, root: Path, load: Callable[[], VolumePlugin]) -> None:
         """Args:

@@ -11,19 +11,25 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
-from kubeletpy.volumes.intree.base import (
-    InTreePlugin,
-    names_in,
-    unmount_and_remove,
+from kubeletpy.volumes.claims.on_disk import (
+    Found,
+    Outcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
 )
-from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import (
+from kubeletpy.volumes.claims.operation import (
     ExpansionFailed,
     ExpansionProblem,
     OperationFailed,
     PodUse,
+)
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.intree.base import (
+    InTreePlugin,
+    names_in,
+    unmount_and_remove,
 )
 
 _EVENT_WORD = "MountVolume.SetUp"

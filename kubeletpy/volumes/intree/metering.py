@@ -15,9 +15,9 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
-from kubeletpy.volumes.usage import AT_ONCE
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.usage.meter import AT_ONCE
 
 log = logging.getLogger(__name__)
 

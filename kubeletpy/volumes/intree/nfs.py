@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec
-from kubeletpy.volumes.disk import is_mounted, mounted_from
+from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.files.disk import is_mounted, mounted_from
 from kubeletpy.volumes.intree.base import (
     DIRECTORY_MODE,
     InTreePlugin,
     remove_directory,
     run,
 )
-from kubeletpy.volumes.on_disk import Published, PublishedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 
 class NfsPlugin(InTreePlugin):

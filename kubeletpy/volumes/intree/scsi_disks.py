@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 
 
 async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> None:

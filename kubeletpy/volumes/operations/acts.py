@@ -14,17 +14,17 @@ from functools import partial
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.on_disk import Outcome, Published, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.plugin import VolumePlugin
+from kubeletpy.volumes.files.ownership import Progress, belongs_to, give_to_group
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Kind, Operation
 from kubeletpy.volumes.operations.notices import VolumeNotices
 from kubeletpy.volumes.operations.outcome import Done
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
-from kubeletpy.volumes.ownership import Progress, belongs_to, give_to_group
-from kubeletpy.volumes.plugin import VolumePlugin
 
 MAX_ENTRIES = 100_000_000
 """The most entries of a persistent volume that get the fsGroup: it delays its own volume only."""
@@ -89,7 +89,7 @@ class VolumeActs:
             else:
                 await plugin.unpublish(left)
         except OperationFailed as error:
-            from kubeletpy.volumes.held_by import held_by
+            from kubeletpy.volumes.files.held_by import held_by
 
             error.message += await held_by(error.message, left.path)
             raise

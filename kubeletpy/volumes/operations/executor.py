@@ -14,11 +14,11 @@ from contextlib import suppress
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
-from kubeletpy.volumes.attach.attached import Attached
-from kubeletpy.volumes.attach.spelling import spelled
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed, StillUnderWay
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed, StillUnderWay
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.backoff import Backoffs
 from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
 from kubeletpy.volumes.operations.model import (
@@ -32,10 +32,10 @@ from kubeletpy.volumes.operations.plan import plan
 from kubeletpy.volumes.operations.protocol import CarryOut, Listener, Surroundings
 from kubeletpy.volumes.operations.reports import ending_waits
 from kubeletpy.volumes.operations.runner import OperationRunner
+from kubeletpy.volumes.operations.spelling import spelled
 from kubeletpy.volumes.operations.state import VolumeState
 from kubeletpy.volumes.operations.taken_over import recognised, taken_over
 from kubeletpy.volumes.operations.waiting import Waiting, WaitTimes, is_busy, words_of
-from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

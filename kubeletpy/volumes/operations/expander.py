@@ -20,12 +20,17 @@ from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
 from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    PodUse,
+)
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations import expansion
 from kubeletpy.volumes.operations.expansion import Flow
 from kubeletpy.volumes.operations.plan import asked_size, claimed_size, wanted_size
-from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 _EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"

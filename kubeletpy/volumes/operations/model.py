@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
-from kubeletpy.volumes.on_disk import Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk, StagedOnDisk
 
 
 class Presence(StrEnum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.on_disk import Published
-from kubeletpy.volumes.operation import PodUse
+from kubeletpy.volumes.claims.on_disk import Published
+from kubeletpy.volumes.claims.operation import PodUse
 
 _HINT = (
     "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/"

@@ -8,7 +8,7 @@ earlier one. Source: docs/reference/behaviour-storage.md, sg.
 from __future__ import annotations
 
 from kubeletpy.structs import Struct, replace
-from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
 from kubeletpy.volumes.operations.plan import expansion_of
 

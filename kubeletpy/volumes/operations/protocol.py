@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
-from kubeletpy.volumes.on_disk import Found
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.claims.on_disk import Found
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
 from kubeletpy.volumes.operations.outcome import Done
-from kubeletpy.volumes.plugin import VolumePlugin
 
 
 class CarryOut(Protocol):

@@ -17,10 +17,10 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.on_disk import Found
-from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
+from kubeletpy.volumes.claims.on_disk import Found
+from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
-from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ import logging
 from collections.abc import Callable
 
 from kubeletpy.host.exhausted import exhausted
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.backoff import Backoffs
 from kubeletpy.volumes.operations.model import Kind, Operation
 from kubeletpy.volumes.operations.outcome import Done, Left, after
 from kubeletpy.volumes.operations.protocol import CarryOut, Listener
 from kubeletpy.volumes.operations.state import Running, VolumeState
-from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.on_disk import Published
+from kubeletpy.volumes.claims.on_disk import Published
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Key, Operation, PodDemand, PodMount, Volume
 from kubeletpy.volumes.operations.plan import is_there
-from kubeletpy.volumes.plugin import VolumePlugin
 
 
 class Running(Struct):

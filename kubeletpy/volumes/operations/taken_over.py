@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeletpy.structs import replace
-from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 
 

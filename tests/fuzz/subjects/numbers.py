@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeletpy.api import durations, quantity, times
 from kubeletpy.placement.id_lists import parse_ids
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
-from kubeletpy.volumes.env_file import parse_env_file
+from kubeletpy.volumes.containers.env_file import parse_env_file
 from kubeletpy_up.schema import quantities
 from tests.fuzz.target import target, text
 

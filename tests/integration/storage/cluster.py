@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.host import mount_table
-from kubeletpy.volumes.attach.attached import attachment_name
+from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node

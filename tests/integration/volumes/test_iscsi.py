@@ -15,13 +15,13 @@ import pytest
 from kubeletpy.host import loop_devices
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
+from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from kubeletpy.volumes.intree import base
 from kubeletpy.volumes.intree.iscsi.plugin import IscsiPlugin
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import Outcome, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.operations.acts import pod_use
-from kubeletpy.volumes.syscalls import mounts_below, unmount
 from tests.iscsi_target.stand_in import StandIn
 
 IQN, PORTAL = "iqn.2026-01.test:one", "10.0.0.1:3260"

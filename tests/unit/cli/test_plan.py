@@ -19,7 +19,7 @@ from kubeletpy.explain.server import MAX_PLAN_BYTES, ExplainServer
 from kubeletpy.foresee.model import Foreseen, Need, NeedKind, NeedState, Outcome
 from kubeletpy.pods.pod import Pod
 from kubeletpy.trace.spans import Traces
-from kubeletpy.volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
 

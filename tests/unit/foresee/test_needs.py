@@ -11,7 +11,7 @@ from kubeletpy.foresee.model import Foreseen, Need, NeedKind, NeedState, Outcome
 from kubeletpy.foresee.needs import needs, settled
 from kubeletpy.foresee.render import plan
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.foresee.pods import container, pod
 
 

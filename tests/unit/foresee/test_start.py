@@ -12,7 +12,7 @@ from kubeletpy.foresee.model import Act, ImageUse, Squeezed, VolumeUse
 from kubeletpy.foresee.pressure import squeezed
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.foresee.pods import container, pod
 from tests.unit.podworkers.builders import make_pod
 

@@ -16,8 +16,8 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import LEASES, PODS, SERVICEACCOUNTS, PatchType, Resource
-from kubeletpy.volumes import trust_bundles
-from kubeletpy.volumes.pod_certificates import manager as pod_certificates
+from kubeletpy.volumes.projected import trust_bundles
+from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
 from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
 from kubeletpy.wire.api_table import load_table
 from tests.protobuf import body, field

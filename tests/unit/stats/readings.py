@@ -24,7 +24,12 @@ from kubeletpy.stats.usage import (
     TreeUse,
     VolumeUse,
 )
-from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
+from kubeletpy.volumes.claims.on_disk import (
+    MeasuredVolume,
+    MountedVolume,
+    PublishedOnDisk,
+    VolumeStats,
+)
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND

@@ -27,7 +27,12 @@ from kubeletpy.stats.usage import (
     VolumeUse,
 )
 from kubeletpy.structs import replace
-from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
+from kubeletpy.volumes.claims.on_disk import (
+    MeasuredVolume,
+    MountedVolume,
+    PublishedOnDisk,
+    VolumeStats,
+)
 from tests.unit.stats.readings import ETH0, NOW, REF, SECOND, SPACE, stats
 
 AT = "2023-11-14T22:13:20Z"

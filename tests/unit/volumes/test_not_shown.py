@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.env_file import EnvFile
-from kubeletpy.volumes.on_disk import Published, PublishedOnDisk
+from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
+from kubeletpy.volumes.containers.env_file import EnvFile
+from kubeletpy.volumes.files.content import FileContent, TokenInput
 from kubeletpy.volumes.operations.model import PodMount, Presence
-from kubeletpy.volumes.payload import DownwardInput, FileContent, TokenInput
+from kubeletpy.volumes.pod_volumes.payload import DownwardInput
 
 from .claim_objects import spec
 

@@ -10,16 +10,16 @@ import os
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
+from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.base import names_in
 from kubeletpy.volumes.intree.fc import target
 from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
 from kubeletpy.volumes.intree.scsi_disks import let_go
-from kubeletpy.volumes.on_disk import Outcome, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 DEVICE_S = 10.0
 """How long udev may take to show a disk after the hosts were asked to scan."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.paths import UnsafePath, safe_name
+from kubeletpy.volumes.files.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/fc"
 MAX_LUN = 255

@@ -14,6 +14,8 @@ from glob import escape
 from pathlib import Path
 
 from kubeletpy.host.private_files import write_private
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.iscsi.target import (
     DISCOVERY_KEYS,
@@ -23,8 +25,6 @@ from kubeletpy.volumes.intree.iscsi.target import (
     transport_in,
     with_values,
 )
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 

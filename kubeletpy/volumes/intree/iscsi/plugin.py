@@ -16,17 +16,17 @@ from weakref import WeakValueDictionary
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.volumes import disk
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
+from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.secrets import read_secret
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.iscsi import target
 from kubeletpy.volumes.intree.iscsi.iscsiadm import DATABASES, EVENT_WORD, Iscsiadm
 from kubeletpy.volumes.intree.iscsi.sessions import Chap, Sessions
 from kubeletpy.volumes.intree.iscsi.target import DISCOVERY_KEYS, SESSION_KEYS, IscsiDisk, disk_of
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import Outcome, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
-from kubeletpy.volumes.secrets import read_secret
 
 MAX_FILE = 1 << 16
 

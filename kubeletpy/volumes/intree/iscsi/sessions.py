@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
 from kubeletpy.volumes.intree.iscsi.iscsiadm import EVENT_WORD, Iscsiadm
@@ -24,8 +26,6 @@ from kubeletpy.volumes.intree.iscsi.target import (
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree, Session
 from kubeletpy.volumes.intree.scsi_disks import let_go
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.paths import UnsafePath, safe_name
+from kubeletpy.volumes.files.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/iscsi"
 FILE = "iscsi.json"

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from kubeletpy.host import loop_devices
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
-from kubeletpy.volumes.syscalls import mounts_below
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.files.syscalls import mounts_below
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.services import Options
 

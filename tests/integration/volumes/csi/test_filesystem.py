@@ -11,11 +11,11 @@ import pytest
 
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.remote.errors import Code
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 from kubeletpy.volumes.csi import client as client_module
 from kubeletpy.volumes.csi import driver_object
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed
-from kubeletpy.volumes.syscalls import MS_BIND, mount, mounts_below, unmount
+from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.services import Options
 

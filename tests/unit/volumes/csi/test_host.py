@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.host import flushed_meanwhile
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 
 
 async def test_the_disk_is_not_waited_for_before_the_call(

@@ -17,12 +17,12 @@ from kubeletpy.volumes.claims.model import (
     VolumeTraits,
     Waits,
 )
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed, PodUse
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -16,13 +16,13 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers, connect_by
 from kubeletpy.volumes.csi.node_object import ANNOTATION
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
 from kubeletpy.volumes.csi.registration import CsiDriverHandler
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options

@@ -10,6 +10,8 @@ import pytest
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.operation import ExpansionProblem
 from kubeletpy.volumes.csi import answers, driver_object, requests
 from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
 from kubeletpy.volumes.csi.driver_object import (
@@ -23,9 +25,7 @@ from kubeletpy.volumes.csi.driver_object import (
 from kubeletpy.volumes.csi.names import CsiPaths, attachment_name, inline_handle
 from kubeletpy.volumes.csi.requests import Access, Volume
 from kubeletpy.volumes.csi.versions import Version, highest_supported
-from kubeletpy.volumes.on_disk import Outcome, VolumeStats
-from kubeletpy.volumes.operation import ExpansionProblem
-from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.files.paths import UnsafePath
 
 PATHS = CsiPaths("/k")
 

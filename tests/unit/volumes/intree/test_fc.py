@@ -10,6 +10,8 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
+from kubeletpy.volumes.claims.on_disk import StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi, scsi_disks
 from kubeletpy.volumes.intree.fc.plugin import DEVICE_S, FcPlugin
 from kubeletpy.volumes.intree.fc.target import (
@@ -22,8 +24,6 @@ from kubeletpy.volumes.intree.fc.target import (
     unique_name,
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import pod_use
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time

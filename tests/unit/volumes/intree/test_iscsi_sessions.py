@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi, scsi_disks
 from kubeletpy.volumes.intree.iscsi import iscsiadm
 from kubeletpy.volumes.intree.iscsi.iscsiadm import Iscsiadm
 from kubeletpy.volumes.intree.iscsi.sessions import DEVICE_S, MULTIPATH_S, Chap, Sessions
 from kubeletpy.volumes.intree.iscsi.target import IscsiDisk
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 from tests.iscsi_target.stand_in import StandIn
 from tests.virtual_time import on_virtual_time, timed
 

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import metering
 from kubeletpy.volumes.intree.metering import MOST_HANGING, Meters
-from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
 
 
 class Servers:

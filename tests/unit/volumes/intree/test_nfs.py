@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes import disk
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.on_disk import Found, Outcome, VolumeStats
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import base, nfs
 from kubeletpy.volumes.intree.nfs import NfsPlugin
-from kubeletpy.volumes.on_disk import Found, Outcome, VolumeStats
-from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import PATIENCE_S, VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander

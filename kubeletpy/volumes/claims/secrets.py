@@ -1,0 +1,52 @@
+"""The secrets that volumes name in their sources. Read at the moment of use.
+
+Must never log one, or put one into an error. Source: docs/reference/behaviour-storage.md, sk, st.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
+from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.operation import OperationFailed
+
+
+async def read_secret(
+    kube_api: KubeApi | None, reference: Any, namespace: str = ""
+) -> dict[str, str]:
+    """The values of the secret that a source names; empty when it names none.
+
+    ``namespace``: the pod's, used where the reference has none of its own. Raises OperationFailed.
+    """
+    if not isinstance(reference, Mapping):
+        return {}
+    name, where = reference.get("name"), namespace or reference.get("namespace")
+    if not (isinstance(name, str) and name and isinstance(where, str) and where):
+        raise _failed("a secret is referred to without name or namespace", Outcome.FINAL)
+    shown = f'secret "{where}/{name}"'
+    if kube_api is None:
+        raise _failed(f"{shown}: this node has no API")
+    try:
+        found = await kube_api.get(SECRETS, name, where)
+    except ApiError as error:
+        raise _failed(f"{shown} could not be read: {error.message}") from None
+    return _decoded(found.get("data"), shown)
+
+
+def _decoded(data: Any, shown: str) -> dict[str, str]:
+    values = {}
+    for key, text in data.items() if isinstance(data, dict) else ():
+        try:
+            values[str(key)] = base64.b64decode(text, validate=True).decode()
+        except (binascii.Error, ValueError, TypeError):
+            raise _failed(f"{shown}: the value of key {key!r} is no text") from None
+    return values
+
+
+def _failed(message: str, outcome: Outcome = Outcome.TRANSIENT) -> OperationFailed:
+    return OperationFailed(outcome, message)

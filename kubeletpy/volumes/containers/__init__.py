@@ -1,0 +1,1 @@
+"""Inputs of a container that starts: mounts, environment variables, the hosts file."""

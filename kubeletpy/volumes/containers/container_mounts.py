@@ -1,0 +1,288 @@
+"""The mounts of a container that is about to start: subPaths, the hosts file, checks.
+
+What depends on earlier containers of the pod (an init container may have made the directory) or on
+the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
+can change. Source: docs/reference/behaviour.md, i5, i10, i13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
+from kubeletpy.pods.environment import EnvironmentInputs, build_environment
+from kubeletpy.pods.expansion import ExpansionTooLong, expand
+from kubeletpy.pods.hostname import HostnameError
+from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
+from kubeletpy.volumes.containers import etc_hosts
+from kubeletpy.volumes.containers.sub_path import bind_sub_path
+from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
+
+MAX_MISSING = 10
+"""Variables that an error names."""
+MAX_SHOWN = 256
+"""Characters of an expression shown in an error."""
+OPTIONS_GATE = "VolumeBindMountOptions"
+NO_OPTIONS = "the container runtime does not support it"
+"""Why no bind mount may have options, if the runtime does not report that it adds them."""
+
+
+async def _default_handler(pod: Pod) -> str:
+    return ""
+
+
+class ContainerMounts:
+    """Completes a container's mounts."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        *,
+        cluster_domain: str = "",
+        recursive_read_only: Callable[[], frozenset[str]] = frozenset,
+        options_refused: Callable[[], str] = lambda: NO_OPTIONS,
+        handler: Callable[[Pod], Awaitable[str]] = _default_handler,
+        node_hosts: Path = Path("/etc/hosts"),
+    ) -> None:
+        """Args:
+        pods_dir: ``{root}/pods``.
+        cluster_domain: used for names in hosts files.
+        recursive_read_only: the handlers that support it, as it is now; "" is the default one.
+        options_refused: why ``bindMountOptions`` cannot be honored now; empty: they can.
+        handler: the CRI handler of a pod's RuntimeClass.
+        node_hosts: the node's own hosts file.
+        """
+        self._pods_dir = str(pods_dir)
+        self._cluster_domain = cluster_domain
+        self._recursive_read_only = recursive_read_only
+        self._options_refused = options_refused
+        self._handler = handler
+        self._node_hosts = node_hosts
+        self._patient = PatientThreads()
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The container's mounts. Raises ContainerConfigError."""
+        mounted = [mount for mount in given.mounts if not mount.device]
+        devices = [mount for mount in given.mounts if mount.device]
+        made = await self.prepare(pod, container, pod_ips, given.environment, mounted)
+        asked = {mount.group: None for mount in given.mounts if mount.group is not None}
+        groups = [*given.groups, *(group for group in asked if group not in given.groups)]
+        return replace(given, mounts=[*made, *devices], groups=groups)
+
+    async def prepare(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        environment: EnvironmentInputs,
+        mounts: Sequence[Mount],
+    ) -> Sequence[Mount]:
+        """The mounts to start a container with.
+
+        Raises:
+            ContainerConfigError: a mount cannot be made; the message names it.
+        """
+        specs = container.get("volumeMounts") or ()
+        handler = ""
+        if any(spec.get("recursiveReadOnly") for spec in specs):
+            handler = await self._handler(pod)
+        recursive = handler in self._recursive_read_only()
+        sub_paths: Mapping[int, list[str]] = {}
+        if any(spec.get("subPath") or spec.get("subPathExpr") for spec in specs):
+            # expansion and a large environment take time
+            sub_paths = await asyncio.to_thread(_sub_paths, pod, container, environment)
+        decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
+        hosts = etc_hosts.is_managed(pod, container, pod_ips)
+        if not sub_paths and not hosts:
+            return decided
+        # parts of volumes that are not ours may be on a disk that does not answer
+        own = f"{self._pods_dir}/"
+        foreign = any(m.index in sub_paths and not m.host_path.startswith(own) for m in mounts)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._patient if foreign else None,
+            partial(
+                self._make, pod, container["name"], pod_ips if hosts else None, sub_paths, decided
+            ),
+        )
+
+    def _decide(
+        self,
+        mount: Mount,
+        spec: Mapping[str, Any],
+        sub_paths: Mapping[int, list[str]],
+        recursive: bool,
+    ) -> Mount:
+        if mount.image:
+            part = "/".join(sub_paths.get(mount.index, ()))
+            mount = replace(mount, image_sub_path=part)
+        refused = self._options_refused() if spec.get("bindMountOptions") else ""
+        return replace(
+            mount,
+            recursive_read_only=recursive_read_only(spec, mount, recursive),
+            options=bind_mount_options(spec, mount, refused),
+        )
+
+    def _make(
+        self,
+        pod: Pod,
+        container: str,
+        hosts_for: tuple[str, ...] | None,
+        sub_paths: Mapping[int, list[str]],
+        mounts: list[Mount],
+    ) -> Sequence[Mount]:
+        paths = PodPaths(self._pods_dir, pod.uid)
+        made = [
+            self._bind(paths, container, mount, sub_paths[mount.index])
+            if mount.index in sub_paths and not mount.image
+            else mount
+            for mount in mounts
+        ]
+        if hosts_for is not None:
+            made.append(self._hosts(paths, pod, hosts_for))
+        return made
+
+    def _bind(self, paths: PodPaths, container: str, mount: Mount, parts: list[str]) -> Mount:
+        try:
+            # the kubelet's name for it: after a change of agents, either takes it down
+            name = mount.spec_name or mount.volume
+            target = paths.sub_path(name, container, mount.index)
+            bind_sub_path(mount.host_path, parts, target, read_only=False)
+        except (UnsafePath, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise SubPathError(
+                f'failed to prepare subPath for volumeMount "{mount.volume}" of container '
+                f'"{container}": {why}'
+            ) from error
+        return replace(mount, host_path=target)
+
+    def _hosts(self, paths: PodPaths, pod: Pod, pod_ips: tuple[str, ...]) -> Mount:
+        try:
+            node = ""
+            if pod.host_network:
+                node = self._node_hosts.read_text("utf-8", "surrogateescape")
+            text = etc_hosts.hosts_text(pod, pod_ips, self._cluster_domain, node)
+            etc_hosts.write_hosts(paths.hosts_file, text)
+        except (HostnameError, UnsafePath, OSError) as error:
+            raise ContainerConfigError(f"hosts file: {error}") from error
+        return Mount(etc_hosts.CONTAINER_PATH, paths.hosts_file, selinux_relabel=True)
+
+
+def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) -> bool:
+    """Whether a mount is read-only down to the mounts below it.
+
+    Raises:
+        ContainerConfigError: it must be, but cannot be.
+    """
+    asked = spec.get("recursiveReadOnly") or "Disabled"
+    if asked == "Disabled":
+        return False
+    if not mount.readonly:
+        problem = "requires readOnly"
+    elif mount.propagation != "PRIVATE":
+        problem = "requires mountPropagation to be unset or None"
+    elif asked == "IfPossible":
+        return supported
+    elif asked != "Enabled":
+        problem = f"unknown value {asked!r}"
+    elif supported:
+        return True
+    else:
+        problem = "the container runtime does not support it"
+    raise ContainerConfigError(f'volumeMount "{mount.volume}": recursiveReadOnly: {problem}')
+
+
+def bind_mount_options(spec: Mapping[str, Any], mount: Mount, refused: str) -> tuple[str, ...]:
+    """The options that the runtime adds to a mount, each once.
+
+    Args:
+        spec: the volumeMount.
+        mount: what it mounts.
+        refused: why no options can be honored on this node now; empty: they can.
+
+    Raises:
+        ContainerConfigError: options can't be honored. A container never starts without them: they
+            are there to keep it from running or using what the volume holds.
+    """
+    asked = spec.get("bindMountOptions")
+    if not asked:
+        return ()
+    unknown = next((each for each in asked if each not in BIND_MOUNT_OPTIONS), None)
+    problem = refused if unknown is None else f"unknown option {_cut(unknown)!r}"
+    if problem:
+        raise ContainerConfigError(f'volumeMount "{mount.volume}": bindMountOptions: {problem}')
+    return tuple(dict.fromkeys(asked))
+
+
+def _sub_paths(
+    pod: Pod, container: api.Container, environment: EnvironmentInputs
+) -> dict[int, list[str]]:
+    """Index of a mount -> the part of a volume that it shows; whole volumes have no entry."""
+    found: dict[int, list[str]] = {}
+    variables: Mapping[str, str] | None = None
+    for index, spec in enumerate(container.get("volumeMounts") or ()):
+        path = spec.get("subPath") or ""
+        expression = spec.get("subPathExpr") or ""
+        name = spec.get("name")
+        try:
+            if expression:
+                if variables is None:
+                    variables = build_environment(pod, container, environment)
+                path = expand_strictly(expression, variables)
+            if path and (parts := _parts(path, expression)):
+                found[index] = parts
+        except (UnsafePath, ExpansionTooLong) as error:
+            raise SubPathError(f'volumeMount "{name}": subPath: {error}') from error
+    return found
+
+
+def _parts(path: str, expression: str) -> list[str]:
+    try:
+        return sub_path_parts(path)
+    except UnsafePath as error:
+        if not expression:
+            raise
+        # the value of a variable may be a secret
+        raise UnsafePath(
+            f"{_cut(expression)!r} does not become a path inside the volume"
+        ) from error
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)``; every variable must be there.
+
+    Raises:
+        UnsafePath: one is missing; the message names it.
+    """
+    missing: list[str] = []
+
+    def look_up(name: str) -> str:
+        value = variables.get(name)
+        if value is None:
+            missing.append(name)
+        return value or ""
+
+    path = expand(expression, look_up)
+    if missing:
+        listed = ", ".join(missing[:MAX_MISSING])
+        raise UnsafePath(f"{_cut(expression)!r}: missing value for {_cut(listed)}")
+    return path

@@ -1,0 +1,217 @@
+"""Resolves the references of environment variables: objects, services, the node, files.
+
+Implements the runtime manager's ``environment`` seam over what the node follows. Must never put a
+value into an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
+from kubeletpy.kubeapi.tracked_object import ObjectKey
+from kubeletpy.pods.addresses import pod_addresses
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.structs import replace
+from kubeletpy.volumes.containers.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
+from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
+from kubeletpy.volumes.files.safe_path import open_beneath
+from kubeletpy.volumes.pod_volumes.plan import ObjectRef, environment_objects, volume_source
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.pod_objects import PodObjects
+
+MAX_FILES = 4 << 20
+"""The most characters of all env files that one container refers to, together."""
+Services = Callable[[Pod], Awaitable[Sequence[api.Service] | None]]
+RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
+
+
+async def _no_services(pod: Pod) -> Sequence[api.Service] | None:
+    return ()
+
+
+def object_key(ref: ObjectRef, namespace: str) -> ObjectKey:
+    """The API path of an object in a pod's namespace."""
+    return ObjectKey(RESOURCES[ref.kind], namespace, ref.name)
+
+
+class ContainerEnvironment:
+    """Gathers the sources of a container's environment."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        objects: PodObjects,
+        *,
+        services: Services | None = None,
+        host_ips: Sequence[str] = (),
+        allocatable: Mapping[str, str] | None = None,
+    ) -> None:
+        """Args:
+        pods_dir: ``{root}/pods``.
+        objects: configMaps and secrets.
+        services: lists the services that a pod sees; None: there are none.
+        host_ips: the node's addresses, which may change while it runs.
+        allocatable: the node's allocatable resources, as quantities.
+        """
+        self._pods_dir = str(pods_dir)
+        self._objects = objects
+        self._services = services or _no_services
+        self._host_ips = host_ips
+        self._allocatable = allocatable
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The container's variables. Raises ContainerConfigError."""
+        return replace(given, environment=await self.inputs(pod, container, pod_ips))
+
+    async def inputs(
+        self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]
+    ) -> EnvironmentInputs:
+        """Read everything that the container's variables refer to.
+
+        Raises:
+            ContainerConfigError: an object could not be read.
+        """
+        host_ips = tuple(self._host_ips)
+        if pod.host_network:
+            pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
+        facts = NodeFacts(pod_ips, host_ips, self._allocatable)
+        services = await self._services(pod)
+        refs = set(environment_objects([container]))
+        sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
+        for ref in refs:
+            try:
+                found = await self._objects.get(object_key(ref, pod.namespace))
+            except ApiError as error:
+                raise ContainerConfigError(error.message) from error
+            sources.objects[ref] = found
+        if any((entry.get("valueFrom") or {}).get("fileKeyRef") for entry in _env(container)):
+            await asyncio.to_thread(sources.read_files, container)
+        return EnvironmentInputs(facts, services, sources)
+
+
+@dataclass(slots=True)
+class _Sources:
+    """The runtime manager's EnvSources, all read beforehand."""
+
+    paths: PodPaths
+    pod: Pod
+    objects: dict[ObjectRef, JSON | None] = field(default_factory=dict, repr=False)
+    files: dict[tuple[str, str], EnvFile | ContainerConfigError] = field(
+        default_factory=dict, repr=False
+    )
+    _texts: dict[ObjectRef, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    def config_map(self, name: str) -> Mapping[str, str] | None:
+        return self._once(ObjectRef("configMap", name), _texts)
+
+    def secret(self, name: str) -> Mapping[str, str] | None:
+        try:
+            return self._once(ObjectRef("secret", name), _decoded)
+        except (binascii.Error, ValueError):
+            raise ContainerConfigError(
+                f'secret "{name}" holds a value that is not base64'
+            ) from None
+
+    def _once(
+        self, ref: ObjectRef, read: Callable[[Any], Mapping[str, str]]
+    ) -> Mapping[str, str] | None:
+        """An object's data: thousands of variables may ask for the same object."""
+        found = self.objects.get(ref)
+        if found is None:
+            return None
+        if ref not in self._texts:
+            self._texts[ref] = read(found.get("data"))
+        return self._texts[ref]
+
+    def file_key(self, selector: api.FileKeySelector) -> str | None:
+        volume, path = selector.get("volumeName") or "", selector.get("path") or ""
+        found = self.files.get((volume, path), EnvFile())
+        if isinstance(found, ContainerConfigError):
+            raise found
+        try:
+            return found.get(selector.get("key") or "")
+        except EnvFileError as error:
+            raise ContainerConfigError(f'file "{path}" in volume "{volume}": {error}') from error
+
+    def read_files(self, container: api.Container) -> None:
+        """Read the env files that a container refers to, each once; blocking."""
+        left = MAX_FILES
+        for entry in _env(container):
+            selector = (entry.get("valueFrom") or {}).get("fileKeyRef")
+            if selector is None:
+                continue
+            volume, path = selector.get("volumeName") or "", selector.get("path") or ""
+            if (volume, path) in self.files:
+                continue
+            try:
+                text = self._read(volume, path)
+                left -= len(text)
+                if left < 0:
+                    raise UnsafePath(f"the env files together have over {MAX_FILES} bytes")
+                self.files[volume, path] = parse_env_file(text)
+            except (UnsafePath, OSError) as error:
+                # a pod's message should not show a path of the host
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                self.files[volume, path] = ContainerConfigError(
+                    f'file "{path}" in volume "{volume}" cannot be read: {why}'
+                )
+
+    def _read(self, volume: str, path: str) -> str:
+        declared = {v.get("name"): v for v in self.pod.spec.get("volumes") or ()}
+        found: Mapping[str, Any] = declared.get(volume) or {"name": volume, "": {}}
+        kind, _ = volume_source(found)
+        if kind != "emptyDir":
+            raise UnsafePath("it is not an emptyDir volume of the pod")
+        entry = open_beneath(self.paths.volume("emptyDir", volume), sub_path_parts(path))
+        try:
+            if not stat.S_ISREG(os.fstat(entry).st_mode):
+                raise UnsafePath("it is not a regular file")
+            with open(f"/proc/self/fd/{entry}", "rb") as file:  # noqa: PTH123 - what was checked
+                data = file.read(MAX_FILE + 1)
+        finally:
+            os.close(entry)
+        if len(data) > MAX_FILE:
+            raise UnsafePath(f"it is larger than {MAX_FILE} bytes")
+        return data.decode("utf-8", "surrogateescape")
+
+
+def _env(container: api.Container) -> Sequence[Mapping[str, Any]]:
+    entries: Any = container.get("env") or ()
+    return [entry for entry in entries if entry]
+
+
+def _decoded(data: Any) -> dict[str, str]:
+    """Raises ValueError."""
+    return {
+        key: base64.b64decode(text, validate=True).decode("utf-8", "surrogateescape")
+        for key, text in _texts(data).items()
+    }
+
+
+def _texts(data: Any) -> dict[str, str]:
+    if not isinstance(data, Mapping):
+        return {}
+    return {k: v for k, v in data.items() if isinstance(k, str) and isinstance(v, str)}

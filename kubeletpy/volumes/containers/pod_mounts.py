@@ -1,0 +1,131 @@
+"""What the runtime mounts into each container, as far as known before containers start.
+
+Pure. subPaths and the hosts file are prepared when a container starts
+(:mod:`kubeletpy.volumes.containers.container_mounts`). Source: docs/reference/behaviour.md, i5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.on_disk import SetUp
+from kubeletpy.volumes.files.paths import PodPaths
+from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
+
+PROPAGATION = {
+    None: "PRIVATE",
+    "": "PRIVATE",
+    "None": "PRIVATE",
+    "HostToContainer": "HOST_TO_CONTAINER",
+    "Bidirectional": "BIDIRECTIONAL",
+}
+
+
+_NONE: Mapping[str, SetUp] = MappingProxyType({})
+
+
+class PodMounts(Mapping[str, Sequence[Mount]]):
+    """Container name -> its mounts, in the order of its volumeMounts.
+
+    Computed on demand: a pod may mount each of a thousand volumes into each of its containers, and
+    a running container needs none.
+    """
+
+    def __init__(
+        self, pod: Pod, plan: VolumePlan, paths: PodPaths, claimed: Mapping[str, SetUp] = _NONE
+    ) -> None:
+        """``claimed``: the claim-backed volumes that are ready. Raises UnsafePath."""
+        self._claimed = claimed
+        self._devices = {
+            container["name"]: container["volumeDevices"]
+            for _, container in pod.all_containers()
+            if container.get("volumeDevices")
+        }
+        self._volumes = {volume.name: (volume, host_path(volume, paths)) for volume in plan.volumes}
+        self._wanted = {
+            container["name"]: container["volumeMounts"]
+            for _, container in pod.all_containers()
+            if container.get("volumeMounts")
+        }
+
+    def __getitem__(self, name: str) -> Sequence[Mount]:
+        if name not in self._wanted and name not in self._devices:
+            raise KeyError(name)
+        mounts = [
+            self._mount(mount, index, self._first_uses[mount["name"]] == (name, index))
+            for index, mount in enumerate(self._wanted.get(name, ()))
+        ]
+        return (*mounts, *(self._device(use) for use in self._devices.get(name, ())))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._wanted, **self._devices})
+
+    def __len__(self) -> int:
+        return len(self._wanted.keys() | self._devices.keys())
+
+    def _mount(self, mount: Mapping[str, Any], index: int, is_first: bool) -> Mount:
+        there = self._claimed.get(mount["name"])
+        if there is None:
+            return _mount(mount, index, *self._volumes[mount["name"]], is_first)
+        path = mount.get("mountPath") or ""
+        return Mount(
+            container_path=path if path.startswith("/") else f"/{path}",
+            host_path=there.path,
+            readonly=bool(mount.get("readOnly")) or there.read_only,
+            propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
+            selinux_relabel=is_first and there.selinux_relabel,
+            volume=mount["name"],
+            spec_name=there.spec_name,
+            index=index,
+            group=there.group,
+        )
+
+    def _device(self, use: Mapping[str, Any]) -> Mount:
+        there = self._claimed[use["name"]]
+        return Mount(
+            container_path=use.get("devicePath") or "",
+            host_path=there.path,
+            volume=use["name"],
+            device="r" if there.read_only else "mrw",
+            group=there.group,
+        )
+
+    @cached_property
+    def _first_uses(self) -> Mapping[str, tuple[str, int]]:
+        """The use of each volume that sets its SELinux label."""
+        found: dict[str, tuple[str, int]] = {}
+        for name, wanted in self._wanted.items():
+            for index, mount in enumerate(wanted):
+                found.setdefault(mount["name"], (name, index))
+        return found
+
+
+def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
+    """The path of a volume on the node; empty for an image. Raises UnsafePath."""
+    if volume.kind == "image":
+        return ""
+    if volume.kind == "hostPath":
+        return str(volume.source.get("path") or "")
+    return paths.volume(volume.kind, volume.name)
+
+
+def _mount(
+    mount: Mapping[str, Any], index: int, volume: PlannedVolume, at: str, is_first: bool
+) -> Mount:
+    path = mount.get("mountPath") or ""
+    return Mount(
+        container_path=path if path.startswith("/") else f"/{path}",
+        host_path=at,
+        readonly=bool(mount.get("readOnly")) or volume.read_only,
+        propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
+        selinux_relabel=is_first and volume.kind not in ("hostPath", "image"),
+        volume=volume.name,
+        index=index,
+        image=volume.source.get("reference") or "",  # only an image has these
+        image_pull_policy=volume.source.get("pullPolicy") or "",
+    )

@@ -1,0 +1,1 @@
+"""Files, directories and mounts of volumes, below every kind of volume."""

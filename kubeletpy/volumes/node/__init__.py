@@ -1,0 +1,1 @@
+"""The volumes of a node's pods: what pod workers call."""

@@ -1,0 +1,85 @@
+"""Counts volumes for the metrics: which are wanted, which exist, how operations ended.
+
+Must never decide anything: the volume manager reports to it what it did. Source:
+docs/reference/metrics.csv: volume_manager_total_volumes, storage_operation_duration_seconds,
+volume_operation_total_seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
+from kubeletpy.structs import Struct, field
+from kubeletpy.volumes.files.paths import plugin_name
+from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.set_up import Outcome
+
+
+class _Pod(Struct):
+    asked_at: float
+    """Event-loop time in seconds."""
+    wanted: Counter[str] = field(default_factory=Counter)
+    """Plugin -> volumes; like ``there``."""
+    there: Counter[str] = field(default_factory=Counter)
+    names: set[str] = field(default_factory=set)
+    """The volumes that exist."""
+
+
+class VolumeAccounts:
+    """The volumes of the pods of a node, as numbers."""
+
+    def __init__(self, metrics: VolumeMetrics) -> None:
+        self._metrics = metrics
+        self._pods: dict[str, _Pod] = {}
+
+    def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
+        """A pod wants these volumes. ``now`` is event-loop time."""
+        pod = self._pods.setdefault(uid, _Pod(now))
+        wanted = Counter(plugin_name(volume.kind) for volume in volumes)
+        self._moved(DESIRED, pod.wanted, wanted)
+        pod.wanted = wanted
+
+    def worked(self, uid: str, outcomes: Sequence[Outcome], now: float) -> None:
+        """Volumes of a pod were set up or updated, or failed to be."""
+        pod = self._pods.get(uid)
+        for outcome in outcomes:
+            plugin, done = plugin_name(outcome.volume.kind), not outcome.problem
+            self._metrics.done(MOUNT, plugin, outcome.seconds, ok=done)
+            if outcome.owning_s is not None:
+                self._metrics.done(OWN, plugin, outcome.owning_s, ok=done)
+            if pod is None or outcome.volume.name in pod.names:
+                continue
+            if outcome.taken_over:
+                self._metrics.reconstructed.inc()
+                if not done:
+                    self._metrics.reconstruct_errors.inc()
+            if done:
+                pod.names.add(outcome.volume.name)
+                pod.there[plugin] += 1
+                self._metrics.moved(ACTUAL, {plugin: 1})
+                self._metrics.first_set_up(plugin, now - pod.asked_at)
+
+    def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
+        """A pod's volumes are gone; ``ended`` holds each plugin and the seconds that it took."""
+        for plugin, seconds in ended:
+            self._metrics.done(UNMOUNT, plugin, seconds)
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._moved(DESIRED, pod.wanted, Counter())
+            self._moved(ACTUAL, pod.there, Counter())
+
+    def not_taken_down(self, plugin: str, seconds: float) -> None:
+        """A volume could not be torn down."""
+        self._metrics.done(UNMOUNT, plugin, seconds, ok=False)
+
+    def swept(self, volumes: int, *, failed: bool = False) -> None:
+        """Volumes of an unknown pod were torn down; ``failed``: one was not."""
+        self._metrics.force_cleaned.inc(volumes + failed)
+        if failed:
+            self._metrics.force_clean_errors.inc()
+
+    def _moved(self, state: str, before: Counter[str], after: Counter[str]) -> None:
+        by = {plugin: after[plugin] - before[plugin] for plugin in before | after}
+        self._metrics.moved(state, {plugin: number for plugin, number in by.items() if number})

@@ -1,0 +1,1 @@
+"""Volumes that the agent makes itself: emptyDir, configMap, secret, downwardAPI, projected."""

@@ -1,0 +1,175 @@
+"""emptyDir volumes: a directory, a tmpfs or huge pages; also directories of other volumes.
+
+Functions without side effects decide what a pod gets; the rest is blocking, for threads. Source:
+docs/reference/behaviour.md, i2, i13.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.api.quantity import parse, value
+from kubeletpy.host.kernel_text import number
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import pod_level_limit, pod_limits
+from kubeletpy.pods.volume_fields import MAX_MODE
+from kubeletpy.volumes.files.syscalls import is_mount_point, mount
+
+MODE = 0o777
+MODE_GATE = "EmptyDirVolumeMode"
+MEMORY = "Memory"
+HUGE_PAGES = "HugePages"
+_PREFIX = "hugepages-"
+_HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
+
+
+class EmptyDirError(Exception):
+    """The volume cannot be made as the spec asks; the message contains the reason."""
+
+
+def memory_size(source: Mapping[str, Any], pod: Pod, allocatable: str | None) -> int:
+    """Bytes of a memory volume: the minimum of its own, the pod's and the node's limit; 0: none.
+
+    Raises:
+        EmptyDirError: an amount is not a quantity.
+    """
+    try:
+        limits = [value(source.get("sizeLimit") or "0"), _memory_limit(pod)]
+        limits.append(value(allocatable or "0"))
+    except ValueError as error:
+        raise EmptyDirError(f"sizeLimit or memory limit: {error}") from error
+    return min((limit for limit in limits if limit > 0), default=0)
+
+
+def _memory_limit(pod: Pod) -> int:
+    """The memory limit of the pod's cgroup; 0 when it has none."""
+    of_pod = pod_level_limit(pod, "memory")
+    if of_pod:
+        return value(of_pod)
+    everybody = (*pod.init_containers, *pod.containers)
+    if not all(_limits(container).get("memory") for container in everybody):
+        return 0
+    return int(pod_limits(pod).get("memory", 0))
+
+
+def page_size(medium: str, pod: Pod) -> int:
+    """Bytes of one huge page for a medium ``HugePages`` or ``HugePages-{size}``.
+
+    Raises:
+        EmptyDirError: containers request no huge pages, or several sizes.
+    """
+    asked = sorted(set(_huge_page_names(pod)))
+    if medium == HUGE_PAGES:
+        if len(asked) != 1:
+            what = ", ".join(asked) or "none"
+            raise EmptyDirError(
+                "medium HugePages: containers must ask for huge pages of one size, they ask for "
+                f"{what}; use medium HugePages-<size>"
+            )
+        name = asked[0]
+    else:
+        name = _PREFIX + medium.removeprefix(f"{HUGE_PAGES}-")
+        if name not in asked:
+            raise EmptyDirError(f"medium {medium}: no container asks for {name}")
+    try:
+        return value(name.removeprefix(_PREFIX))
+    except ValueError as error:
+        raise EmptyDirError(f"medium {medium}: {error}") from error
+
+
+def _huge_page_names(pod: Pod) -> Iterator[str]:
+    for container in (*pod.init_containers, *pod.containers):
+        resources: Mapping[str, Any] = container.get("resources") or {}
+        for field in ("requests", "limits"):
+            for name, amount in (resources.get(field) or {}).items():
+                if name.startswith(_PREFIX) and parse(amount) > 0:
+                    yield name
+
+
+def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
+    limits: Mapping[str, str] = (container.get("resources") or {}).get("limits") or {}
+    return limits
+
+
+def own_mode(source: Mapping[str, Any], *, obeyed: bool) -> int | None:
+    """The mode that a volume requests; None: none, or the feature gate is off (not obeyed)."""
+    mode = source.get("mode") if obeyed else None
+    return None if mode is None else mode & MAX_MODE
+
+
+def set_up_empty_dir(
+    directory: str,
+    source: Mapping[str, Any],
+    pod: Pod,
+    allocatable_memory: str | None,
+    mode: int | None = None,
+) -> None:
+    """Make the volume; an existing one keeps its files.
+
+    Args:
+        directory: where it is made.
+        source: the pod's ``emptyDir``.
+        pod: whose it is.
+        allocatable_memory: the node's, which bounds a volume in memory.
+        mode: of its top directory, whatever its medium; None: that of the medium.
+
+    Raises:
+        EmptyDirError: the medium is unavailable.
+        OSError: it could not be made.
+    """
+    medium = source.get("medium") or ""
+    if medium == "":
+        make_directory(directory)
+    elif medium == MEMORY:
+        make_tmpfs(directory, memory_size(source, pod, allocatable_memory))
+    elif medium.startswith(HUGE_PAGES):
+        _make_huge_pages(directory, medium, pod)
+    else:
+        raise EmptyDirError(f"unknown storage medium {medium!r}")
+    if mode is not None:
+        Path(directory).chmod(mode)  # of the mounted file system, if there is one
+
+
+def make_directory(directory: str) -> None:
+    """A world-writable directory, with its parents. Raises OSError."""
+    path = Path(directory)
+    if path.is_dir():
+        return
+    path.mkdir(MODE, parents=True, exist_ok=True)
+    path.chmod(MODE)  # regardless of the umask
+
+
+def make_tmpfs(directory: str, size: int) -> None:
+    """An in-memory directory of at most ``size`` bytes (0: kernel's default). Raises OSError."""
+    make_directory(directory)
+    if is_mount_point(directory):
+        return
+    options = [f"size={size}"] if size else []
+    try:
+        mount("tmpfs", directory, "tmpfs", data=",".join([*options, "noswap"]))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        mount("tmpfs", directory, "tmpfs", data=",".join(options))
+
+
+def _make_huge_pages(directory: str, medium: str, pod: Pod) -> None:
+    size = page_size(medium, pod)
+    known = Path(_HUGE_PAGES_DIR, f"hugepages-{size // 1024}kB", "nr_hugepages")
+    try:
+        reserved = number(known.read_text(errors="replace"))
+    except OSError:
+        reserved = None
+    if not reserved:
+        raise EmptyDirError(
+            f"medium {medium}: this node has no huge pages of {size // 1024} KiB reserved "
+            "(vm.nr_hugepages)"
+        )
+    make_directory(directory)
+    if not is_mount_point(directory):
+        mount("nodev", directory, "hugetlbfs", data=f"pagesize={size}")
+        os.chmod(directory, MODE)  # noqa: PTH101 - the root of the new file system

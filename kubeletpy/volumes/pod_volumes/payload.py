@@ -1,0 +1,316 @@
+"""The files of a configMap, secret, downwardAPI or projected volume: path -> content and mode.
+
+Pure. Errors name objects, keys and paths, never contents. Source: docs/reference/behaviour.md, i4,
+i13.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.downward import DownwardError, NodeFacts
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.volume_fields import MAX_USER
+from kubeletpy.structs import Struct
+from kubeletpy.volumes.files.content import (
+    CertificateInput,
+    FileContent,
+    Payload,
+    PayloadError,
+    TokenInput,
+    TrustInput,
+)
+from kubeletpy.volumes.files.paths import UnsafePath, payload_path
+from kubeletpy.volumes.pod_volumes.downward import Renderer
+from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+
+DEFAULT_MODE = 0o644
+TOKEN_MODE_WITH_OWNER = 0o600
+MAX_MODE = 0o777
+OWNERS_GATE = "AtomicWriteVolumeUserFields"
+MAX_POD_BYTES = 64 << 20
+"""The most bytes in the files of all volumes of a pod made of objects and fields; each file counts,
+even where many show the same content.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DownwardInput:
+    """What the items of a downward API source are rendered from.
+
+    Two are equal when everything that items can refer to is equal. Comparing is cheap; rendering
+    may take seconds and is done in threads.
+    """
+
+    pod: Pod = field(compare=False, repr=False)
+    spec: Mapping[str, Any] = field(repr=False)
+    labels: Mapping[str, str] = field(repr=False)
+    annotations: Mapping[str, str] = field(repr=False)
+    allocatable: Mapping[str, str] | None
+
+
+Input = JSON | TokenInput | TrustInput | CertificateInput | DownwardInput | Exception | None
+"""The state of one source: an object, None when it does not exist, a token, certificates, the pod's
+own fields, or why it could not be read.
+"""
+
+
+class FileOwner(Struct, frozen=True):
+    """The owners of the files of a pod's volumes."""
+
+    user: int | None = None
+    """The one user that all containers run as."""
+    group: int | None = None
+    """fsGroup"""
+    chosen: bool = False
+    """Whether the fields ``defaultUser`` and ``user`` of volumes are obeyed: they have a gate."""
+
+
+def build_payload(
+    volume: PlannedVolume,
+    inputs: Sequence[Input],
+    namespace: str,
+    owner: FileOwner,
+    left: int = MAX_POD_BYTES,
+) -> Payload:
+    """The files of a volume, from its sources in order; a later path wins.
+
+    Args:
+        volume: the volume.
+        inputs: the state of its sources.
+        namespace: the pod's.
+        owner: the user the files are for.
+        left: bytes that the files may have: what the pod's other volumes leave of its limit.
+
+    Raises:
+        PayloadError: names what is wrong with each source, or that they are too large.
+    """
+    most = left
+    default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
+    user = volume.source.get("defaultUser") if owner.chosen else None
+    files: Payload = {}
+    problems: list[str] = []
+    for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
+        try:
+            context = _Context(namespace, default, user, owner, left, most)
+            made = _SOURCES[kind](source, found, context)
+        except PayloadError as error:
+            problems.append(str(error))
+            continue
+        left -= payload_size(made)
+        if left < 0:
+            raise too_large(most)
+        files.update(made)
+    if problems:
+        joined = ", ".join(problems)
+        raise PayloadError(f"[{joined}]" if len(problems) > 1 else joined)
+    return files
+
+
+def sources_of(volume: PlannedVolume) -> list[tuple[str, Mapping[str, Any]]]:
+    """Kind and source of each part of a volume: a projected volume's sources, else the volume."""
+    if volume.kind != "projected":
+        return [(volume.kind, volume.source)]
+    parts: list[tuple[str, Mapping[str, Any]]] = []
+    for source in volume.source.get("sources") or ():
+        kind = next((k for k, v in source.items() if isinstance(v, Mapping)), "")
+        parts.append((kind if kind in _SOURCES else "", {"kind": kind, **source.get(kind, {})}))
+    return parts
+
+
+def payload_size(payload: Payload) -> int:
+    """Bytes of all files together."""
+    return sum(len(content.data) for content in payload.values())
+
+
+def too_large(left: int) -> PayloadError:
+    """The error for files that exceed what is left of a pod's limit."""
+    return PayloadError(
+        f"its files have over {left} bytes: the files of all configMap, secret, downwardAPI and "
+        f"projected volumes of a pod may have {MAX_POD_BYTES} bytes together"
+    )
+
+
+class _Context(Struct, frozen=True):
+    namespace: str
+    default_mode: int
+    default_user: int | None
+    """``defaultUser`` of the volume, if it is obeyed."""
+    owner: FileOwner
+    left: int
+    """The most bytes that files may have."""
+    most: int
+    """The same of all files of the volume."""
+
+
+def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    name = source.get("name") or ""
+    obj = _object(found, f'configmap "{name}" not found', source)
+    if obj is None:
+        return {}
+    data = {key: text.encode("utf-8", "surrogatepass") for key, text in _texts(obj.get("data"))}
+    for key, text in _texts(obj.get("binaryData")):
+        data[key] = _decoded(text, f"configmap {context.namespace}/{name}", key)
+    missing = f"configmap {context.namespace}/{name} references non-existent config key: "
+    return _select(data, source, missing, context)
+
+
+def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    name = source.get("secretName") or source.get("name") or ""
+    obj = _object(found, f'secret "{name}" not found', source)
+    if obj is None:
+        return {}
+    where = f"secret {context.namespace}/{name}"
+    data = {key: _decoded(text, where, key) for key, text in _texts(obj.get("data"))}
+    return _select(data, source, f"{where} references non-existent secret key: ", context)
+
+
+def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if isinstance(found, Exception):
+        raise PayloadError(str(found))
+    assert isinstance(found, DownwardInput), "the pod's own fields"
+    render = Renderer(found.pod, NodeFacts(allocatable=found.allocatable))
+    files: Payload = {}
+    left = context.left
+    for item in source.get("items") or ():
+        try:
+            data = render.item(item)
+        except DownwardError as error:
+            raise PayloadError(str(error)) from error
+        left -= len(data)
+        if left < 0:
+            raise too_large(context.most)
+        mode = _mode(item.get("mode"), context.default_mode)
+        files[_path(item.get("path"))] = FileContent(data, mode, _chosen(item, context))
+    return files
+
+
+def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, TokenInput):
+        raise PayloadError(str(found))
+    return {_path(source.get("path")): _for_owner(found.token.encode(), source, context)}
+
+
+def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, TrustInput):
+        raise PayloadError(str(found))
+    return {_path(source.get("path")): _for_owner(found.pem, source, context)}
+
+
+def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, CertificateInput):
+        raise PayloadError(str(found))
+    files = {
+        "credentialBundlePath": found.key + found.chain,
+        "keyPath": found.key,
+        "certificateChainPath": found.chain,
+    }
+    return {
+        _path(source[name]): _for_owner(data, source, context)
+        for name, data in files.items()
+        if source.get(name)
+    }
+
+
+def _for_owner(data: bytes, source: Mapping[str, Any], context: _Context) -> FileContent:
+    """A file that only its user and the pod's group may read, if there is one of them.
+
+    Its user is the one that the volume names, else the one that all containers run as.
+    """
+    user = _chosen(source, context)
+    if user is None:
+        user = context.owner.user
+    owned = user is not None or context.owner.group is not None
+    mode = TOKEN_MODE_WITH_OWNER if owned else context.default_mode
+    return FileContent(data, mode, user)
+
+
+def _chosen(item: Mapping[str, Any], context: _Context) -> int | None:
+    """The owner that the volume names for a file; 0 is root, None is the default.
+
+    Raises:
+        PayloadError: no user can have that number.
+    """
+    user = item.get("user") if context.owner.chosen else None
+    if user is None:
+        user = context.default_user
+    if user is not None and not 0 <= user <= MAX_USER:
+        raise PayloadError(f"user {user} is not between 0 and {MAX_USER}")
+    return user
+
+
+def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    kind = source.get("kind") or "a projected volume's empty source"
+    raise PayloadError(f"{kind} is not supported by this version of kubeletpy")
+
+
+_SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], Payload]] = {
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "serviceAccountToken": _token,
+    "clusterTrustBundle": _trust,
+    "podCertificate": _certificate,
+    "": _unsupported,
+}
+
+
+def _object(found: Input, missing: str, source: Mapping[str, Any]) -> JSON | None:
+    if isinstance(found, Exception):
+        raise PayloadError(str(found))
+    if found is None:
+        if source.get("optional"):
+            return None
+        raise PayloadError(missing)
+    assert isinstance(found, dict), "an object"
+    return found
+
+
+def _select(
+    data: Mapping[str, bytes], source: Mapping[str, Any], missing: str, context: _Context
+) -> Payload:
+    """All keys under their names, or the listed keys at their paths."""
+    items = source.get("items")
+    if not items:
+        mode, user = context.default_mode, _chosen({}, context)
+        return {_path(key): FileContent(content, mode, user) for key, content in data.items()}
+    files: Payload = {}
+    for item in items:
+        key = item.get("key") or ""
+        if key not in data:
+            if source.get("optional"):
+                continue
+            raise PayloadError(f"{missing}{key}")
+        mode = _mode(item.get("mode"), context.default_mode)
+        files[_path(item.get("path"))] = FileContent(data[key], mode, _chosen(item, context))
+    return files
+
+
+def _texts(data: Any) -> list[tuple[str, str]]:
+    """The valid entries of an object's data."""
+    if not isinstance(data, Mapping):
+        return []
+    return [(k, v) for k, v in data.items() if isinstance(v, str)]
+
+
+def _decoded(text: str, where: str, key: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise PayloadError(f"{where}: the value of key {key} is not base64") from None
+
+
+def _path(path: Any) -> str:
+    try:
+        return payload_path(path if isinstance(path, str) else "")
+    except UnsafePath as error:
+        raise PayloadError(str(error)) from error
+
+
+def _mode(mode: Any, default: int) -> int:
+    return mode & MAX_MODE if isinstance(mode, int) else default

@@ -1,0 +1,1 @@
+"""Sources of projected volumes: service account tokens, trust bundles, pod certificates."""

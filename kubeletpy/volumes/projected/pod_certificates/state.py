@@ -1,0 +1,233 @@
+"""One podCertificate source: what to do next, and what is known of it. Pure.
+
+A request is sent, its answer waited for, its certificate used, and a new one requested when that is
+due to be refreshed. A refusal is final for the pod. Times are Unix seconds.
+
+Source: docs/reference/behaviour-storage.md, sx.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.events.reasons import Reason
+from kubeletpy.structs import Struct, replace
+from kubeletpy.volumes.projected.pod_certificates.request import DENIED, FAILED, ISSUED, Answer
+
+ABANDON_S = 600.0
+"""After this long a request that was never seen counts as deleted."""
+OVERDUE_S = 600.0
+"""After this long past its refresh a certificate is overdue."""
+JITTER_S = 300.0
+"""The most that is added to the two times above and to the time of a refresh."""
+AGAIN_S = 30.0
+"""At least this long between two requests that nobody answered: a signer, or whoever deletes
+requests, decides how many of them there are."""
+RETRY_S = (1.0, 600.0)
+"""The first and longest wait after a request that could not be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The key and certificates (PEM) in use."""
+
+    key: bytes = field(repr=False)
+    chain: bytes = field(repr=False)
+    refresh_at: float
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was created."""
+
+    name: str
+    key: bytes = field(repr=False)
+    since: float
+    abandon_at: float
+    seen: bool = False
+    """Whether the watch has shown it."""
+
+
+class Refusal(Struct, frozen=True):
+    """A final answer without a certificate."""
+
+    name: str
+    outcome: str
+    """DENIED or FAILED."""
+    reason: str
+    message: str
+
+
+class State(Struct, frozen=True):
+    """All that is known of one source."""
+
+    held: Held | None = None
+    asked: Asked | None = None
+    refusal: Refusal | None = None
+    told: frozenset[Reason] = frozenset()
+    """Which events have been emitted about the certificate in use."""
+    retry_at: float = 0.0
+    """No request is sent before this."""
+    failures: int = 0
+    """Requests in a row that could not be created."""
+    problem: str = ""
+    """Why there is no request now, if one was tried or has gone."""
+
+
+class Step(Struct, frozen=True):
+    """What to do next.
+
+    Attributes:
+        state: what is known now.
+        request: whether a request is to be sent now.
+        until: when to check again at the latest; None: only news can change anything.
+        events: reason and message of each event to emit.
+        reason: why.
+    """
+
+    state: State
+    request: bool
+    until: float | None
+    events: tuple[tuple[Reason, str], ...]
+    reason: str
+
+
+def advance(state: State, found: Answer | None, namespace: str, now: float, jitter: float) -> Step:
+    """The next step of a source.
+
+    Args:
+        state: what was known.
+        found: what the API says of the request that was created; None: it does not show one.
+        namespace: the pod's, for messages.
+        now: Unix seconds.
+        jitter: 0 to 1.
+    """
+    if state.refusal is not None:
+        return Step(state, False, None, (), f"the request was {_past(state.refusal.outcome)}")
+    events: tuple[tuple[Reason, str], ...] = ()
+    reason = ""
+    if state.asked is not None:
+        state, reason = _answered(state, found, namespace, now, jitter)
+        if state.refusal is not None:
+            events = (_refused(state.refusal, namespace),)
+            return Step(state, False, None, events, reason)
+    state, events = _late(state, now)
+    times = [at + 1 for at in _late_times(state)]
+    if state.asked is not None:
+        times.append(state.asked.abandon_at)
+        return Step(state, False, _next(times, now), events, reason)
+    if state.held is not None and now < state.held.refresh_at:
+        times.append(state.held.refresh_at)
+        return Step(state, False, _next(times, now), events, "the certificate is fresh")
+    if now < state.retry_at:
+        times.append(state.retry_at)
+        return Step(state, False, _next(times, now), events, state.problem)
+    due = "the first certificate" if state.held is None else "the certificate is to be refreshed"
+    return Step(state, True, now, events, reason or due)
+
+
+def requested(state: State, name: str, key: bytes, now: float, jitter: float) -> State:
+    """After a request was created with that name for that key (PEM)."""
+    asked = Asked(name, key, now, now + ABANDON_S + jitter * JITTER_S)
+    return replace(state, asked=asked, failures=0, problem="", retry_at=0.0)
+
+
+def not_requested(state: State, why: str, now: float, jitter: float) -> State:
+    """After a request could not be created."""
+    first, longest = RETRY_S
+    wait = min(first * 2.0 ** min(state.failures, 30), longest) * (1 + jitter / 2)
+    problem = f"the PodCertificateRequest could not be created: {why}"
+    return replace(state, failures=state.failures + 1, retry_at=now + wait, problem=problem)
+
+
+def condition(state: State, now: float) -> str:
+    """The state as the metric ``kubelet_podcertificate_states`` names it."""
+    if state.refusal is not None:
+        return _past(state.refusal.outcome)
+    if state.held is None:
+        return "not_yet_issued"
+    if now > state.held.not_after:
+        return "expired"
+    return "overdue_for_refresh" if now > state.held.refresh_at + OVERDUE_S else "fresh"
+
+
+def why_missing(state: State, source: Mapping[str, Any], namespace: str) -> str:
+    """Why the source has no certificate, or gets no new one."""
+    about = f"podCertificate of signer {source.get('signerName') or ''}: "
+    refusal, asked = state.refusal, state.asked
+    if refusal is not None:
+        return (
+            f"{about}PodCertificateRequest {namespace}/{refusal.name} was permanently "
+            f"{_past(refusal.outcome)}: {_because(refusal)}; only a new pod asks again"
+        )
+    if asked is not None:
+        return (
+            f"{about}PodCertificateRequest {namespace}/{asked.name} waits for the signer: it is "
+            "neither issued nor denied yet"
+        )
+    return about + (state.problem or "a certificate is about to be requested")
+
+
+def _answered(
+    state: State, found: Answer | None, namespace: str, now: float, jitter: float
+) -> tuple[State, str]:
+    asked = state.asked
+    assert asked is not None, "there is a request"
+    if found is None:
+        if not asked.seen and now < asked.abandon_at:
+            return state, "the request is not visible yet"
+        gone = f"PodCertificateRequest {namespace}/{asked.name} has gone without an answer"
+        again = max(now, asked.since + AGAIN_S * (1 + jitter))
+        return replace(state, asked=None, retry_at=again, problem=gone), gone
+    if found.outcome in (DENIED, FAILED):
+        refusal = Refusal(asked.name, found.outcome, found.reason, found.message)
+        return replace(state, asked=None, refusal=refusal), f"the request was {found.outcome}"
+    if found.outcome == ISSUED:
+        refresh_at = found.refresh_from + jitter * JITTER_S
+        return State(Held(asked.key, found.chain, refresh_at, found.not_after)), "it was issued"
+    if not asked.seen:
+        state = replace(state, asked=replace(asked, seen=True))
+    return state, "the signer has not answered"
+
+
+def _late(state: State, now: float) -> tuple[State, tuple[tuple[Reason, str], ...]]:
+    """The events about a certificate that should have been refreshed by now."""
+    texts = {
+        Reason.CERTIFICATE_OVERDUE_FOR_REFRESH: "PodCertificate refresh overdue",
+        Reason.CERTIFICATE_EXPIRED: "PodCertificate expired",
+    }
+    events = tuple(
+        (reason, text)
+        for (reason, text), at in zip(texts.items(), _late_times(state), strict=False)
+        if now > at and reason not in state.told
+    )
+    told = state.told | {reason for reason, _ in events}
+    return (replace(state, told=told) if events else state), events
+
+
+def _late_times(state: State) -> tuple[float, ...]:
+    held = state.held
+    return () if held is None else (held.refresh_at + OVERDUE_S, held.not_after)
+
+
+def _next(times: list[float], now: float) -> float | None:
+    return min((at for at in times if at > now), default=None)
+
+
+def _refused(refusal: Refusal, namespace: str) -> tuple[Reason, str]:
+    name = f"PodCertificateRequest {namespace}/{refusal.name}"
+    if refusal.outcome == DENIED:
+        return Reason.DENIED, f"{name} was denied, {_because(refusal)}"
+    return Reason.FAILED, f"{name} failed, {_because(refusal)}"
+
+
+def _because(refusal: Refusal) -> str:
+    return f"reason={json.dumps(refusal.reason)}, message={json.dumps(refusal.message)}"
+
+
+def _past(outcome: str) -> str:
+    return "denied" if outcome == DENIED else "failed"

@@ -1,0 +1,82 @@
+"""The certificates of ClusterTrustBundles: which bundles a source means, and its one file. Pure.
+
+Source: k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; KEP-3257.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.node_selector import meets
+from kubeletpy.structs import Struct
+from kubeletpy.volumes.files.content import PayloadError
+from kubeletpy.volumes.projected.pem import block, certificates
+
+
+class Bundle(Struct, frozen=True):
+    """One ClusterTrustBundle: what selects it, and its certificates (DER)."""
+
+    name: str
+    signer: str
+    labels: Mapping[str, str]
+    anchors: frozenset[bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its certificates."""
+        return sum(map(len, self.anchors))
+
+
+def bundle_of(obj: JSON) -> Bundle:
+    """An API object; blocks of its text that are no certificate are left out, as by the kubelet."""
+    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    return Bundle(
+        metadata.get("name") or "",
+        spec.get("signerName") or "",
+        metadata.get("labels") or {},
+        frozenset(certificates(str(spec.get("trustBundle") or ""))),
+    )
+
+
+def anchors_of(source: Mapping[str, Any], bundles: Mapping[str, Bundle]) -> bytes:
+    """The file of a clusterTrustBundle source, as PEM; empty where it is optional and none is.
+
+    Each certificate is there once, in an order that changes only with the certificates: the
+    kubelet's differs at each of its starts.
+
+    Args:
+        source: the source.
+        bundles: all, by name.
+
+    Raises:
+        PayloadError: nothing is selected.
+    """
+    name, signer = source.get("name"), source.get("signerName")
+    if name is not None:
+        chosen = [bundles[name]] if name in bundles else []
+        missing = f'clustertrustbundle "{name}" not found'
+    elif signer is not None:
+        selector = source.get("labelSelector")
+        chosen = [
+            each
+            for each in bundles.values()
+            if each.signer == signer and selector is not None and _selects(selector, each.labels)
+        ]
+        missing = f'no ClusterTrustBundle of signer "{signer}" has the labels of labelSelector'
+        if selector is None:
+            missing += ": it is missing, and selects none"
+    else:
+        raise PayloadError("clusterTrustBundle: name or signerName must be set")
+    if not chosen and not source.get("optional"):
+        raise PayloadError(missing)
+    return b"".join(map(block, sorted(frozenset[bytes]().union(*(b.anchors for b in chosen)))))
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a LabelSelector selects these labels; an empty one selects all."""
+    equal = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in equal.items()):
+        return False
+    return all(meets(each, labels) for each in selector.get("matchExpressions") or ())

@@ -1,0 +1,331 @@
+"""Volumes of claims on real directories: read, mounted, kept over a restart, taken down."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import SystemClock
+from kubeletpy.kubeapi import object_follower as watched
+from kubeletpy.kubeapi.errors import Forbidden, NotFound
+from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.volumes import VolumeMetrics
+from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claim_volumes.claim_objects import kept
+from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
+from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
+from kubeletpy.volumes.claims.model import Cause, Waits
+from kubeletpy.volumes.containers.container_mounts import ContainerMounts
+from kubeletpy.volumes.containers.environment import ContainerEnvironment
+from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
+from kubeletpy.volumes.intree.host_path import HostPathPlugin
+from kubeletpy.volumes.intree.local import LocalPlugin
+from kubeletpy.volumes.intree.nfs import NfsPlugin, export_of, options_of
+from kubeletpy.volumes.node.node_volumes import NodeVolumes
+from kubeletpy.volumes.projected.tokens import PodTokens
+from kubeletpy.volumes.protocol import VolumeError
+from tests.unit.volumes.claim_objects import claim, pv, spec
+
+
+class NodeApi:
+    """What a node may do with claims and volumes in a cluster: read them by name."""
+
+    watch_capacity = MAX_WATCHES
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Any] = {}
+        self.lists = 0
+        self.gets = 0
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
+        self.gets += 1
+        found = self.objects.get((resource.plural, name))
+        if found is None:
+            raise NotFound("there is none", code=404)
+        return cast(JSON, found)
+
+    async def list(self, resource: Resource, namespace: str | None, **given: Any) -> JSON:
+        self.lists += 1
+        raise Forbidden("no list", code=403)
+
+
+class Node:
+    """A volume manager; ``restart`` is a kill -9 and a new start."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "pods").mkdir()
+        (root / "disk").mkdir()
+        self.api = NodeApi()
+        self.events: list[str] = []
+        self.woken = asyncio.Event()
+        self.labels: Mapping[str, str] = {"kubernetes.io/hostname": "n"}
+
+    async def start(self) -> None:
+        kube_api = cast(Any, self.api)
+        clock, rng = SystemClock(), random.Random(1)
+        self.claims = ClaimVolumes(
+            kube_api,
+            (LocalPlugin(self.root), HostPathPlugin(self.root), NfsPlugin(self.root)),
+            self,
+            clock,
+            node_name="n",
+            node=lambda: {"metadata": {"labels": self.labels}},
+            objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
+            metrics=VolumeMetrics(Families()),
+            changed=lambda uid: self.woken.set(),
+            in_use_changed=lambda: None,
+        )
+        self.objects = WatchedObjects(kube_api, rng=rng)
+        self.tokens = PodTokens(kube_api, clock, rng=rng)
+        self.volumes = NodeVolumes(
+            self.root / "pods", self.objects, self.tokens, self, clock, claims=self.claims
+        )
+        await self.claims.run()
+
+    async def stop(self) -> None:
+        await self.claims.close()
+        await self.objects.close()
+        self.tokens.close()
+
+    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
+        self.events.append(f"{reason}: {message}")
+
+    def bind(self, source: dict[str, Any] | None = None, **fields: Any) -> None:
+        local = source or {"local": {"path": str(self.root / "disk")}}
+        self.api.objects["persistentvolumeclaims", "data"] = claim()
+        self.api.objects["persistentvolumes", "pv1"] = pv(local, **fields)
+
+    def target(self, uid: str = "u1") -> Path:
+        return self.root / "pods" / uid / "volumes" / "kubernetes.io~local-volume" / "pv1"
+
+    @property
+    def mounts(self) -> list[str]:
+        return mounts_below(str(self.root))
+
+    async def mount(self, pod: Pod) -> Mount:
+        (mount,) = (await self.volumes.set_up(pod))["c"]
+        return mount
+
+
+@pytest.fixture
+async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    monkeypatch.setattr(watched, "PRESSED_WAITS", (0.01, 0.05))
+    root = Path(tempfile.mkdtemp(prefix="kpc-", dir="/tmp"))
+    made = Node(root)
+    await made.start()
+    yield made
+    await made.stop()
+    for point in made.mounts:
+        unmount(point)
+    shutil.rmtree(root)
+
+
+def claiming(uid: str = "u1", **spec: Any) -> Pod:
+    use = {"name": "v", "mountPath": "/data"}
+    return Pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": uid},
+            "spec": {
+                "containers": [{"name": "c", "image": "i", "volumeMounts": [use]}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+                **spec,  # type: ignore[typeddict-item]
+            },
+        }
+    )
+
+
+async def test_a_local_volume_is_bound_kept_and_taken_down(node: Node) -> None:
+    node.bind()
+    pod = claiming()
+    mount = await node.mount(pod)
+    assert (mount.host_path, mount.container_path) == (str(node.target()), "/data")
+    (node.target() / "file").write_text("kept")
+    calls = node.api.gets
+    assert await node.mount(pod) == mount
+    assert node.api.gets == calls, "what is known is not read again"
+    await node.stop()
+    await node.start()
+    assert node.mounts == [str(node.target())]
+    assert await node.mount(pod) == mount
+    await node.volumes.tear_down("u1")
+    assert not node.mounts
+    assert not node.target().exists()
+    assert (node.root / "disk" / "file").read_text() == "kept"
+
+
+async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Node) -> None:
+    """Below the name of the PersistentVolume, not that of the pod's volume."""
+    node.bind()
+    pod = claiming()
+    pod.containers[0]["volumeMounts"][0]["subPath"] = "some/where"
+    ips = ("10.0.0.1",)
+    inputs = await ContainerEnvironment(node.root / "pods", node.objects).inputs(
+        pod, pod.containers[0], ips
+    )
+    maker = ContainerMounts(node.root / "pods")
+    mounts = [await node.mount(pod)]
+    made, _ = await maker.prepare(pod, pod.containers[0], ips, inputs, mounts)
+    part = node.root / "pods" / "u1" / "volume-subpaths" / "pv1" / "c" / "0"
+    assert made.host_path == str(part)
+    assert part.samefile(node.root / "disk" / "some" / "where")
+    await node.volumes.tear_down("u1")
+    assert not node.mounts
+
+
+async def test_a_pod_of_an_agent_before_is_taken_down_without_the_api(node: Node) -> None:
+    node.bind()
+    await node.mount(claiming())
+    await node.stop()
+    node.api.objects.clear()
+    await node.start()
+    await node.volumes.tear_down("u1")
+    assert not node.mounts
+    assert not node.target().exists()
+
+
+async def test_a_gone_pod_is_taken_down_without_waiting(node: Node) -> None:
+    node.bind()
+    await node.mount(claiming())
+    await node.stop()
+    await node.start()
+    node.woken.clear()
+    with pytest.raises(OSError, match="being taken down by their plugins"):
+        await asyncio.to_thread(node.volumes.release_orphan, "u1")
+    await node.woken.wait()
+    assert not node.mounts
+    await asyncio.to_thread(node.volumes.release_orphan, "u1")
+
+
+async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> None:
+    pod = claiming()
+    with pytest.raises(VolumeError, match='persistentvolumeclaim "data" not found') as missing:
+        await node.volumes.set_up(pod)
+    assert not missing.value.reported
+    node.api.objects["persistentvolumeclaims", "data"] = claim(status={"phase": "Pending"})
+    node.woken.clear()
+    await node.woken.wait()
+    with pytest.raises(VolumeError, match="error processing PVC ns/data: PVC is not bound"):
+        await node.volumes.set_up(pod)
+    node.woken.clear()
+    bound = claim(metadata={"resourceVersion": "2"})
+    node.bind()
+    node.api.objects["persistentvolumeclaims", "data"] = bound
+    await node.woken.wait()
+    await node.mount(pod)
+    kinds, tries = 2, 2  # claims and volumes; once more after it was found that they may be read
+    assert node.api.lists <= kinds * tries, "what is forbidden is not asked for again and again"
+
+
+async def test_what_keeps_a_volume_from_the_node(node: Node) -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    node.bind(nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
+    with pytest.raises(VolumeError, match="NodeAffinity check failed") as refused:
+        await node.volumes.set_up(claiming())
+    assert 'persistentvolume "pv1"' in str(refused.value)
+    node.labels = {"zone": "b"}
+    node.claims.node_changed()
+    await node.mount(claiming())
+
+
+async def test_a_path_that_is_not_there_is_an_event(node: Node) -> None:
+    node.bind({"local": {"path": "/nonexistent/x"}})
+    with pytest.raises(VolumeError, match="No such file or directory"):
+        await node.volumes.set_up(claiming())
+    assert node.events[0].startswith(
+        'FailedMount: MountVolume.MountDevice failed for volume "pv1" : local volume path'
+    )
+    await node.volumes.tear_down("u1")
+
+
+async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: Node) -> None:
+    node.bind(accessModes=["ReadWriteOncePod"])
+    await node.mount(claiming())
+    with pytest.raises(
+        VolumeError, match="ReadWriteOncePod access mode and is already in use by another pod"
+    ):
+        await node.volumes.set_up(claiming("u2"))
+    await node.volumes.tear_down("u1")
+    await node.mount(claiming("u2"))
+
+
+async def test_files_are_given_to_the_group(node: Node) -> None:
+    node.bind()
+    (node.root / "disk" / "file").write_text("")
+    await node.mount(claiming(securityContext={"fsGroup": 4242}))
+    for path in (node.target(), node.target() / "file"):
+        assert path.stat().st_gid == 4242
+
+
+async def test_read_only_claims_are_read_only(node: Node) -> None:
+    node.bind()
+    source = {"claimName": "data", "readOnly": True}
+    pod = claiming(volumes=[{"name": "v", "persistentVolumeClaim": source}])
+    assert (await node.mount(pod)).readonly
+    with pytest.raises(OSError, match="Read-only"):
+        (node.target() / "file").write_text("")
+
+
+async def test_a_volume_of_a_host_path_is_the_path(node: Node) -> None:
+    path = node.root / "made"
+    node.bind({"hostPath": {"path": str(path), "type": "DirectoryOrCreate"}})
+    assert (await node.mount(claiming())).host_path == str(path)
+    assert path.is_dir()
+    await node.volumes.tear_down("u1")
+    assert path.is_dir()
+
+
+async def test_kinds_that_nobody_has_are_refused_by_name(node: Node) -> None:
+    node.bind({"rbd": {"image": "x"}})
+    with pytest.raises(VolumeError, match="kubeletpy has no rbd volumes"):
+        await node.volumes.set_up(claiming())
+
+
+async def test_what_containers_mounted_inside_goes_first(node: Node) -> None:
+    node.bind()
+    (node.root / "disk" / "sub").mkdir()
+    await node.mount(claiming())
+    mount(str(node.root / "disk"), str(node.target() / "sub"), flags=MS_BIND)
+    await node.volumes.tear_down("u1")
+    assert not node.mounts
+
+
+@pytest.mark.parametrize(
+    ("server", "export"),
+    [("host", "host:/e"), ("fd00::1", "[fd00::1]:/e"), ("[fd00::1]", "[fd00::1]:/e")],
+)
+def test_how_nfs_is_mounted(server: str, export: str) -> None:
+    made = spec(source={"server": server, "path": "/e"}, mount_options=("vers=4", "hard", "hard"))
+    assert export_of(made) == export
+    assert options_of(made) == ["-o", "hard,vers=4"]
+    assert options_of(spec(source={}, read_only=True)) == ["-o", "ro"]
+
+
+@pytest.mark.parametrize(
+    ("causes", "patient", "reported"),
+    [
+        ([Cause.NOT_ATTACHED], True, True),
+        ([Cause.NOT_ATTACHED, Cause.BUSY], True, True),
+        ([Cause.NOT_ATTACHED], False, False),
+        ([Cause.NOT_ATTACHED, Cause.CLAIM_UNBOUND], True, False),
+        ([Cause.ATTACH_FAILED], True, False),
+    ],
+)
+def test_an_event_tells_of_attachments_only_when_they_take_long(
+    causes: list[Cause], patient: bool, reported: bool
+) -> None:
+    waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}
+    assert VolumesWait(waits, patient=patient).reported is reported

@@ -1,0 +1,173 @@
+"""From a pod's volume through its claim to what it is made of (table sb2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.structs import replace
+from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
+from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSource, VolumeSpec, Waits
+from kubeletpy.volumes.claims.resolve import Read, Unread, claim_name, pv_name, resolve
+from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, spec, volume
+
+OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "of", "cause", "words"),
+    [
+        (Unread("timed out"), None, Cause.UNREAD, "failed to fetch PVC from API server: timed out"),
+        (None, None, Cause.CLAIM_MISSING, 'persistentvolumeclaim "data" not found'),
+        (claim(), pv(volumeMode="Odd"), Cause.MODE_DIFFERS, "PV pv1 has volumeMode 'Odd'"),
+        (claim(), pv({"odd": 1}), Cause.NO_PLUGIN, "matched: the volume has no source"),
+        (claim(metadata={"deletionTimestamp": "t"}), pv(), Cause.CLAIM_DELETING, "being deleted"),
+        (claim(status={"phase": "Pending"}), None, Cause.CLAIM_UNBOUND, "PVC is not bound"),
+        (claim(spec={"volumeName": ""}), None, Cause.CLAIM_UNBOUND, "PVC is not bound"),
+        (claim(status={"phase": "Lost"}), None, Cause.CLAIM_LOST, '"pv1" does not exist any more'),
+        (claim(), Unread("503"), Cause.UNREAD, "failed to fetch PV pv1 from API server: 503"),
+        (claim(), None, Cause.PV_MISSING, 'persistentvolume "pv1" not found'),
+        (claim(), pv(claimRef=None), Cause.PV_OF_ANOTHER, "bound to no claim"),
+        (claim(), pv(**OTHER), Cause.PV_OF_ANOTHER, "bound to another claim (ns/b, uid another)"),
+        (claim(), pv(volumeMode="Block"), Cause.MODE_DIFFERS, "is specified in volumeMounts"),
+        (claim(), pv(volumeMode=None), Cause.MODE_DIFFERS, "no volumeMode"),
+        (claim(), pv({"rbd": {"image": "x"}}), Cause.NO_PLUGIN, "has no rbd volumes"),
+        (claim(), pv({"azureDisk": {"kind": "x"}}), Cause.INVALID, "kind 'x' is not supported"),
+    ],
+)
+def test_what_a_claim_waits_for(found: Read, of: Read, cause: Cause, words: str) -> None:
+    wait = resolve(pod(), volume(), [Csi()], claim=found, pv=of)
+    assert isinstance(wait, Waits)
+    assert wait.cause is cause
+    assert words in wait.message
+    assert '"ns/data"' in wait.object or '"pv1"' in wait.object
+    told = VolumesWait({"v": wait})
+    assert not told.reported, "it is an event"
+    assert wait.object in str(told), "which names the object, as explain does"
+
+
+def test_a_source_that_a_plugin_refuses_is_looked_for_where_it_is_written() -> None:
+    class Refuses(Csi):
+        def traits(self, source: VolumeSource) -> Waits:
+            return Waits(Cause.INVALID, "", "its csi source names no driver")
+
+    bound = resolve(pod(), volume(), [Refuses()], claim=claim(), pv=pv())
+    inline = resolve(pod(), volume("csi", driver=""), [Refuses()])
+    assert isinstance(bound, Waits)
+    assert isinstance(inline, Waits)
+    assert bound.object == 'persistentvolume "pv1"'
+    assert inline.object == 'volume "v" of pod "ns/p"'
+
+
+def test_a_driver_that_is_missing_is_what_a_volume_waits_for() -> None:
+    missing = Waits(Cause.DRIVER_MISSING, 'csidriver "d"', "not registered")
+
+    class Misses(Csi):
+        def traits(self, source: VolumeSource) -> Waits:
+            return missing
+
+    assert resolve(pod(), volume(), [Misses()], claim=claim(), pv=pv()) == missing
+
+
+def test_the_first_plugin_of_a_kind_describes_it() -> None:
+    class Other(Csi):
+        name = "example.com/other"
+
+    got = resolve(pod(), volume(), [Csi(), Other()], claim=claim(), pv=pv())
+    assert isinstance(got, VolumeSpec)
+    assert (got.plugin, got.unique_name) == ("kubernetes.io/csi", "kubernetes.io/csi/d^h")
+
+
+def test_only_csi_volumes_have_a_driver_and_a_handle() -> None:
+    source = {"driver": "d", "volumeHandle": "h"}
+    csi, flex = spec(source=source), spec(kind="flexVolume", source=source)
+    assert [(of.driver, of.handle) for of in (csi, flex)] == [("d", "h"), ("", "")]
+
+
+def test_a_bound_claim_is_its_volume() -> None:
+    kept = claim(
+        metadata={"deletionTimestamp": "t", "finalizers": ["kubernetes.io/pvc-protection"]}
+    )
+    found = pv(mountOptions=["noatime"])
+    got = resolve(pod(), volume(readOnly=True), [Csi()], claim=kept, pv=found)
+    assert isinstance(got, VolumeSpec)
+    assert (got.unique_name, got.spec_name) == ("kubernetes.io/csi/d^h", "pv1")
+    assert (got.driver, got.handle, got.mode) == ("d", "h", Mode.FILESYSTEM)
+    assert got.read_only
+    assert got.mount_options == ("noatime",)
+    assert got.attachable
+    assert got.device_mountable
+
+
+@pytest.mark.parametrize(
+    ("owner", "controls", "owned"),
+    [("u1", True, True), ("u2", True, False), ("u1", False, False)],
+)
+def test_an_ephemeral_claim_must_be_of_this_pod(owner: str, controls: bool, owned: bool) -> None:
+    made = claim(metadata={"ownerReferences": [{"uid": owner, "controller": controls}]})
+    got = resolve(pod(), volume("ephemeral"), [Csi()], claim=made, pv=pv())
+    assert isinstance(got, VolumeSpec) == owned
+    if isinstance(got, Waits):
+        assert got.cause is Cause.NOT_OWNED
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("persistentVolumeClaim", ""), ("ephemeral", "; the control plane makes it for the pod")],
+)
+def test_who_makes_a_claim_that_is_missing(kind: str, more: str) -> None:
+    name = claim_name(pod(), volume(kind))
+    got = resolve(pod(), volume(kind), [Csi()])
+    assert isinstance(got, Waits)
+    missing = f'error processing PVC ns/{name}: persistentvolumeclaim "{name}" not found'
+    assert got.message == missing + more
+
+
+def test_devices_need_block_volumes() -> None:
+    mapped = replace(volume(), mounted=False, mapped=True)
+    refused = resolve(pod(), mapped, [Csi()], claim=claim(), pv=pv())
+    assert isinstance(refused, Waits)
+    assert refused.message.endswith("but is specified in volumeDevices")
+    got = resolve(pod(), mapped, [Csi()], claim=claim(), pv=pv(volumeMode="Block"))
+    assert isinstance(got, VolumeSpec)
+    assert got.mode is Mode.BLOCK
+
+
+def test_an_inline_volume_is_the_pods_own() -> None:
+    got = resolve(pod(), volume("csi", driver="d"), [Csi()])
+    assert isinstance(got, VolumeSpec)
+    assert (got.unique_name, got.inline) == ("kubernetes.io/csi/u1-v", True)
+    assert got.mount_options == ()
+    refused = resolve(pod(), replace(volume("csi", driver="d"), mapped=True), [Csi()])
+    assert refused == Waits(
+        Cause.MODE_DIFFERS,
+        'volume "v" of pod "ns/p"',
+        "csi volumes have volume mode Filesystem: volumeDevices needs a claim",
+    )
+    refused = resolve(pod(), volume("flexVolume"), [Csi()])
+    assert isinstance(refused, Waits)
+    assert refused.message == "no volume plugin matched: kubeletpy has no flexVolume volumes"
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (claim(), "pv1"),
+        (None, None),
+        (claim(status={"phase": "Pending"}), None),
+        (Unread(""), None),
+    ],
+)
+def test_what_is_read_after_the_claim(found: Any, name: str | None) -> None:
+    assert pv_name(found) == name
+
+
+def test_mount_options_of_an_inline_volume_are_those_of_its_source() -> None:
+    class Nfs(Csi):
+        kinds = frozenset({"csi", "nfs"})
+
+    options = {"mountOptions": ["noatime"]}
+    of = {kind: resolve(pod(), volume(kind, **options), [Nfs()]) for kind in ("csi", "nfs")}
+    found = {kind: got.mount_options for kind, got in of.items() if isinstance(got, VolumeSpec)}
+    assert found == {"csi": (), "nfs": ("noatime",)}, "no csi source has mount options"

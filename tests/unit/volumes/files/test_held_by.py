@@ -1,0 +1,155 @@
+"""Who holds a mount that could not be unmounted, whoever tried: the agent, a plugin, a driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.volumes.claims.model import Mode
+from kubeletpy.volumes.claims.on_disk import Outcome, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files import held_by as module
+from kubeletpy.volumes.files.busy import says_busy
+from kubeletpy.volumes.files.held_by import held_by
+from kubeletpy.volumes.files.syscalls import mount, unmount
+from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
+from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.operations.model import Kind, Operation
+
+
+@pytest.mark.parametrize(
+    ("words", "busy"),
+    [
+        ("[Errno 16] Device or resource busy: '/pods/u/volumes/v'", True),
+        ("NodeUnpublishVolume of driver d: Internal: unmount failed: target is busy.", True),
+        ("umount -i /v: exit status 16: umount.nfs: /v: device is busy", True),
+        ("NodeUnstageVolume of driver d: FailedPrecondition: volume is in use", True),
+        ("device of the pod: EBUSY", True),
+        ("volume directory: it is still mounted: /v", True),
+        ("NodeUnpublishVolume of driver d: did not answer within 120s", False),
+        ("no such file: /pods/u/volumes/busybox", False),
+        ("busy" + " " * 5000, False),
+        ("", False),
+    ],
+)
+def test_busy(words: str, busy: bool) -> None:
+    assert says_busy(words) is busy
+
+
+class Bound(InTreePlugin):
+    """Volumes that are mounted and unmounted by the agent, as in-tree plugins do."""
+
+    name = "bound"
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        await self.in_thread(lambda: unmount_and_remove(left.path), f"umount of {left.path}")
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        await self.in_thread(lambda: unmount_and_remove(left.path), f"umount of {left.path}")
+
+
+class Driver(InTreePlugin):
+    """Volumes of a driver, whose words are all that is known of its failure."""
+
+    name = "driver"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.words = "unmount failed: target is busy"
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        raise OperationFailed(Outcome.UNCERTAIN, self.words, call="NodeUnpublishVolume")
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        raise OperationFailed(Outcome.UNCERTAIN, self.words, call="NodeUnstageVolume")
+
+
+def taking(kind: Kind, path: Path) -> Operation:
+    if kind is Kind.UNSTAGE:
+        staged = StagedOnDisk("p", "p/v", str(path))
+        return Operation(kind, "p/v", "p", "the pod ends", staged=staged)
+    mount = PublishedOnDisk("p", "p/v", "u", "v", str(path), Mode.FILESYSTEM)
+    return Operation(kind, "p/v", "p", "the pod ends", pod_uid="u", mount=mount)
+
+
+async def refused(plugin: Any, kind: Kind, path: Path) -> OperationFailed:
+    nobody: Any = None
+    acts = VolumeActs(nobody, nobody)
+    with pytest.raises(OperationFailed) as caught:
+        await acts.carry_out(taking(kind, path), plugin, None, True, None)
+    return caught.value
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system, reached through a link as a root directory may be."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    path = tmp_path / "link/volume"
+    path.mkdir()
+    mount("tmpfs", str(path), "tmpfs")
+    yield path
+    if disk.is_mounted(str(path)):
+        unmount(os.path.realpath(path))
+
+
+@pytest.fixture
+def holder(mounted: Path) -> Iterator[int]:
+    """A process that has its directory in it."""
+    with subprocess.Popen(["/bin/sleep", "60"], cwd=mounted) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("kind", [Kind.UNPUBLISH, Kind.UNSTAGE])
+@pytest.mark.parametrize("plugin", [Bound, Driver])
+async def test_the_process_is_named(
+    mounted: Path, holder: int, plugin: Callable[[Path], Any], kind: Kind
+) -> None:
+    error = await refused(plugin(mounted.parent), kind, mounted)
+    assert error.message.endswith(f"; it is in use by process {holder} (sleep)")
+    assert error.outcome is Outcome.UNCERTAIN
+    assert error.call
+
+
+async def test_a_driver_that_fails_otherwise(mounted: Path) -> None:
+    plugin = Driver(mounted.parent)
+    plugin.words = "no such volume"
+    with (mounted / "file").open("w"):
+        assert (await refused(plugin, Kind.UNPUBLISH, mounted)).message == "no such volume"
+
+
+async def test_one_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, most = 0, 0
+
+    def look(path: str) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        os.sched_yield()
+        now -= 1
+        return f"; {path}"
+
+    monkeypatch.setattr(module, "_look", look)
+    found = await asyncio.gather(*(held_by("busy", f"/{n}") for n in range(50)))
+    assert found == [f"; /{n}" for n in range(50)]
+    assert most == 1
+    assert await held_by("busy", "") == ""
+
+
+async def test_no_thread_to_look_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module, "_LOOKS", PatientThreads(1))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert await held_by("busy", "/v") == "", "the refusal itself is what counts"

@@ -1,0 +1,159 @@
+"""volumesInUse: what leaves it may be detached at once, whatever is mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from kubeletpy.structs import replace
+from kubeletpy.volumes.claims.attached import Attached, not_in_use_yet
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.on_disk import Found
+from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.operations.executor import VolumeOperations
+from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
+from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Volume
+from kubeletpy.volumes.operations.notices import VolumeNotices
+from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
+from tests.unit.volumes.claim_objects import pod, spec
+from tests.virtual_time import on_virtual_time, settle
+
+
+class Node:
+    """What surrounds operations."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.shown: frozenset[str] | None = None
+        no: Any = None
+        self.operations = VolumeOperations(
+            [SimulatedPlugin(disk, random.Random(1))],
+            self,
+            VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no)).carry_out,
+            self,
+            changed=lambda uid: None,
+        )
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Attached()
+
+    def blocked(self, spec: VolumeSpec) -> Waits | None:
+        return None
+
+    def in_use(self) -> frozenset[str] | None:
+        return self.shown
+
+    def ended(self, *args: Any) -> None:
+        pass
+
+    def found(self, found: Found) -> None:
+        pass
+
+    def counted(self, *args: Any) -> None:
+        pass
+
+
+def attachable(name: str) -> VolumeSpec:
+    return spec(name, spec_name=name, pod_volume=name, attachable=True)
+
+
+@on_virtual_time
+async def test_what_is_found_staged_stays_listed_until_the_node_is_known() -> None:
+    disk = SimulatedDisk()
+    disk.staged = {"va", "vb"}
+    node = Node(disk)
+    await node.operations.take_over()
+    await settle()
+    assert node.operations.volumes_in_use() is None, "the API's list stays"
+    node.shown = frozenset({"va", "gone"})
+    node.operations.look()
+    await settle()
+    assert node.operations.volumes_in_use() == ["va"], "vb needs no attachment"
+    node.shown = frozenset()
+    node.operations.look()
+    await settle()
+    assert node.operations.volumes_in_use() == ["va"], "something of it is there"
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
+    node = Node(SimulatedDisk())
+    node.shown = frozenset({"va"})  # of a time when another pod had it
+    await node.operations.take_over()
+    await settle()
+    assert node.operations.volumes_in_use() == []
+    node.operations.demand(pod("u1"), [attachable("va")], {})
+    waits = await node.operations.settled("u1")
+    assert waits["va"].cause is Cause.NOT_IN_USE_YET
+    assert node.operations.volumes_in_use() == ["va"]
+    node.operations.look()
+    waits = await node.operations.settled("u1")
+    assert waits["va"].cause is Cause.NOT_IN_USE_YET, "the list without it may be there by now"
+    node.operations.volumes_in_use_written()
+    assert not await node.operations.settled("u1")
+    await asyncio.sleep(0)
+    await node.operations.close()
+
+
+class NobodyAttaches(Node):
+    """There is no attacher."""
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Waits(Cause.NOT_ATTACHED, "va", "not yet") if spec.attachable else Attached()
+
+
+@on_virtual_time
+async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
+    node = NobodyAttaches(SimulatedDisk())
+    node.shown = frozenset()
+    await node.operations.take_over()
+    node.operations.demand(pod("u1"), [attachable("va")], {})
+    assert (await node.operations.settled("u1"))["va"].cause is Cause.NOT_ATTACHED
+    assert node.operations.volumes_in_use() == ["va"]
+    node.shown = frozenset({"va"})
+    node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
+    assert not await node.operations.settled("u1")
+    node.operations.look()
+    await settle()
+    assert node.operations.volumes_in_use() == []
+    await node.operations.close()
+
+
+def test_a_list_that_has_grown_makes_volumes_usable_once_it_is_written() -> None:
+    a, b, listed = attachable("a"), attachable("b"), InUse()
+    assert listed.report() is None
+    assert listed.unreported(a) is None
+    assert not InUse().written(), "nothing was reported"
+    one, both = [PodDemand("u1", (a, spec("c")))], [PodDemand("u1", (a, b))]
+    assert [listed.update(one, {}, ()) for _ in range(2)] == [True, False]
+    assert listed.report() == ["a"]
+    assert not listed.written()
+    assert (listed.unreported(a), listed.unreported(spec("c"))) == (None, None)
+    assert listed.update(both, {}, ())
+    assert listed.report() == ["a", "b"]
+    assert listed.unreported(a) is None
+    assert listed.unreported(b) == not_in_use_yet('volume "b"')
+    assert listed.written()
+    assert listed.unreported(b) is None
+    assert not listed.written()
+
+
+def test_what_is_there_or_worked_on_is_in_use() -> None:
+    listed = InUse()
+    running = [
+        Operation(Kind.STAGE, "a", "p", "wanted", spec=attachable("a")),
+        Operation(Kind.STAGE, "b", "p", "wanted", spec=spec("b")),
+        Operation(Kind.UNSTAGE, "c", "p", "unused"),
+    ]
+    actual = {"d": Volume("d", "p", attachable=True), "e": Volume("e", "p")}
+    assert listed.update([], actual, running)
+    assert listed.report() == ["a", "d"]
+
+
+def test_what_the_api_shows_in_use_was_attached() -> None:
+    actual = {name: Volume(name, "p", attachable=name == "b") for name in ("a", "b", "c", "d")}
+    shown = frozenset({"a", "b", "c", "gone"})
+    found = attachable_as_shown([PodDemand("u1", (spec("c"),))], actual, shown)
+    assert found == {"a": Volume("a", "p", attachable=True)}

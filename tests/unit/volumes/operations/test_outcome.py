@@ -1,0 +1,206 @@
+"""What there is of a volume after an operation, and how an operation is called (table sg)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.structs import replace
+from kubeletpy.volumes.claims.model import Mode
+from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import (
+    Facts,
+    Kind,
+    Operation,
+    PodDemand,
+    PodMount,
+    Presence,
+    Volume,
+)
+from kubeletpy.volumes.operations.outcome import Done, Left, after
+from kubeletpy.volumes.operations.plan import plan
+from tests.unit.volumes.claim_objects import spec
+
+MOUNT = PublishedOnDisk("csi", "v", "u1", "pv", "/p", driver="d")
+STAGED = StagedOnDisk("csi", "v", "/s", driver="d", spec_name="pv")
+THERE = PodMount(MOUNT, Presence.THERE, found=True)
+MAYBE = PodMount(MOUNT, Presence.UNCERTAIN, found=True)
+EMPTY = Volume("v", "csi")
+NOW = 7.0
+
+
+def done(volume: Volume | None, kind: Kind, result: Any, left: Left | None = None) -> Volume:
+    operation = Operation(kind, "v", "csi", "why", pod_uid="u1")
+    return after(volume, operation, result, left or Left(MOUNT, STAGED), NOW)
+
+
+def test_an_unknown_volume_becomes_known() -> None:
+    operation = Operation(Kind.STAGE, "v", "csi", "why", spec=spec(attachable=True))
+    volume = after(None, operation, Outcome.FINAL, Left(), NOW)
+    assert volume == Volume("v", "csi", attachable=True)
+    plain = replace(operation, spec=spec(attachable=False))
+    assert after(volume, plain, Outcome.FINAL, Left(), NOW).attachable
+    assert not after(None, plain, Outcome.FINAL, Left(), NOW).attachable
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "device", "staged", "found"),
+    [
+        (Kind.STAGE, Done(), Presence.THERE, True, False),
+        (Kind.STAGE, Outcome.UNCERTAIN, Presence.UNCERTAIN, True, True),
+        (Kind.STAGE, Outcome.FINAL, Presence.ABSENT, False, True),
+        (Kind.STAGE, Outcome.TRANSIENT, Presence.ABSENT, False, True),
+        (Kind.UNSTAGE, Done(), Presence.ABSENT, False, False),
+        (Kind.UNSTAGE, Outcome.FINAL, Presence.UNCERTAIN, False, True),
+        (Kind.UNSTAGE, Outcome.UNCERTAIN, Presence.UNCERTAIN, False, True),
+    ],
+)
+def test_the_device(kind: Kind, result: Any, device: Presence, staged: bool, found: bool) -> None:
+    volume = done(replace(EMPTY, device_found=True), kind, result)
+    assert (volume.device, volume.staged, volume.device_found) == (
+        device,
+        STAGED if staged else None,
+        found,
+    )
+
+
+def test_unstaged_for_certain_nothing_is_staged() -> None:
+    volume = done(replace(EMPTY, staged=STAGED, device=Presence.THERE), Kind.UNSTAGE, Done())
+    assert (volume.staged, volume.device) == (None, Presence.ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("pods", "held", "result", "left", "still_held"),
+    [
+        ({"u1": THERE}, True, Done(), [], False),
+        ({"u1": THERE, "u2": THERE}, True, Done(), ["u2"], True),
+        ({"u1": THERE, "u2": THERE}, False, Done(), ["u2"], False),
+        ({"u1": THERE}, True, Outcome.FINAL, ["u1"], True),
+        ({}, True, Outcome.FINAL, [], False),
+    ],
+)
+def test_unpublished(pods: Any, held: bool, result: Any, left: Any, still_held: bool) -> None:
+    volume = done(replace(EMPTY, pods=pods, expansion_held=held), Kind.UNPUBLISH, result)
+    assert (list(volume.pods), volume.expansion_held) == (left, still_held)
+    if "u1" in volume.pods:
+        assert volume.pods["u1"] == replace(THERE, state=Presence.UNCERTAIN)
+
+
+@pytest.mark.parametrize("kind", [Kind.PUBLISH, Kind.REPUBLISH])
+@pytest.mark.parametrize(
+    ("before", "result", "mount"),
+    [
+        (None, Done(Published("/p")), PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW)),
+        (
+            THERE,
+            Done(Published("/p")),
+            PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW),
+        ),
+        # a pod that runs keeps what it has
+        (THERE, Outcome.UNCERTAIN, THERE),
+        (THERE, Outcome.FINAL, THERE),
+        (None, Outcome.UNCERTAIN, PodMount(MOUNT, Presence.UNCERTAIN)),
+        (MAYBE, Outcome.UNCERTAIN, MAYBE),
+        # what was published before it became uncertain is not relied on
+        (replace(MAYBE, published=Published("/old"), at=3.0), Outcome.UNCERTAIN, MAYBE),
+        (replace(MAYBE, found=False), Outcome.UNCERTAIN, replace(MAYBE, found=False)),
+        (None, Outcome.FINAL, None),
+        (MAYBE, Outcome.FINAL, MAYBE),
+    ],
+)
+def test_published(kind: Kind, before: Any, result: Any, mount: Any) -> None:
+    pods = {} if before is None else {"u1": before}
+    assert done(replace(EMPTY, pods=pods), kind, result).pods.get("u1") == mount
+
+
+def test_without_a_place_nothing_may_be_there() -> None:
+    assert done(EMPTY, Kind.PUBLISH, Outcome.UNCERTAIN, Left()).pods == {}
+
+
+@pytest.mark.parametrize("kind", [Kind.EXPAND, Kind.PUBLISH])
+@pytest.mark.parametrize(
+    ("before", "told", "size"), [(0, 5, 5), (3, 5, 5), (5, 3, 3), (3, 0, 3), (0, 0, 0)]
+)
+def test_the_size(kind: Kind, before: int, told: int, size: int) -> None:
+    volume = done(replace(EMPTY, size=before), kind, Done(size=told))
+    assert volume.size == size
+    assert done(replace(EMPTY, size=before), kind, Outcome.FINAL).size == before
+
+
+def test_what_is_not_told_of_a_size_changes_none() -> None:
+    assert done(replace(EMPTY, size=3), Kind.PUBLISH, Done()).size == 3
+
+
+def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes() -> None:
+    """Its claim may say that it is not this node's turn: that must not be asked for ever."""
+    wanted = spec(
+        pv={"spec": {"capacity": {"storage": "3"}}},
+        claim={"status": {"capacity": {"storage": "1"}, "allocatedResources": {"storage": "2"}}},
+    )
+    expand = Operation(Kind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=wanted)
+    there = replace(EMPTY, size=1, pods={"u1": replace(THERE, published=Published("/p"))})
+    short = after(there, expand, Done(size=2), Left(), NOW)
+    assert short.expanded_for == (3, 1, "2", "")
+
+    def planned(volume: Volume, of: Any) -> list[Kind]:
+        demand = PodDemand("u1", (replace(of, unique_name="v"),))
+        return [each.kind for each in plan([demand], {"v": volume}, Facts(), NOW).operations]
+
+    assert planned(there, wanted) == [Kind.EXPAND]
+    assert planned(short, wanted) == []
+    turn = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+    changed = {"status": {**(wanted.claim or {})["status"], **turn}}
+    assert planned(short, replace(wanted, claim=changed)) == [Kind.EXPAND]
+    assert after(there, expand, Outcome.UNCERTAIN, Left(), NOW).expanded_for is None
+
+
+LOCAL = PublishedOnDisk("local", "v", "u1", "pv", "/p")
+
+
+@pytest.mark.parametrize(
+    ("facts", "call"),
+    [
+        ({"mount": MOUNT}, "NodePublishVolume of driver d"),
+        ({"staged": STAGED}, "NodePublishVolume of driver d"),
+        ({"mount": LOCAL}, 'mount of csi volume "pv"'),
+        ({"mount": LOCAL, "staged": STAGED}, 'mount of csi volume "pv"'),
+        ({}, 'mount of csi volume "v"'),
+        (
+            {"spec": spec(kind="local", spec_name="of-spec"), "mount": MOUNT},
+            'mount of csi volume "of-spec"',
+        ),
+    ],
+)
+def test_what_is_called(facts: Any, call: str) -> None:
+    assert Operation(Kind.PUBLISH, "v", "csi", "why", **facts).call == call
+
+
+@pytest.mark.parametrize(
+    ("facts", "block"),
+    [
+        ({}, False),
+        ({"mount": MOUNT}, False),
+        ({"mount": replace(MOUNT, mode=Mode.BLOCK)}, True),
+        ({"spec": spec(mode=Mode.BLOCK)}, True),
+        ({"spec": spec(mode=Mode.BLOCK), "mount": MOUNT}, True),
+        ({"spec": spec(), "mount": replace(MOUNT, mode=Mode.BLOCK)}, False),
+        ({"staged": replace(STAGED, mode=Mode.BLOCK)}, True),
+    ],
+)
+def test_what_metrics_call_it(facts: Any, block: bool) -> None:
+    names = {
+        of_block: Operation(
+            Kind.PUBLISH, "v", "csi", "why", mount=replace(MOUNT, mode=mode)
+        ).metric_name
+        for of_block, mode in ((True, Mode.BLOCK), (False, Mode.FILESYSTEM))
+    }
+    assert len(set(names.values())) == 2
+    assert Operation(Kind.PUBLISH, "v", "csi", "why", **facts).metric_name == names[block]
+
+
+@pytest.mark.parametrize(("whole", "uid"), [(True, ""), (False, "u1")])
+def test_what_it_has_to_itself(whole: bool, uid: str) -> None:
+    operation = Operation(Kind.PUBLISH, "v", "csi", "why", pod_uid="u1", whole=whole)
+    assert operation.key == ("v", uid)
+    assert Operation(Kind.PUBLISH, "v", "csi", "why", pod_uid="u1").whole

@@ -1,0 +1,151 @@
+"""How full volumes are: measured by themselves, so that nobody who asks waits for a driver."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.volume_stats import ClaimNumbers
+from kubeletpy.volumes.claims.on_disk import (
+    MeasuredVolume,
+    MountedVolume,
+    Outcome,
+    PublishedOnDisk,
+    VolumeStats,
+)
+from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.usage.meter import AT_ONCE, VolumeMeter
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+
+def volume(name: str, source: str = "good", uid: str = "u1") -> MountedVolume:
+    left = PublishedOnDisk("kubernetes.io/csi", name, uid, name, f"/{name}", driver=source)
+    return MountedVolume(uid, name, ("ns", name), source, left)
+
+
+class Node:
+    """Volumes, and drivers of which one hangs and one fails."""
+
+    def __init__(self, period: float = 60.0, *, health: bool = True) -> None:
+        self.volumes: list[MountedVolume] = []
+        self.asked: list[str] = []
+        self.sick = False
+        self.healed = asyncio.Event()
+        self.known: list[MeasuredVolume] = []
+        self.told: list[str] = []
+        self.meter = VolumeMeter(
+            lambda: self.volumes,
+            self.measure,
+            self,
+            LoopClock(),
+            period=period,
+            health=health,
+            rng=random.Random(1),
+        )
+        self.running = asyncio.create_task(self.meter.run())
+
+    async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
+        self.asked.append(left.spec_name)
+        if left.driver == "hangs":
+            await self.healed.wait()
+        if left.driver == "fails":
+            raise OperationFailed(Outcome.FINAL, "no")
+        if left.driver == "mute":
+            return None
+        return VolumeStats(capacity_bytes=10, abnormal=self.sick, message="on fire")
+
+    def took(self, source: str, seconds: float) -> None:
+        pass
+
+    def abnormal(self, found: MeasuredVolume) -> None:
+        self.told.append(f"{found.volume.name}: {found.stats.message}")
+
+    def measured(self, found: Iterable[MeasuredVolume]) -> None:
+        self.known = list(found)
+
+    def names(self) -> list[str]:
+        of_pods = self.meter.of_pods()
+        return sorted(found.volume.name for each in of_pods.values() for found in each)
+
+    async def come(self, *volumes: MountedVolume) -> None:
+        self.volumes += volumes
+        self.meter.poke()
+        await settle()
+
+
+@on_virtual_time
+async def test_a_driver_that_hangs_fails_or_is_mute_holds_up_no_other() -> None:
+    node = Node()
+    hanging = [volume(f"h{number}", "hangs") for number in range(2 * AT_ONCE)]
+    await node.come(*hanging, volume("f", "fails"), volume("m", "mute"), volume("a"))
+    assert node.names() == ["a"]
+    assert sorted(node.asked) == ["a", "f", *(f"h{n}" for n in range(AT_ONCE)), "m"]
+    await asyncio.sleep(600)
+    assert node.asked.count("h0") == 1, "it is not asked again before it answered"
+    assert node.asked.count("a") >= 6
+    node.healed.set()
+    await asyncio.sleep(100)
+    assert len(node.names()) == 1 + len(hanging)
+    node.running.cancel()
+
+
+@on_virtual_time
+async def test_volumes_that_go_are_forgotten_also_while_they_are_measured() -> None:
+    node = Node()
+    await node.come(volume("a"), volume("h", "hangs"))
+    assert node.names() == ["a"]
+    node.volumes.clear()
+    node.meter.poke()
+    await settle()
+    node.healed.set()
+    await asyncio.sleep(100)
+    assert not node.names()
+    assert not node.known
+    node.running.cancel()
+
+
+@on_virtual_time
+async def test_a_volume_that_is_not_well_is_told_each_time() -> None:
+    node = Node()
+    node.sick = True
+    await node.come(volume("a"))
+    assert node.told == ["a: on fire"]
+    await asyncio.sleep(95)
+    assert node.told == ["a: on fire"] * 2
+    node.running.cancel()
+
+
+@on_virtual_time
+async def test_without_the_gate_no_condition_is_reported() -> None:
+    """Neither events, nor metrics, nor ``volumeHealthStats`` of the summary."""
+    node = Node(health=False)
+    node.sick = True
+    await node.come(volume("a"))
+    assert node.told == []
+    (found,) = node.known
+    assert found.stats == VolumeStats(capacity_bytes=10)
+    node.running.cancel()
+
+
+@on_virtual_time
+async def test_a_period_that_is_not_above_zero_measures_nothing() -> None:
+    node = Node(period=-1)
+    await node.come(volume("a"))
+    assert node.running.done()
+    assert not node.asked
+
+
+def test_of_two_pods_with_one_claim_the_first_counts_and_what_goes_is_gone() -> None:
+    metrics = Metrics()
+    one = ClaimNumbers("ns", "a", {"used_bytes": 1, "capacity_bytes": 10})
+    metrics.volume_stats.show([one, ClaimNumbers("ns", "a", {"used_bytes": 2, "inodes": 5})])
+    shown = metrics.render().decode()
+    labels = '{namespace="ns",persistentvolumeclaim="a"}'
+    assert f"kubelet_volume_stats_used_bytes{labels} 1\n" in shown
+    assert f"kubelet_volume_stats_inodes{labels}" not in shown
+    metrics.volume_stats.show([ClaimNumbers("ns", "a", {"capacity_bytes": 11})])
+    shown = metrics.render().decode()
+    assert f"kubelet_volume_stats_capacity_bytes{labels} 11\n" in shown
+    assert f"used_bytes{labels}" not in shown
