@@ -137,6 +137,7 @@ class SystemdHost:
         self._run(
             "systemd-run",
             "--quiet",
+            "--collect",
             f"--unit={TIMER}",
             f"--on-active={seconds:.0f}",
             "--timer-property=AccuracySec=1s",

@@ -53,12 +53,20 @@ class ContainerSeen(Struct, frozen=True):
 
 
 class PodSeen(Struct, frozen=True):
-    """A pod as the API shows it. ``containers``: those that run, by name."""
+    """A pod as the API shows it.
+
+    Attributes:
+        key: namespace/name.
+        deleting: whether its deletion was requested.
+        containers: those that run, by name.
+        static: whether it is the mirror of a static pod.
+    """
 
     key: str
     ready: bool
     deleting: bool
     containers: Mapping[str, ContainerSeen]
+    static: bool = False
 
 
 class Observation(Struct, frozen=True):
@@ -112,8 +120,11 @@ def judge(
 def _harmed(
     before: Mapping[str, PodSeen], now: Mapping[str, PodSeen], steady_since: float
 ) -> Iterator[str]:
+    keys = {each.key for each in now.values()}
     for identity, old in before.items():
         new = now.get(identity)
+        if new is None and old.static and old.key in keys:
+            yield f"static pod {old.key} was made anew"
         if new is None or new.deleting or old.deleting:
             continue
         for name, was in old.containers.items():
@@ -139,6 +150,7 @@ def plain_pods(pods: Mapping[str, PodSeen]) -> JSON:
         identity: {
             "key": pod.key,
             "ready": pod.ready,
+            "static": pod.static,
             "containers": {
                 name: [each.id, each.restarts, each.started]
                 for name, each in pod.containers.items()
@@ -156,6 +168,7 @@ def read_pods(plain: JSON) -> dict[str, PodSeen]:
             pod["ready"],
             deleting=False,
             containers={name: ContainerSeen(*each) for name, each in pod["containers"].items()},
+            static=pod["static"],
         )
         for identity, pod in plain.items()
     }
@@ -173,7 +186,12 @@ def renewed_at(lease: JSON) -> float:
 
 def _identity(pod: JSON) -> str:
     metadata = pod["metadata"]
-    return str((metadata.get("annotations") or {}).get(CONFIG_MIRROR) or metadata["uid"])
+    return _manifest_uid(metadata) or str(metadata["uid"])
+
+
+def _manifest_uid(metadata: JSON) -> str:
+    """The uid of the static pod that a mirror shows; empty: it is no mirror."""
+    return str((metadata.get("annotations") or {}).get(CONFIG_MIRROR) or "")
 
 
 def _pod_seen(pod: JSON) -> PodSeen:
@@ -192,7 +210,13 @@ def _pod_seen(pod: JSON) -> PodSeen:
         if "running" in (each.get("state") or {})
     }
     key = f"{metadata.get('namespace')}/{metadata.get('name')}"
-    return PodSeen(key, _is_ready(pod), bool(metadata.get("deletionTimestamp")), running)
+    return PodSeen(
+        key,
+        _is_ready(pod),
+        bool(metadata.get("deletionTimestamp")),
+        running,
+        bool(_manifest_uid(metadata)),
+    )
 
 
 def _is_ready(found: JSON) -> bool:

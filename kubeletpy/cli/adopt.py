@@ -31,6 +31,7 @@ from kubeletpy.explain.model import WaitKind
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.preflight import render
 from kubeletpy.preflight.choice import Process
+from kubeletpy.preflight.command_line import is_kubelet
 from kubeletpy.preflight.findings import KubeletFound
 from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.preflight.node import connect_api
@@ -86,7 +87,7 @@ async def _interruptible(given: argparse.Namespace, journal: Journal) -> int:
 
 
 async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
-    unit, program = given.unit, given.program
+    unit, program = given.unit, checked_program(given.program)
     host, clock = SystemdHost(unit), SystemClock()
     seen = await asyncio.to_thread(host.unit)
     command = agent_command(exec_start(unit, NAME), program)
@@ -147,6 +148,13 @@ def _kubelet(process: Process | None) -> KubeletFound:
         raise Refused(f"process {process.pid} runs in a container: it can't be replaced by a unit")
     source = f"process {process.pid}"
     return KubeletFound(source, process.command[0], process.command[1:], process.directory)
+
+
+def checked_program(path: str) -> str:
+    """The program that the unit is to start. Raises Refused."""
+    if is_kubelet(path) or path.endswith(".py") or not os.access(path, os.X_OK):
+        raise Refused(f"{path} is not the program kubeletpy: name it with --program")
+    return path
 
 
 def confirm(given: argparse.Namespace, name: str, what: str) -> None:

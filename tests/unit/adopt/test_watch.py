@@ -101,6 +101,13 @@ def test_a_container_that_restarts_anyway_is_no_reason(started: float, outcome: 
     assert judge(before, now, SWITCHED, LIMITS).outcome is Outcome[outcome]
 
 
+@pytest.mark.parametrize(("static", "outcome"), [(True, "GIVE_BACK"), (False, "GO_ON")])
+def test_another_pod_of_the_same_name(*, static: bool, outcome: str) -> None:
+    before = {"uid": replace(POD, static=static)}
+    now = replace(WELL, pods={"another": replace(POD, static=static)})
+    assert judge(before, now, SWITCHED, LIMITS).outcome is Outcome[outcome]
+
+
 def test_pods_of_the_api() -> None:
     started = "2026-01-01T00:00:00Z"
     status: JSON = {
@@ -137,7 +144,7 @@ def test_pods_of_the_api() -> None:
                 "app": ContainerSeen("x://c", 2, 0.0),
             },
         ),
-        "hash": PodSeen("ns/m", ready=False, deleting=True, containers={}),
+        "hash": PodSeen("ns/m", ready=False, deleting=True, containers={}, static=True),
     }
     assert read_pods(plain_pods({"u": found["u"]})) == {"u": found["u"]}
     assert node_is_ready({"status": status})

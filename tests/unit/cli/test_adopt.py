@@ -30,7 +30,7 @@ def as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert adopt.main(arguments) == 1
+    assert adopt.main(["--program", sys.executable, *arguments]) == 1
     return capsys.readouterr().err.strip().removeprefix("kubeletpy adopt: ")
 
 
@@ -61,6 +61,12 @@ def test_systemd_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert refusal(capsys).startswith("systemctl can't be run: ")
+
+
+@pytest.mark.parametrize("path", ["/no/such/program", "/usr/bin/kubelet", __file__])
+def test_programs_that_are_refused(path: str) -> None:
+    with pytest.raises(adopt.Refused, match="is not the program kubeletpy: name it with --program"):
+        adopt.checked_program(path)
 
 
 def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
