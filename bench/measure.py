@@ -45,10 +45,14 @@ class Plan:
     """Degrees of parallelism for the floor to choose from; a single one is taken as is."""
     crossings: int
     """Pods that take too much memory."""
+    after_start: float = 10.0
+    """Seconds from a start on in which the agent's CPU time is measured."""
 
 
 FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12), 6)
-QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,), 1)
+QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,), 1, after_start=2.0)
+TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,), 0)
+"""One of several turns with another agent."""
 
 
 @dataclass(slots=True)
@@ -106,14 +110,19 @@ class Bench:
 
     async def _starts(self) -> None:
         self._say("process start to node Ready")
-        times, cpu = [], []
+        times, cpu, later = [], [], []
+        after = self._plan.after_start
         for left in reversed(range(self._plan.starts)):
             times.append(await self._stand.start_agent())
             cpu.append(cpu_seconds(self._stand.agent_pid))
+            await asyncio.sleep(max(0.0, after - times[-1]))
+            later.append(cpu_seconds(self._stand.agent_pid))
             if left:
                 await self._stand.stop_agent()
-        self._row(Row("start -> node Ready", 0, "s", times, aim=1.5, aim_on="value"))
+        self._row(Row("start -> node Ready", 0, "s", times, aim=0.5, aim_on="value"))
         self._row(Row("agent CPU until Ready", 0, "s", cpu))
+        aim = 0.7 if after == FULL.after_start else None
+        self._row(Row(f"agent CPU in {after:g} s", 0, "s", later, aim=aim, aim_on="value"))
 
     async def _choose_parallel(self) -> None:
         """Find the floor's best number of pods at once, by the total time of a burst."""
@@ -147,17 +156,20 @@ class Bench:
     async def _takeovers(self) -> None:
         """The agent is killed, a pod comes meanwhile, and the next agent finds it."""
         self._say("a pod that waits for the next agent")
-        stand, times, cpu = self._stand, [], []
+        stand, times, nodes, cpu = self._stand, [], [], []
         for _ in range(self._plan.starts):
             names = self._names(1)
             await asyncio.to_thread(stand.agent_process.kill)
             await stand.api.create(PODS, manifest(names[0], NODE), NAMESPACE)
+            stand.nodes.forget(NODE)  # its next change is the new agent's
             begun = time.time()
             await asyncio.to_thread(stand.launch_agent)
             times.append(await stand.pods.until(names[0], READY) - begun)
+            nodes.append(await stand.nodes.until(NODE, READY) - begun)
             cpu.append(cpu_seconds(stand.agent_pid))
             await self._subject.settled(names)
             await self._subject.remove(names)
+        self._row(Row("next start -> node Ready", 0, "s", nodes, aim=0.4, aim_on="value"))
         self._row(Row("next start -> waiting pod Ready", 1, "s", times, aim=1.2, aim_on="value"))
         self._row(Row("agent CPU until then", 1, "s", cpu))
 
@@ -171,18 +183,19 @@ class Bench:
         total, raw_total = agent.total, floor.total
         self._row(Row("all Ready", pods, "s", total["create"], raw_total["create"], 1.15))
         self._row(Row("create -> Ready", pods, "ms", each["create"], raw["create"]))
-        self._row(Row("all gone", pods, "s", total["delete"], raw_total["delete"]))
+        self._row(Row("all gone", pods, "s", total["delete"], raw_total["delete"], 1.15))
         self._row(Row("delete -> gone", pods, "ms", each["delete"], raw["delete"]))
         if each["exit"]:
             self._exit_row(pods, each["exit"], raw.get("exit", []))
-        for kind, aim in (("create", 0.035), ("delete", None), ("exit", None)):
+        for kind, aim in (("create", 0.035), ("delete", 0.025), ("exit", None)):
             spent = [seconds * 1000 for seconds in cpu[f"agent {kind}"]]
             limit = None if aim is None else aim * 1000
             self._row(
                 Row(f"agent CPU per pod, {kind}", pods, "ms", spent, aim=limit, aim_on="value")
             )
-        spent = [seconds * 1000 for seconds in cpu["api create"]]
-        self._row(Row("embedded API CPU per pod, create", pods, "ms", spent))
+        for kind in ("create", "delete"):
+            if spent := [seconds * 1000 for seconds in cpu[f"api {kind}"]]:
+                self._row(Row(f"API server CPU per pod, {kind}", pods, "ms", spent))
         self._row(
             Row(
                 "containerd CPU per pod, create",
@@ -218,13 +231,14 @@ class Bench:
             floor.add(ending, await raw_end(names))
         await raw.remove(names)
         names = self._names(pods)
-        pids = {"agent": stand.agent_pid, "api": stand.api_pid}
-        pids["runtime"] = stand.agent_runtime.pid or 0
+        pids = {"agent": stand.agent_pid, "runtime": stand.agent_runtime.pid or 0}
+        if stand.server.process is not None:
+            pids["api"] = stand.api_pid
         async with self._counting(f"create {pods}", pods):
             agent.add("create", await self._cpu(subject.create, names, cpu, pids))
         await subject.settled(names)
         async with self._counting(f"{ending} {pods}", pods):
-            agent.add(ending, await self._cpu(subject_end, names, cpu, {"agent": stand.agent_pid}))
+            agent.add(ending, await self._cpu(subject_end, names, cpu, pids))
         await subject.remove(names)
         if burst:
             await subject.cleaned()
@@ -287,6 +301,8 @@ class Bench:
 
     async def _pressure(self) -> None:
         """How soon a pod ends that takes more memory than a node can spare that has little."""
+        if not self._plan.crossings:
+            return
         if not pressure.MEMORY.is_dir():
             self._say("no memory cgroups of version 1: when a threshold is crossed can't be seen")
             return

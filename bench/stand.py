@@ -1,7 +1,7 @@
-"""The test stand: two private containerds, the embedded API and the agent.
+"""The test stand: two private containerds, an API server and the agent.
 
 One containerd is for the agent, the other for the floor, so that neither sees or disturbs the
-other's pods; the API is shared. Each is a process of its own.
+other's pods; the API server is shared. Each is a process of its own.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.api import READY
+from bench.floor import NODE as FLOOR_NODE
+from bench.manifests import NAMESPACE
+from bench.server import ApiServer, embedded, environment
 from bench.watching import NODES, Watching
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.errors import NotFound
 from tools.env.containerd import Containerd, programs
+from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
-from tools.env.process import Daemon
+from tools.env.process import CommandError, Daemon
 from tools.env.sweep import remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NODE = "bench"
-_ROOT = Path(__file__).resolve().parent.parent
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+]+)$")
 
 
@@ -42,7 +45,7 @@ class Stand:
     directory: Path
     agent_runtime: Containerd
     floor_runtime: Containerd
-    api_process: Daemon
+    server: ApiServer
     agent_process: Daemon
     api: KubeClient
     pods: Watching
@@ -59,8 +62,10 @@ class Stand:
 
     @property
     def api_pid(self) -> int:
-        """The API's process."""
-        return _pid(self.api_process)
+        """The API server's process; raises RuntimeError if it is not ours or has ended."""
+        if self.server.process is None:
+            raise RuntimeError("the bench did not start the API server")
+        return _pid(self.server.process)
 
     @property
     def root_dir(self) -> Path:
@@ -92,12 +97,12 @@ class Stand:
                         f"--device-plugins-dir={self.root_dir}/device-plugins",
                     ]
                 ),
-                f"--kubeconfig={kubeconfig or self.directory / 'api' / 'node.kubeconfig'}",
+                f"--kubeconfig={kubeconfig or self.server.node}",
                 f"--config={self.directory / 'kubelet.json'}",
                 f"--root-dir={self.root_dir}",
                 f"--hostname-override={NODE}",
             ],
-            _environment(),
+            environment(),
         )
 
     async def stop_agent(self) -> None:
@@ -111,16 +116,21 @@ class Stand:
         _write_config(self, more)
 
     def counters(self) -> dict[str, float]:
-        """The agent's counters of CRI calls and API requests, by kind; empty for another agent.
+        """CRI calls and API requests by kind until now.
 
-        That one doesn't show them without a client certificate.
+        Where the API server counts requests itself, those are of all its clients, the bench's
+        creations and deletions included. CRI calls of another agent are not known: that one does
+        not show them without a client certificate.
         """
+        requests: dict[str, float] = dict(self.server.requests())
         if self.program:
-            return {}
+            return requests
         url = f"http://127.0.0.1:{self.health_port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             text = answer.read().decode()
-        wanted = ("kubelet_runtime_operations_total", "rest_client_requests_total")
+        wanted = ["kubelet_runtime_operations_total"]
+        if not self.server.counts:
+            wanted.append("rest_client_requests_total")
         found: dict[str, float] = {}
         for line in text.splitlines():
             match = _SAMPLE.match(line)
@@ -128,7 +138,7 @@ class Stand:
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
                 kind = labels.get("operation_type") or f"HTTP {labels.get('method')}"
                 found[kind] = found.get(kind, 0) + float(match[3])
-        return found
+        return found | requests
 
 
 @asynccontextmanager
@@ -139,6 +149,7 @@ async def make_stand(
     config: Callable[[Path], JSON] = lambda _: {},
     program: Path | None = None,
     prefix: int = 24,
+    server: ApiServer | None = None,
 ) -> AsyncIterator[Stand]:
     """Start everything but the agent; everything is removed at the end.
 
@@ -148,21 +159,27 @@ async def make_stand(
         config: additional KubeletConfiguration fields, given the stand's directory.
         program: an agent other than ours.
         prefix: of the pod networks' addresses.
+        server: a running API server; by default an embedded one is started.
     """
     directory = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
     binaries = programs(generation)
     runtimes = [Containerd(directory / name, binaries, prefix=prefix) for name in ("a", "f")]
-    processes = [Daemon(name, directory) for name in ("api", "agent")]
+    agent = Daemon("agent", directory)
+    servers = ExitStack()
     try:
+        if server is None:
+            server = await asyncio.to_thread(
+                servers.enter_context, embedded(directory / "api", NODE)
+            )
         for runtime in runtimes if floor else runtimes[:1]:
             await asyncio.to_thread(_start_runtime, runtime)
-        async with asyncio.TaskGroup() as group, _api(directory, processes[0]) as client:
+        async with asyncio.TaskGroup() as group, _client(server) as client:
             stand = Stand(
                 directory=directory,
                 agent_runtime=runtimes[0],
                 floor_runtime=runtimes[1],
-                api_process=processes[0],
-                agent_process=processes[1],
+                server=server,
+                agent_process=agent,
                 api=client,
                 pods=Watching(client),
                 nodes=Watching(client, NODES),
@@ -180,19 +197,25 @@ async def make_stand(
                 for watch in watches:
                     watch.cancel()
     finally:
-        await asyncio.to_thread(_remove, directory, runtimes, processes, program is not None)
+        servers.close()
+        await asyncio.to_thread(_remove, directory, runtimes, agent, program is not None)
 
 
 @asynccontextmanager
-async def _api(directory: Path, process: Daemon) -> AsyncIterator[KubeClient]:
-    data = directory / "api"
-    process.start([sys.executable, "-m", "bench.api", data, NODE], _environment())
-    ready = data / READY
-    await asyncio.to_thread(wait_until, ready.exists, "the API", give_up=process.died)
-    client = await KubeClient.from_kubeconfig(str(data / "admin.kubeconfig"), qps=0)
+async def _client(server: ApiServer) -> AsyncIterator[KubeClient]:
+    """A client as administrator, once the API admits pods of the floor's node."""
+    client = await KubeClient.from_kubeconfig(str(server.admin), qps=0)
     try:
+        if server.counts:
+            # its controllers create the service account, and delete pods of nodes without a Node
+            await asyncio.to_thread(_wait_for_service_account, server)
+            await client.create(NODES, {"metadata": {"name": FLOOR_NODE}})
         yield client
     finally:
+        if server.counts:
+            for node in (FLOOR_NODE, NODE):
+                with suppress(NotFound):
+                    await client.delete(NODES, node)
         await client.close()
 
 
@@ -205,11 +228,19 @@ def _start_runtime(runtime: Containerd) -> None:
     runtime.import_images()
 
 
-def _remove(
-    directory: Path, runtimes: list[Containerd], processes: list[Daemon], foreign: bool
-) -> None:
-    for process in reversed(processes):
-        process.stop()
+def _wait_for_service_account(server: ApiServer) -> None:
+    def there() -> bool:
+        get = "get", "serviceaccount", "default", f"--namespace={NAMESPACE}", "--output=name"
+        try:
+            return bool(kubectl("new").run(server.admin, *get))
+        except CommandError:
+            return False
+
+    wait_until(there, "the service account default")
+
+
+def _remove(directory: Path, runtimes: list[Containerd], agent: Daemon, foreign: bool) -> None:
+    agent.stop()
     left = [line for runtime in runtimes for line in runtime.remove()]
     left += [f"cgroup {path}" for path in remove_cgroup(CGROUP_ROOT, kill=True)]
     if foreign:
@@ -240,13 +271,6 @@ def _write_config(stand: Stand, more: JSON) -> None:
         **more,
     }
     (stand.directory / "kubelet.json").write_text(json.dumps(document))
-
-
-def _environment() -> dict[str, str]:
-    paths = [str(_ROOT), str(_ROOT / "up"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # an installed agent has its bytecode; recompiling all modules doubles the startup time
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _pid(process: Daemon) -> int:

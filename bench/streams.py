@@ -105,7 +105,7 @@ class Ways:
         config = json.loads((stand.directory / "kubelet.json").read_text())
         self.directory = stand.directory
         self.port: int = config["port"]
-        self.token = _token(stand.directory / "api" / "admin.kubeconfig")
+        self.token = _token(stand.server.admin)
         self.tls = ssl.create_default_context()
         self.tls.check_hostname = False
         self.tls.verify_mode = ssl.CERT_NONE

@@ -38,11 +38,11 @@ class Watching:
         """Watch until cancelled."""
         answer = await self._api.list(self._resource)
         version = answer["metadata"]["resourceVersion"]
+        self.started.set()
         while True:
             async for event in self._api.watch(
                 self._resource, resource_version=version, timeout_seconds=3600
             ):
-                self.started.set()
                 version = event.object["metadata"]["resourceVersion"]
                 if event.type != "BOOKMARK":
                     self._take(event.type, event.object, time.time())

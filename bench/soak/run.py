@@ -245,7 +245,7 @@ def _config(directory: Path) -> JSON:
 
 
 def _kubeconfig(stand: Stand) -> JSON:
-    text = (stand.directory / "api" / "node.kubeconfig").read_text()
+    text = stand.server.node.read_text()
     found: JSON = yaml.safe_load(text)
     return found
 

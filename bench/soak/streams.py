@@ -121,4 +121,4 @@ class Streams:
 
 
 def _admin(stand: Stand) -> Path:
-    return stand.directory / "api" / "admin.kubeconfig"
+    return stand.server.admin
