@@ -42,7 +42,7 @@ def build_admission(
     plugins: Callable[[Pod], Awaitable[None] | None],
 ) -> Admission:
     """Args:
-    node: the Node object as the agent knows it.
+    node: the newest Node object that the agent has.
     place: assigns a pod its place on the machine.
     held: the share of the node's resources that devices hold.
     plugins: what a pod waits for before it is judged; see AdmissionGate.

@@ -1,7 +1,7 @@
 """One node agent: starts, runs and closes its components in order.
 
-The same agent runs on a node and on virtual time. Must never decide anything about a pod, nor know
-what a component is.
+The same agent runs on a node and on virtual time. Must never decide anything about a pod, nor
+depend on what a component is.
 """
 
 from __future__ import annotations

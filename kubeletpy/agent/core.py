@@ -109,7 +109,7 @@ from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
 DRAIN_S = 1.5
-"""How long a stopping agent waits for the runtime to finish what it was asked to do."""
+"""How long a stopping agent waits for the runtime to finish the calls under way."""
 
 
 class Core(BuildContext, frozen=True, kw_only=True):

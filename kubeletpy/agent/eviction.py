@@ -48,7 +48,7 @@ class Eviction(Struct, frozen=True):
 
     @property
     def pressure(self) -> EvictionKeeper | None:
-        """What knows the conditions of the node; None: it is not watched."""
+        """The source of the node's conditions; None: it is not watched."""
         return self.keeper if self.watches_node else None
 
     async def order(

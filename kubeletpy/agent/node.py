@@ -26,7 +26,7 @@ class ApiNode(Struct, frozen=True):
 
     Attributes:
         manager, lease, mirrors: None: standalone, there is no API.
-        own: the Node object as the agent knows it.
+        own: the newest Node object that the agent has.
     """
 
     manager: NodeManager | None

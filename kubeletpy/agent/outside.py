@@ -44,7 +44,7 @@ class ApiClients(Struct, frozen=True):
     pods: KubeApi
     """For everything else."""
     heartbeats: KubeApi
-    """Node status and lease: a busy node must never look dead."""
+    """Node status and lease: a busy node must never be taken for dead."""
     events: KubeApi
     reviews: KubeApi
     """On behalf of clients of the agent's server."""
@@ -107,7 +107,7 @@ class Outside(Struct, frozen=True):
     on_connection: Callable[[Callable[[bool], None]], None] | None = None
     """Registers a listener for the runtime's connection being lost (False) or back (True)."""
     plugins: Registrations | None = None
-    """How CSI drivers and other node plugins are asked to register; None: they are not."""
+    """Registers CSI drivers and other node plugins; None: none are registered."""
     driver_calls: OpenCalls | None = None
     """How CSI drivers are called; None: over their sockets."""
     claim_drivers: OpenDriver | None = None

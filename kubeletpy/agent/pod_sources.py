@@ -48,8 +48,8 @@ def expected_sources(
 def source_tasks(
     context: BuildContext, loop: SyncLoop, own_node: OwnNode, decided: Decided
 ) -> tuple[list[Task], list[Callable[[], str]], list[Callable[[], None]]]:
-    """A task for each source, what tells which manifests can't be used, for explain, and what to
-    call when the API answers again. ``decided`` records a decision about a pod (uid).
+    """A task for each source, a function that returns which manifests can't be used, for explain,
+    and what to call when the API answers again. ``decided`` records a decision about a pod (uid).
     """
     settings, kube_api, name = context.settings, context.kube_api, own_node.name
     tasks: list[Task] = []

@@ -1,4 +1,4 @@
-"""What the settings and the machine say about sandboxes and containers."""
+"""The settings of sandboxes and containers, from the configuration and the machine."""
 
 from __future__ import annotations
 

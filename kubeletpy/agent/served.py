@@ -42,7 +42,7 @@ from kubeletpy.stats.views import StatsViews
 LOG_END = 4096
 """Bytes at the end of a log that are read."""
 ASKING_TAKES_S = 3.0
-"""At most, for a pod that somebody asks for and that this node does not have."""
+"""Maximum time to explain a pod that this node does not have."""
 
 
 class Scrape:
@@ -90,7 +90,7 @@ def served(
     problems: Sequence[HealthCheck] = (),
 ) -> list[Component]:
     """Args:
-    gone: explains pods that have ended.
+    gone: explains pods that were removed.
     certificate: None: the server's is in files.
     problems: those of other parts, for explain.
     """
@@ -253,7 +253,7 @@ def _failing_watches(outside: Outside) -> list[str]:
 
 
 async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:
-    """A pod that this node does not have. Raises LookupError: the API does not tell, and why."""
+    """A pod that this node does not have. Raises LookupError with why the API did not answer."""
     try:
         async with asyncio.timeout(ASKING_TAKES_S):
             return await api.get(PODS, name, namespace)

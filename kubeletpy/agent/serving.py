@@ -1,4 +1,4 @@
-"""Begins to answer what is asked over HTTP, once the node's status has been written.
+"""Begins to answer HTTP requests once the node's status has been written.
 
 The ports are bound before, and clients wait in the kernel's queue: what answers them takes a
 quarter of what all imports take, and none of it makes a node Ready. It is loaded soon anyway,
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 WITHIN_S = 2.0
-"""How long the node's status is waited for: an agent without its API is asked how it is, too."""
+"""Maximum wait for the node's status: an agent without its API must answer, too."""
 RETRY_S = 1.0
 
 log = logging.getLogger(__name__)

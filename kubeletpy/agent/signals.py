@@ -52,7 +52,7 @@ class Question(Generic[P, R]):
         self._answer = answer
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        assert self._answer is not None, "nobody asks before all components are made"
+        assert self._answer is not None, "no query before all components are made"
         return self._answer(*args, **kwargs)
 
 

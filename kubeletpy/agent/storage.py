@@ -54,7 +54,7 @@ class Storage(Struct, frozen=True):
 
     Attributes:
         objects: the configMaps and secrets of pods; connect it (``on_change``).
-        csi: None: no plugins are asked to register.
+        csi: None: no plugins are registered.
         failing_watches: those that keep failing, of services and of objects that a pod (by uid)
             uses and that were never read.
         volume_health: of the volumes of a pod (by uid).

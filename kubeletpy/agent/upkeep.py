@@ -44,7 +44,7 @@ class Upkeep:
         tracer: Tracer = NO_TRACER,
     ) -> None:
         """``removable(pod_uid)`` states whether everything of a pod may be removed,
-        ``reported(pod_uid)`` whether the API knows how its containers ended, ``ended(pod_uid)``
+        ``reported(pod_uid)`` whether the API has how its containers ended, ``ended(pod_uid)``
         whether everything of a pod has stopped. Rounds are spans of ``tracer``."""
         self._tracer = tracer
         self._runtime = runtime
@@ -58,7 +58,7 @@ class Upkeep:
         self._wanted = asyncio.Event()
 
     def component(self) -> Component:
-        """What the agent needs to know about it."""
+        """Its tasks and hooks, for the agent."""
         containers = Task("container-gc", self.collect_containers)
         return Component(self, (containers, Task("image-gc", self.collect_images)))
 
@@ -93,7 +93,7 @@ class Upkeep:
     async def clear(self, uid: str, *, unreported: bool) -> bool:
         """Remove the dead containers of an ended pod; returns whether the runtime has none left.
 
-        They are kept until the API knows how they ended, except with ``unreported``.
+        They are kept until the API has how they ended, except with ``unreported``.
         """
 
         def reported(other: str) -> bool:

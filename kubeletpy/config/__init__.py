@@ -1,6 +1,6 @@
 """The agent's settings: the KubeletConfiguration file, drop-ins and flags as one frozen object.
 
-Pure but for :mod:`kubeletpy.config.files`. Knows nothing about the rest of the project.
+Pure but for :mod:`kubeletpy.config.files`. Imports nothing from the rest of the project.
 """
 
 from kubeletpy.config.document import document, text_for_log

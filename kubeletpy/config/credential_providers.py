@@ -1,7 +1,7 @@
-"""CredentialProviderConfig: programs that know registry credentials, read strictly. Pure.
+"""CredentialProviderConfig: programs that return registry credentials, read strictly. Pure.
 
 Source: docs/reference/config.csv: CredentialProviderConfig; KEP-2133 and KEP-4412. A problem names
-the file, the provider and the field. Must never run or look for a program.
+the file, the provider and the field. Must never run or search for a program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MATCH_IMAGE = re.compile(r"[^\s/:@]+(:\d{1,5})?(/[^\s]*)?")
 
 
 class TokenAttributes(Struct, frozen=True):
-    """What a provider is told about the pod's service account."""
+    """The service account data that a provider receives."""
 
     service_account_token_audience: str
     cache_type: str

@@ -157,7 +157,7 @@ def unset(value: object, at: str, report: Report) -> None:
 
 
 def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """What to say about a field that does not exist."""
+    """The error message for a field that does not exist."""
     near = get_close_matches(name, known, 1)
     return "no such field" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -21,7 +21,7 @@ from kubeletpy.structs import Struct, replace
 
 
 class Notice(Struct, frozen=True):
-    """One thing that was asked for and has no effect, or less than in the kubelet.
+    """One setting that was requested and has no effect, or less than in the kubelet.
 
     Attributes:
         name: a field's path, a flag with its dashes, or ``feature gate NAME``.
@@ -50,7 +50,7 @@ FIELDS: Mapping[str, Fixed] = MappingProxyType(
         ),
         "volumePluginDir": Fixed(
             "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
-            "there are no FlexVolumes: a pod with one waits, and an event says so",
+            "there are no FlexVolumes: a pod with one waits, and an event reports it",
         ),
         "hairpinMode": Fixed("promiscuous-bridge", f"{_NETWORK}; the kubelet does nothing either"),
         "iptablesMasqueradeBit": Fixed(14, f"{_NETWORK}; the kubelet does nothing either"),
@@ -147,14 +147,14 @@ def _content_type(settings: KubeletSettings) -> str:
 
 
 def _of_tracing(asked: Tracing) -> list[Notice]:
-    """An endpoint to which nothing is sent, or whose name server is not asked."""
+    """An endpoint to which nothing is sent, or whose name server is not used."""
     endpoint = asked.endpoint
     if endpoint is None:
         return []
     if not asked.sampling_rate_per_million:
         text = "no spans are sent: tracing.samplingRatePerMillion is 0"
     elif endpoint.startswith("dns://") and not endpoint.startswith("dns:///"):
-        text = "the machine's own name servers are asked"
+        text = "the machine's own name servers are used"
     else:
         return []
     return [Notice("tracing.endpoint", show("tracing.endpoint", endpoint), text)]

@@ -25,7 +25,7 @@ API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
 JSON_TYPE = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-"""What requests to the API may be in; JSON unless protobuf is asked for, as JSON is read in C."""
+"""Formats of requests to the API. JSON is the default: it is parsed in C."""
 
 DEFAULT_EVICTION_HARD: Mapping[str, str] = MappingProxyType(
     {

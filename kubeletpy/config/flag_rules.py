@@ -29,7 +29,7 @@ def node_addresses(text: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def check_node_ip(text: str) -> list[Problem]:
-    """``--node-ip``: one address, or one of each family; 0.0.0.0 and :: only ask for a family.
+    """``--node-ip``: one address, or one of each family; 0.0.0.0 and :: only request a family.
 
     Source: the kubelet's flag; KEP-1664 and KEP-3705 for two families.
     """
@@ -42,7 +42,7 @@ def check_node_ip(text: str) -> list[Problem]:
     if text and (len(found) != 1 and not both):
         return [Problem("--node-ip", show("node-ip", text), allowed)]
     if both and any(each.is_unspecified for each in found):
-        allowed = "0.0.0.0 and :: ask for an address of a family, and stand alone"
+        allowed = "0.0.0.0 and :: request an address of a family, and stand alone"
         return [Problem("--node-ip", show("node-ip", text), allowed)]
     return []
 

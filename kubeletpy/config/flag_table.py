@@ -194,7 +194,7 @@ class Flag(Struct, frozen=True):
     until: str = ""
 
     def gone(self, version: KubernetesVersion) -> bool:
-        """Whether the kubelet of a version does not know the flag, and does not start with it."""
+        """Whether the kubelet of a version lacks the flag, and does not start with it."""
         return not within(version, until=self.until)
 
 

@@ -58,7 +58,7 @@ class NodeFlags(Struct, frozen=True):
     maximum_dead_containers_per_container: int = 1
     minimum_container_ttl_duration: float = 0.0
     no_cluster_dns: bool = False
-    """The node has no cluster DNS: pods that want it get the host's resolvers without a warning."""
+    """Without cluster DNS, pods that request it get the host's resolvers without a warning."""
     node_ip: str = ""
     node_labels: Mapping[str, str] = field(default_factory=_nothing)
     root_dir: str = "/var/lib/kubelet"

@@ -1,4 +1,4 @@
-"""Feature gates: the names the kubelet knows, their defaults, what a user may change. Pure.
+"""Feature gates: the kubelet's names, their defaults, what a user may change. Pure.
 
 Source: docs/reference/features.csv. Each gate has a stage in each Kubernetes version. A locked gate
 may be named only with its own default. Gates of other components are known by name
@@ -149,10 +149,10 @@ def known_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, Gate]:
 
 @cache
 def absent_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, bool]:
-    """The gates that only other versions have, with what a decision that asks for them gets.
+    """The gates that only other versions have, with what a decision that reads them gets.
 
     A gate that is not there yet is off. One that was removed keeps its last default: its behavior
-    has become part of Kubernetes, or has gone.
+    has become part of Kubernetes, or was removed.
     """
     column = SUPPORTED.index(version)
     found = {}
@@ -225,13 +225,13 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             "the node is read only when it can't be created",
         ),
         "KubeletSeparateDiskGC": (True, "a file system of images of its own is known as one"),
-        "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "files are counted by looking"),
+        "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "directories are walked"),
         "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
         "NativeHistograms": (
             False,
             "histograms have classic buckets only: the Prometheus library has no native ones",
         ),
-        "PLEGOnDemandRelist": (True, "what has changed is looked at once"),
+        "PLEGOnDemandRelist": (True, "what has changed is read once"),
         "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
         "PodLevelResourcesFixKubeletQOSClass": (
             True,
@@ -291,7 +291,7 @@ class FeatureGates(Struct, frozen=True):
         version: the Kubernetes version whose gates these are.
         explicit: what the user set, by gate.
         effective: the value in this agent of every gate of the version.
-        asked: the values that the user asked for explicitly or that differ from a default.
+        asked: the values that the user set explicitly or that differ from a default.
     """
 
     version: KubernetesVersion

@@ -1,4 +1,4 @@
-"""Feature gates of other components, which a kubelet knows but never checks. Data. Pure.
+"""Feature gates of other components, which a kubelet accepts but never checks. Data. Pure.
 
 All components of Kubernetes share one registry, so a cluster's gates can be passed to its nodes
 unchanged. Names as in :mod:`kubeletpy.config.gates`. Source: docs/reference/features.csv.

@@ -30,7 +30,7 @@ _NO_FILE_NO_API: Mapping[str, Any] = {
     "authorization.mode": "AlwaysAllow",
 }
 """What the kubelet also assumes without a file, and the only way to allow access when there is no
-API to ask: clients with a certificate from authentication.x509.clientCAFile."""
+API for reviews: clients with a certificate from authentication.x509.clientCAFile."""
 
 
 Check = Callable[[KubeletSettings, NodeFlags], list[Problem]]
@@ -45,7 +45,7 @@ class LoadedConfig(Struct, frozen=True):
 
     Attributes:
         settings: validated.
-        node: what flags say beyond the document.
+        node: flags without a field in the document.
         warnings: for the log, in order.
         of_version: reads the same texts for another version. Raises ConfigError.
         notices: what was requested and has no effect.

@@ -119,8 +119,8 @@ def decide(
     """The version, and why.
 
     Args:
-        asked: by flag; None: auto.
-        server: its answer; None: the node has no API server, or it was not asked.
+        asked: the flag's version; None: auto.
+        server: its answer; None: the node has no API server, or it was not queried.
         record: the version of the last start with an answer.
     """
     if asked is not None:
@@ -133,8 +133,8 @@ def decide(
             why = f"the API server's version is unknown ({server.why}); that of the last start"
             return ResolvedVersion(record, VersionSource.RECORD, why)
         why = (
-            f"the API server's version is unknown ({server.why}), and no earlier start knew it; "
-            "a node must not be newer than its API server: the oldest version until the agent is "
+            f"the API server's version is unknown ({server.why}), and no earlier start recorded it;"
+            " a node must not be newer than its API server: the oldest version until the agent is "
             "restarted"
         )
         return ResolvedVersion(OLDEST, VersionSource.OLDEST, why, warning=True)

@@ -1,4 +1,4 @@
-"""Gets containers their devices: reserved at once, then asked of the plugin, then on the disk.
+"""Allocates devices to containers: reserve, call the plugin, write to the disk.
 
 :mod:`.pick` decides which devices. Reserving takes no time, so that no other pod is given what
 admission promises a pod; the rest takes as long as the plugin. Must never keep anything for a
@@ -48,7 +48,7 @@ class Allocator:
         self._metrics = metrics
 
     def reserve(self, pod: Pod, wishes: Iterable[Wish], *, pod_runs: bool) -> bool:
-        """Reserve what a container requests, all or nothing; whether a plugin is to be asked.
+        """Reserve what a container requests, all or nothing; whether a plugin is to be called.
 
         Args:
             pod_runs: something of the pod runs.
@@ -113,7 +113,7 @@ class Allocator:
         await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
 
     def _chosen(self, pod: Pod, holder: Holder, liked: Collection[str] = ()) -> Choice:
-        """Choose again: devices may have come, gone or changed meanwhile.
+        """Choose again: devices may have been added, removed or changed meanwhile.
 
         Later containers of the pod, which may reuse the same devices, are chosen for again too.
         Raises NotGiven.

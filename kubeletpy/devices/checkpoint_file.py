@@ -1,6 +1,6 @@
 """The device checkpoint on disk: read at the start, written as a whole when needed.
 
-Must never say that something is written before it is.
+Must never report something as written before it is.
 """
 
 from __future__ import annotations

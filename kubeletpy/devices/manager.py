@@ -1,9 +1,9 @@
 """The devices that containers get from the device plugins of a node.
 
-Decides nothing: :mod:`.registration` knows the plugins, :mod:`.pick` states which devices,
-:mod:`.allocator` asks for them, :mod:`.state` knows which container has them, :mod:`.given` what
+Decides nothing: :mod:`.registration` has the plugins, :mod:`.pick` states which devices,
+:mod:`.allocator` requests them, :mod:`.state` has which container holds them, :mod:`.given` what
 that means for it. A booking is on the disk
-before its pod is admitted; a plugin that does not answer delays only pods that want its devices.
+before its pod is admitted; a plugin that does not answer delays only pods that request its devices.
 Source: docs/reference/behaviour-resources.md, rn, ro, rp.
 """
 
@@ -73,8 +73,8 @@ class DeviceManager:
         nodes: ids of the machine's NUMA nodes.
         pod_runs: whether a container of a pod runs.
         is_active: whether a pod uses the node.
-        node_changed: what the node's status says about devices has changed.
-        pod_changed: what a pod's status says about devices has changed.
+        node_changed: the devices in the node's status have changed.
+        pod_changed: the devices in a pod's status have changed.
         listen: False: no plugin can register over kubelet.sock.
         """
         self.state = DeviceState()
@@ -114,7 +114,7 @@ class DeviceManager:
     # -- the node ------------------------------------------------------------------------------
 
     def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
-        """What the node's status says about devices. ``shown``: capacity as the API has it."""
+        """The devices in the node's status. ``shown``: capacity as the API has it."""
         return self._report.counts(shown)
 
     def resources_status(self, uid: str) -> Mapping[str, list[api.ResourceStatus]]:

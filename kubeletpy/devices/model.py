@@ -89,7 +89,7 @@ def by_node(devices: Iterable[Device]) -> dict[int, tuple[str, ...]]:
 
 
 class AwaitedPlugins(Struct, frozen=True):
-    """Resources of which a pod wants devices, and whose plugins have not come back.
+    """Resources of which a pod requests devices, and whose plugins have not come back.
 
     ``until``: event-loop seconds; then the pod is judged without them.
     """

@@ -24,7 +24,7 @@ class Nothing(Struct, frozen=True):
 
 
 class No(Struct, frozen=True):
-    """The container can't have what it asks for."""
+    """The container can't have what it requests."""
 
     message: str
 
@@ -34,7 +34,7 @@ class Choice(Struct, frozen=True):
 
     Attributes:
         taken: it gets these in any case: those of earlier init containers.
-        aligned: free ones on the NUMA nodes that placement asks for.
+        aligned: free ones on the NUMA nodes that placement requests.
         unaligned: free ones on others.
         anywhere: free ones that are on none.
     """
@@ -107,7 +107,7 @@ def decide(
 
     Args:
         pod_runs: something of the pod runs: an earlier agent admitted it, and what it has is in
-            use, whatever its plugin says (or does not say yet).
+            use, whatever its plugin reports (or has not reported yet).
     """
     _, container, resource = wish.holder
     wanted, mask = wish.number, wish.mask
@@ -132,7 +132,7 @@ def decide(
             f"cannot allocate unhealthy devices {resource}"
         )
     if own is not None or wanted <= 0:  # 7
-        return Nothing("it has them" if own is not None else "it asks for none")
+        return Nothing("it has them" if own is not None else "it requests none")
     again = reusable(pod, container, resource, state) & known.healthy
     taken = frozenset(sorted(again)[:wanted])  # 8
     free = known.healthy - state.taken(resource)

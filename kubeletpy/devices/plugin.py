@@ -73,12 +73,12 @@ class DevicePlugin:
         self.socket = socket
         self._calls = calls
         self.prefers = False
-        """It wants to be asked which devices it prefers."""
+        """It requires a call for its preferred devices."""
         self.pre_start = False
-        """It wants to be called before each start of a container."""
+        """It requires a call before each start of a container."""
 
     async def connect(self) -> None:
-        """Connect and ask for its options. Raises PluginCallFailed, Refused."""
+        """Connect and read its options. Raises PluginCallFailed, Refused."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
         await self._calls.connect(CONNECT_S)

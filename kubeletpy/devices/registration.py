@@ -61,7 +61,7 @@ class DevicePlugins:
         """Args:
         directory: holds the plugins' sockets.
         file: what is written when there are other devices.
-        pod_changed: what a pod's status says about devices has changed.
+        pod_changed: the devices in a pod's status have changed.
         listed: called when a plugin has listed its devices.
         listen: False: no plugin can register over kubelet.sock.
         """
@@ -81,7 +81,7 @@ class DevicePlugins:
         self._problems: dict[str, str] = {}
         self._newest: dict[str, object] = {}
         self._prepares: dict[str, bool] = {}
-        """Whether a resource's last plugin wants to be called before containers start."""
+        """Whether a resource's last plugin requires a call before containers start."""
 
     async def listen(self) -> None:
         """Let plugins register over kubelet.sock. Where they can't, that is logged and retried: the
@@ -106,7 +106,7 @@ class DevicePlugins:
         return f"device plugins can't register over {self._directory / SOCKET}: {self._unheard}"
 
     async def run(self) -> None:
-        """Forget resources whose plugins have gone for good, until cancelled."""
+        """Forget resources whose plugins were removed permanently, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._ends.clear()
@@ -192,7 +192,7 @@ class DevicePlugins:
             )
 
     async def deregister(self, resource: str, socket: str) -> None:
-        """The plugin at this socket has gone, unless another has its resource."""
+        """The plugin at this socket has exited, unless another has its resource."""
         plugin = self.current.get(resource)
         if plugin is not None and plugin.socket == socket:
             await self._let_go(plugin)
@@ -262,7 +262,7 @@ class DevicePlugins:
         return True
 
     async def before_start(self, holder: Holder) -> None:
-        """Have the plugin prepare the devices of a container, if it asked for that.
+        """Have the plugin prepare the devices of a container, if it requires that.
 
         Raises:
             ContainerConfigError: it can't.
@@ -273,7 +273,7 @@ class DevicePlugins:
             return
         if plugin is None:
             raise ContainerConfigError(
-                f"device plugin of {holder.resource} wants to be called before a container starts, "
+                f"device plugin of {holder.resource} requires a call before a container starts, "
                 f"but it has stopped: {self._problems.get(holder.resource, '')}"
             )
         try:

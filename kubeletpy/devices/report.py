@@ -1,4 +1,4 @@
-"""What the node's status says about devices, and when it must be written.
+"""The devices in the node's status, and when it must be written.
 
 Source: docs/reference/behaviour-resources.md, ri.
 """
@@ -20,7 +20,7 @@ class NodeReport:
     """The devices in the node's status. Use it inside the event loop only."""
 
     def __init__(self, state: DeviceState, node_changed: Callable[[], None]) -> None:
-        """``node_changed``: what the node's status says about devices has changed."""
+        """``node_changed``: the devices in the node's status have changed."""
         self._state = state
         self._node_changed = node_changed
         self._to_zero: set[str] = set()
@@ -39,7 +39,7 @@ class NodeReport:
         self._node_changed()
 
     def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
-        """What the node's status says about devices. ``shown``: capacity as the API has it."""
+        """The devices in the node's status. ``shown``: capacity as the API has it."""
         if shown and self._zero_all:
             self._zero_all = False
             self._to_zero |= on_node.extended(shown) - self._state.resources.keys()
@@ -62,6 +62,6 @@ class NodeReport:
         self._node_changed()
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Stop reporting."""
         if self._tell_node is not None:
             self._tell_node.cancel()

@@ -1,7 +1,7 @@
 """All that is known about devices: which exist, their health, and which are in use. Pure.
 
 Source: docs/reference/behaviour-resources.md, rn. Must never forget that a container has a device
-because the device, its plugin or its resource is gone.
+because the device, its plugin or its resource is absent.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class DeviceState:
         self.resources: dict[str, Resource] = {}
         self.bookings: dict[Holder, Booking] = {}
         self.reserved: dict[Holder, Reservation] = {}
-        """What plugins are being asked for; no other container gets it."""
+        """Devices that are requested from plugins; no other container gets them."""
 
     # -- what plugins say ----------------------------------------------------------------------
 
     def restored(
         self, resources: Iterable[str], bookings: Mapping[Holder, Booking], now: float
     ) -> None:
-        """Restore what the last agent knew: no device is there until its plugin returns."""
+        """Restore what the last agent recorded: no device is present until its plugin returns."""
         self.resources = {name: Resource(now, returning=True) for name in resources}
         self.bookings = dict(bookings)
 
@@ -112,7 +112,7 @@ class DeviceState:
         )
 
     def stopped(self, name: str, now: float) -> None:
-        """The resource's plugin is gone: none of it can be allocated.
+        """The resource's plugin was removed: none of it can be allocated.
 
         The node shows it, with no devices, also if the plugin has never listed any.
         """

@@ -1,8 +1,8 @@
 """What a node under pressure does next, and which conditions it reports. Pure.
 
 Time is an argument. Source: docs/reference/behaviour-resources.md, rc. A threshold
-counts only when two consecutive looks found it crossed: a single outlier evicts nothing. Pods
-that exceed a limit of their own go first, and nobody goes for the disk before they have.
+counts only when two consecutive observations found it crossed: a single outlier evicts nothing.
+Pods that exceed a limit of their own go first, and nobody goes for the disk before they have.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kubeletpy.structs import Struct, field, replace
 
 
 class State(Struct, frozen=True):
-    """State carried from one look to the next. Times are event-loop seconds.
+    """State carried from one observation to the next. Times are event-loop seconds.
 
     Attributes:
-        suspected: thresholds that the last look found crossed.
+        suspected: thresholds that the last observation found crossed.
         first_seen: since when each threshold has been crossed.
         ready: those whose grace period was over: they count until the minimum is reclaimed.
-        last: what the last look saw.
+        last: the last observation.
         pressed: when a condition was last seen; ``since``: when it was first reported.
     """
 
@@ -60,7 +60,7 @@ class Crossing(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """The outcome of one look.
+    """The outcome of one observation.
 
     Attributes:
         state: for the next one.
@@ -89,7 +89,7 @@ def decide(
     over: Sequence[Offender] = (),
     at_once: int,
 ) -> Decision:
-    """What to do after a look.
+    """Actions that follow from an observation.
 
     Args:
         seen: the plausible observations; a missing signal crosses no threshold.

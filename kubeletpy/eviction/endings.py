@@ -1,8 +1,8 @@
 """Ends pods: for the node's sake one at a time per condition, for limits of their own several.
 
 Whatever a pod is ended for, it frees memory and process ids when it stops, and the disk when it is
-gone: until then nobody else has to go. Must never hold up the looks at the node, and must not treat
-a pod as gone while what it left is still on the disk.
+ended: until then no other pod is evicted. Must never delay observations, and must not count
+a pod as ended while its data is still on the disk.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FAILED_S = 1.0
 UNREPORTED_S = 5.0
 """How long its dead containers are kept so that the API learns how they ended.
 
-After that only the agent knows. Otherwise the disk would stay full while the API is down, and one
-pod after another would be evicted for nothing. The kubelet does not wait at all.
+After that only the agent has the record. Otherwise the disk would stay full while the API is down,
+and one pod after another would be evicted for nothing. The kubelet does not wait at all.
 """
 
 
@@ -44,7 +44,7 @@ class Clear(Protocol):
     """Removes what a pod (by uid) that is over left in the runtime."""
 
     async def __call__(self, uid: str, *, unreported: bool) -> bool:
-        """Whether nothing is left. ``unreported``: also what the API does not know yet."""
+        """Whether nothing is left. ``unreported``: also ends that the API does not show yet."""
         ...
 
 
@@ -133,7 +133,7 @@ class Endings:
         return self._stuck
 
     def pod_finished(self, uid: str) -> None:
-        """Note that everything of a pod is gone. Never blocks."""
+        """Note that a pod has ended and left nothing. Never blocks."""
         if uid in self._finished:
             self._finished[uid].set()
 

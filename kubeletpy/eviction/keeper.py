@@ -1,8 +1,8 @@
 """Keeps a node alive when it runs out of memory, disk or process IDs, and pods within their limits.
 
-Looks, asks :mod:`.decide` what follows, and has it done: pods that exceed a limit of their own are
+Observes, lets :mod:`.decide` choose, and carries it out: pods that exceed a limit of their own are
 ended, and :mod:`.node_pressure` helps the node. Nothing here waits for a measurement, a reclaim or
-a pod's end: looks go on meanwhile. Must cost nothing while there is nothing to watch.
+a pod's end: observations continue meanwhile. Must cost nothing while there is nothing to watch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EvictionKeeper:
         """Args:
         limits: None: no pod is evicted for a limit of its own.
         pods: those that may run, with the resources they were given.
-        pod: the newest object by uid; None when it is gone.
+        pod: the newest object by uid; None when it was removed.
         kill: ends a pod and waits for it; raises TimeoutError when that takes long.
         is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
         reclaim: clears away what the node can do without; whether the runtime frees some of it
@@ -135,8 +135,8 @@ class EvictionKeeper:
         """In which order pods would be evicted as things stand; measures what they use.
 
         Args:
-            asked: a pod with the resources it would be given, to be among them.
-            without: uids of pods that would be gone by then.
+            asked: a pod to include, with the resources that it would be allocated.
+            without: uids of pods that would have ended by then.
         """
         return await self._pressure.order(self.state, asked, without)
 
@@ -160,7 +160,7 @@ class EvictionKeeper:
             self._limits.pods_changed(uids)
 
     async def run(self) -> None:
-        """Look and act until cancelled."""
+        """Observe and act until cancelled."""
         for name in self._rules.instead:
             log.warning(
                 "a threshold has no effect: that of nodefs or imagefs holds for the file system",
@@ -187,7 +187,7 @@ class EvictionKeeper:
             await self._limits.close()
 
     async def _round(self) -> float | None:
-        """One look and what follows; seconds until the next, None: when something calls for it."""
+        """Observe and act once; seconds until the next time, None: when a notification arrives."""
         seen = await self._sight.look()
         now = asyncio.get_running_loop().time()
         before = self.state

@@ -54,7 +54,7 @@ class LimitWatch:
         is_over: Callable[[str], bool],
     ) -> None:
         """Args:
-        pod: the newest object by uid; None when it is gone.
+        pod: the newest object by uid; None when it was removed.
         is_over: whether everything of a pod (by uid) has stopped.
         """
         self._meter = meter

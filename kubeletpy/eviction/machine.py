@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 STATFS_WAIT_S = 2.0
 """Source: docs/reference/behaviour-resources.md, ra."""
 DISKS = 2
-"""File systems that are asked."""
+"""File systems that are measured."""
 _SPACE = {
     "nodefs": (Signal.NODEFS, Signal.NODEFS_INODES),
     "imagefs": (Signal.IMAGEFS, Signal.IMAGEFS_INODES),
@@ -50,7 +50,7 @@ class MachineSignals:
         groups: None where there are no cgroups to read.
         kubepods: the cgroup of all pods; empty when there is none.
         root_dir: --root-dir; its file system is the node's.
-        images: asked once where it keeps images and layers.
+        images: queried once for where it keeps images and layers.
         huge_pages: bytes of the machine's huge pages, which are no available memory.
     """
 

@@ -1,9 +1,9 @@
-"""When to look at a node next: the nearer a threshold, the sooner. Pure.
+"""When to observe a node next: the nearer a threshold, the sooner. Pure.
 
-The kubelet looks every 10 s (docs/reference/constants.csv: monitor period), which is too seldom for
-a pod that uses up a gigabyte a second, and more than a quiet node needs. How soon a threshold can
-be reached is estimated from what can be used up in a second, or from what was just used up if that
-is more.
+The kubelet observes every 10 s (docs/reference/constants.csv: monitor period), which is too seldom
+for a pod that uses up a gigabyte a second, and more than a quiet node needs. How soon a threshold
+can be reached is estimated from what can be used up in a second, or from what was just used up if
+that is more.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from kubeletpy.eviction.thresholds import Rules
 
 PERIOD_S = 10.0
 LEAST_S = 0.1
-"""A look takes about half a millisecond of processor time (0.46 ms were measured)."""
+"""An observation takes about half a millisecond of processor time (0.46 ms were measured)."""
 CONFIRM_S = 0.05
-"""Between a look that finds a threshold crossed and the one that confirms it."""
+"""Between an observation that finds a threshold crossed and the one that confirms it."""
 BYTES_A_SECOND = 1 << 30
 DISK_BYTES_A_SECOND = 512 << 20
 INODES_A_SECOND = 100_000
 TASKS_A_SECOND = 10_000
 GROWTH = 2
-"""Consumption may become this many times faster until the next look."""
+"""Consumption may become this many times faster until the next observation."""
 
 
 def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
     """Seconds to wait, from LEAST_S to PERIOD_S.
 
     Args:
-        seen: by this look.
+        seen: by this observation.
         before: by the previous one.
         rules: the node's.
     """
@@ -54,7 +54,7 @@ def _usual(signal: Signal) -> float:
 
 
 def _rate(signal: Signal, now: Observation, before: Observation | None) -> float:
-    """How much may be used up per second until the next look."""
+    """How much may be used up per second until the next observation."""
     usual = _usual(signal)
     if before is None or now.at <= before.at:
         return usual

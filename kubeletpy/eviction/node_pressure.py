@@ -288,7 +288,7 @@ class NodePressure:
         self._endings.begin(Ending(pod, condition_of(signal), options, hard, awaited))
 
     def _warn(self, what: str, crossing: Crossing) -> None:
-        """Say once why nothing is done, until something is or the node is well."""
+        """Log once why no pod is evicted, until one is or the pressure ends."""
         said = what, crossing.threshold
         if said not in self._said:
             self._said.add(said)

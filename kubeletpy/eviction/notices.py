@@ -2,7 +2,7 @@
 
 Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd fires when a cgroup's
 usage crosses a threshold; where the kernel reports stalls (PSI) a trigger does, and on v2 the
-file ``memory.events`` of a cgroup with a limit. What is missing is done without: periodic looks
+file ``memory.events`` of a cgroup with a limit. Without a source of notices, periodic observations
 find the same, later. Must never block, and never act.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 REARM_S = 10.0
 """Source: docs/reference/constants.csv: threshold notifier refresh."""
 STALL = b"some 140000 2000000\x00"
-"""Tasks stalled on memory for 140 ms of 2 s, the window that any process may ask for."""
+"""Tasks stalled on memory for 140 ms of 2 s, the window that any process may request."""
 
 
 class MemoryNotices:
@@ -56,7 +56,7 @@ class MemoryNotices:
         """How often the kernel notified us."""
 
     def wake(self) -> None:
-        """Wake the waiter for a look."""
+        """Wake the waiter for an observation."""
         self._notified.set()
 
     async def wait(self, within: float | None) -> None:

@@ -1,7 +1,7 @@
 """In which order the pods would go if the node ran short now, for plan and explain. Pure.
 
 The ranking is the one that evicts (:mod:`.ranking`); nothing here decides anything. Pods that
-exceed a limit of their own go before all others, whatever this says.
+exceed a limit of their own are evicted before all others, regardless of this order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeletpy.eviction.signals import DISK, INODES, ORDER, Layout, Signal, reso
 from kubeletpy.structs import Struct, replace
 
 FIRST = 10
-"""How many pods of an order are named; the one that is asked for always is."""
+"""How many pods of an order are named; the requested pod always is."""
 
 
 class Next(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Next(Struct, frozen=True):
     number: int
     place: Place
     asked: bool = False
-    """It is the pod that is asked for."""
+    """It is the requested pod."""
     assumed: bool = False
     """It does not run yet: what it uses is what it requests, or as little as counts."""
 
@@ -36,11 +36,11 @@ class EvictionOrder(Struct, frozen=True):
         signals: those for which this order holds.
         crossed: one of them is below its threshold now.
         reclaims: what the node clears away itself before it evicts anybody.
-        pods: the first FIRST, and the one that is asked for.
+        pods: the first FIRST, and the requested one.
         count: how many there are.
         stay: how many others are critical or static, and not evicted.
-        asked_stays: the one that is asked for is among these.
-        beyond: the number of the one that is asked for once it uses more than it requests; None: it
+        asked_stays: the requested pod is among these.
+        beyond: the number of the requested pod once it uses more than it requests; None: it
             runs, stays, or requests nothing, so that any use is more.
     """
 
@@ -64,8 +64,9 @@ def orders(
     """The orders for the signals that have thresholds; signals with the same order share one.
 
     Args:
-        layout: None: the runtime does not tell its file systems; then nobody goes for the disk.
-        asked: a pod that is to be among them; it takes the place of the one of its uid. Without a
+        layout: None: the runtime does not report its file systems; then no pod is evicted for the
+            disk.
+        asked: a pod to include; it replaces the one with its uid. Without a
             use it is assumed to use what it requests.
     """
     others = [pod for pod in pods if asked is None or pod.uid != asked.uid]

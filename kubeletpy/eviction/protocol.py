@@ -1,4 +1,4 @@
-"""What the keeper of a node under pressure needs to know about the machine and its pods."""
+"""Interfaces of the eviction keeper: signals of the machine, and what pods use."""
 
 from __future__ import annotations
 

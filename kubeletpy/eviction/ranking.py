@@ -1,7 +1,7 @@
 """Which pod is evicted first, why, and what may be reclaimed before any is. Pure.
 
 Source: docs/reference/behaviour.md, p6; docs/reference/behaviour-resources.md, rd. Where the
-kubelet leaves the order open the uid decides, so that two looks give the same order.
+kubelet leaves the order open the uid decides, so that two rankings give the same order.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def _may_hide(pod: Candidate, signal: Signal, layout: Layout, crossed: float) ->
 
 
 def _with_more(pod: Candidate, signal: Signal, layout: Layout, grown: int) -> Candidate:
-    """A pod as if it had written so much that is not counted: bytes or inodes, as the signal asks,
-    to which the other number means nothing."""
+    """A pod as if it had written so much that is not counted: bytes or inodes, as the signal
+    counts, to which the other number means nothing."""
     assert pod.use is not None, "it may hide something"
     disk = pod.use.disk
     if counts_layers(signal, layout):

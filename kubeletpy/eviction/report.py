@@ -1,4 +1,4 @@
-"""What ``kubeletpy explain`` says about a node under pressure, as plain data. Pure.
+"""The part of ``kubeletpy explain`` about a node under pressure, as plain data. Pure.
 
 Causes and remedies are members with their numbers; they become words where they are shown. Times
 are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
@@ -147,7 +147,7 @@ def report(
     now: float,
     wall: float,
 ) -> PressureReport:
-    """Put together what a keeper knows.
+    """Report the state of a keeper.
 
     Args:
         now: event-loop seconds; ``wall``: the same moment in Unix seconds.

@@ -16,7 +16,7 @@ from kubeletpy.structs import Struct, replace
 LAYER_S = 10.0
 """How long nothing may be freed on the disk while a layer waits to be removed."""
 GARBAGE_S = 2.0
-"""The same of dead containers, of which nobody knows the size: a pod may have to go instead."""
+"""The same for dead containers, whose size is unknown: a pod may have to be evicted instead."""
 EARLY_S = 60.0
 """How long after an agent's start dead containers may be what an earlier one has evicted."""
 STILL_S = 0.4
@@ -48,10 +48,11 @@ class Awaited(Struct, frozen=True):
 class Settling(Struct, frozen=True):
     """What was seen of it.
 
-    One look may be wrong: a jump counts once the next look confirms it, as where pods are chosen.
+    One observation may be wrong: a jump counts once the next one confirms it, as where pods are
+    chosen.
 
     Attributes:
-        least: the least that was available; ``last``: what the last look saw; ``sure``: what it and
+        least: the least that was available; ``last``: the last observation; ``sure``: what it and
             the one before both saw to be available.
         still_since: event-loop seconds; ``sure`` has not grown since then.
     """
@@ -85,10 +86,10 @@ def freed_by(going: Ranked, threshold: Threshold, layout: Layout, written: int) 
 def may_be_settling(age: float) -> bool:
     """Whether the layer of a pod that an earlier agent evicted may still leave the disk.
 
-    Nobody goes for the disk until then; the kubelet looks for the first time after 10 s.
+    No pod is evicted for the disk until then; the kubelet first observes after 10 s.
 
     Args:
-        age: seconds since the agent began to look.
+        age: seconds since the agent's first observation.
     """
     return age < LAYER_S
 
@@ -97,8 +98,8 @@ def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
     """What the removal of dead containers frees behind the agent's back.
 
     Args:
-        age: seconds since the agent began to look. An evicted pod's layer is worth a longer
-            wait, and a new agent does not know whose it clears away.
+        age: seconds since the first observation. An evicted pod's layer is worth a longer
+            wait, and a new agent has no record of whose layer it removes.
     """
     return Awaited(threshold, patience=LAYER_S if age < EARLY_S else GARBAGE_S)
 
@@ -109,7 +110,7 @@ def begun(awaited: Awaited, seen: Observation, now: float) -> Settling:
 
 
 def looked(settling: Settling, seen: Observation, now: float) -> Settling:
-    """The state after one more look."""
+    """The state after one more observation."""
     sure = min(settling.last, seen.available)
     return replace(
         settling,
@@ -124,7 +125,7 @@ def is_settled(settling: Settling, capacity: int, now: float) -> bool:
     """Whether the next pod may be judged by what is left.
 
     It may when all has been freed, when the rest would not be enough anyway, and when nothing was
-    freed for too long. That the node is well meanwhile ends the wait only if nobody knows how much
+    freed for too long. The end of pressure ends the wait only if it is unknown how much
     is still to come: what comes later counts when the node runs short again.
     """
     awaited, threshold = settling.awaited, settling.awaited.threshold

@@ -25,21 +25,21 @@ from kubeletpy.eviction.thresholds import Rules
 log = logging.getLogger(__name__)
 
 LOOKS = 32
-"""How many looks are kept: more than fit into LAYERS_S and a period, at one a second."""
+"""How many observations are kept: more than fit into LAYERS_S and a period, at one a second."""
 SETTLE_LOOK_S = 0.2
 """Between two checks whether what is to be freed has been."""
 
 
 class Sight:
-    """Looks at a node, and remembers what it saw."""
+    """Observes the signals of a node and keeps recent observations."""
 
     def __init__(self, signals: NodeSignals, rules: Rules) -> None:
         self._signals = signals
         self._rules = rules
         self.doubts: Mapping[Signal, Doubt] = {}
-        """The last look's."""
+        """Those of the last observation."""
         self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
-        """What looks of the last seconds saw, at most one a second."""
+        """Observations of the last seconds, at most one a second."""
 
     async def look(self) -> Seen:
         """What is available now."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from kubeletpy.structs import Struct, field
 
 STALE_S = 15.0
-"""An older number no longer says anything: a file system may have kept us waiting."""
+"""An older number no longer counts: a file system may have kept us waiting."""
 
 
 class Signal(StrEnum):
@@ -103,7 +103,7 @@ class Doubt(StrEnum):
 
 
 class Seen(Struct, frozen=True):
-    """Which numbers of one look are plausible, and which are not."""
+    """Which numbers of one observation are plausible, and which are not."""
 
     observations: Observations = field(default_factory=dict)
     doubts: Mapping[Signal, Doubt] = field(default_factory=dict)

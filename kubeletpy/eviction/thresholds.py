@@ -66,7 +66,7 @@ class Threshold(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """What the settings say about eviction.
+    """The settings of eviction, parsed.
 
     Attributes:
         thresholds: in the order of acting, hard ones first.

@@ -10,7 +10,7 @@ from kubeletpy.stats.collector import StatsCollector
 
 
 class CollectedUses:
-    """Asks a collector; ``close`` it with the event loop it was used in."""
+    """Reads usage from a collector; ``close`` it with the event loop it was used in."""
 
     def __init__(self, collector: StatsCollector) -> None:
         self._collector = collector

@@ -1,4 +1,4 @@
-"""The cause texts of runtimes and of this agent, cut down to what tells something. Pure.
+"""The cause texts of runtimes and of this agent, cut down to the informative part. Pure.
 
 A runtime wraps a cause in the steps that led to it, and each step names the image or the container
 again. What the reader needs is the end. External text is on one line afterwards.
@@ -13,7 +13,7 @@ from kubeletpy.explain.words import one_line
 LONGEST = 800
 """Characters of a cause. Of a longer one the end is kept."""
 READ = 16 * 1024
-"""Characters that are looked at."""
+"""Characters that are read."""
 _QUOTED = r'"(?:[^"\\]|\\.){0,1000}"'
 _WRAPPERS = re.compile(
     "|".join(

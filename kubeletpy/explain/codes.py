@@ -72,7 +72,7 @@ _NO_OBJECT = re.compile(r'\b(?:configmap|secret)s? "[^"]{0,400}" not found', re.
 _NO_HANDLER = re.compile(r'\bno runtime for "|\bruntime handler\b', re.I)
 """Of a runtime (containerd, CRI-O) without the handler of the pod's RuntimeClass."""
 _NO_PROGRAM = re.compile(r'\bexec: "')
-"""Of a runtime (CRI-O) that looks for the program when it creates the container."""
+"""Of a runtime (CRI-O) that searches for the program when it creates the container."""
 _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
 
 

@@ -1,4 +1,4 @@
-"""What the components know about one pod at one moment: the input of every explanation. Pure.
+"""The components' facts about one pod at one moment: the input of every explanation. Pure.
 
 Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a component.
 """
@@ -89,8 +89,8 @@ class PodFacts(Struct, frozen=True):
     spared: Spared | None = None
     """How it exceeds a limit of its own storage without being evicted: it is critical."""
     ended_at: float | None = None
-    """Unix seconds at which it was refused, or asked to end other than by a deletion; kept over
-    restarts of the agent."""
+    """Unix seconds at which it was refused, or its end requested other than by a deletion; kept
+    over restarts of the agent."""
     missing_secrets: tuple[str, ...] = ()
     """Pull secrets that the pod names and the API does not have."""
     port_holders: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class PodFacts(Struct, frozen=True):
     deleted_for: tuple[Taint, ...] | None = None
     """The same for those that it was deleted for; None: it was not deleted for taints."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
-    """Container name -> the last line of its latest log; only where it was asked for."""
+    """Container name -> the last line of its latest log; only where it was requested."""
 
     @property
     def static(self) -> bool:
@@ -119,5 +119,5 @@ class PodFacts(Struct, frozen=True):
 
     @property
     def ending(self) -> bool:
-        """Whether the pod's worker has been asked to end it."""
+        """Whether the pod's end was requested from its worker."""
         return self.record is not None and self.record.termination_requested

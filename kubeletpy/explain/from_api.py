@@ -1,4 +1,4 @@
-"""What the API alone says about a pod: for pods whose node does not explain. Pure.
+"""Explains a pod from the API alone, where its node can't explain it. Pure.
 
 The node is the kubelet's, or does not answer, or there is none yet. Works on the JSON that kubectl
 returns; all external text is on one line and without control characters.
@@ -25,7 +25,7 @@ _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerSt
 
 
 def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: float) -> str:
-    """What can be told, the answer first.
+    """The lines of the explanation, the answer first.
 
     Args:
         pod: the object.
@@ -50,20 +50,20 @@ def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: floa
 
 
 def verdict(pod: View) -> str:
-    """The most that the status says about why a pod is not running and ready."""
+    """The best reason in the status for why a pod is not running and ready."""
     status, metadata = pod.get("status") or {}, pod.get("metadata") or {}
     phase = status.get("phase") or "Pending"
     if metadata.get("deletionTimestamp"):
         held = ", ".join(metadata.get("finalizers") or ())
         return one_line(
-            "being deleted" + (f"; it stays until its finalizers are gone: {held}" if held else "")
+            "being deleted" + (f"; it waits for its finalizers: {held}" if held else "")
         )
     if phase in TERMINAL_PHASES:
         return one_line(_joined(phase, status.get("reason"), status.get("message")))
     if not (pod.get("spec") or {}).get("nodeName"):
         condition = condition_of(status, "PodScheduled")
         why = _joined(condition.get("reason"), condition.get("message"))
-        return one_line(f"not scheduled: {why or 'no scheduler has looked at it yet'}")
+        return one_line(f"not scheduled: {why or 'no scheduler has processed it yet'}")
     waits = next(_waiting(status), "")
     if waits:
         return one_line(waits)
@@ -78,7 +78,7 @@ class Unscheduled(Struct, frozen=True):
     """A pod that no node has: since when, what it waits for, and what to do about it.
 
     Attributes:
-        first_seen: Unix seconds; None: the API does not say.
+        first_seen: Unix seconds; None: the API does not show it.
     """
 
     verdict: str
@@ -109,7 +109,7 @@ def unscheduled(pod: View) -> Unscheduled | None:
     elif condition.get("reason") == "SchedulingGated":
         gates = [str(each.get("name")) for each in spec.get("schedulingGates") or ()]
         waits = one_line(f"its scheduling gates: {', '.join(gates)}")
-        hint = "look at the controller that has to remove them"
+        hint = "check the controller that has to remove them"
     first = api_time(str(begun)) if begun else None
     return Unscheduled(verdict(pod), Code.UNSCHEDULABLE, first, waits, hint)
 

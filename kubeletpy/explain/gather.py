@@ -1,4 +1,4 @@
-"""Turns what the components know into an explanation. Pure: the facts carry the time."""
+"""Turns the components' facts into an explanation. Pure: the facts carry the time."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def size(value: object, most: int) -> int:
 
 
 def told(facts: PodFacts) -> PodExplanation:
-    """How a pod was that is gone, and that it does not come back.
+    """Explanation of a removed pod from its last facts.
 
-    One that was well until it was asked to end is gone for no other cause.
+    A pod that was healthy until its end was requested has no other cause.
     """
     from kubeletpy.explain.codes import Code
     from kubeletpy.explain.gather import explain

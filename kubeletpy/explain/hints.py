@@ -98,11 +98,11 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case Code.CONTAINER_ENDED:
             return _ended(facts)
         case "readiness-gate":
-            return "look at the controller that has to set this condition"
+            return "check the controller that has to set this condition"
         case "grace-period" | "hook" | "stop-order" if not facts.static:
             return f"kubectl delete pod -n {facts.namespace} {facts.name} --now ends it sooner"
         case "finalizer":
-            return "look at the controller that owns the finalizer"
+            return "check the controller that owns the finalizer"
         case "runtime":
             return (
                 "see whether the container runtime runs, and its log (systemctl status containerd)"
@@ -255,7 +255,7 @@ def _logs(facts: PodFacts, name: str) -> str:
 
 
 def _restarted(facts: PodFacts, name: str) -> bool:
-    """Whether the run to look at is over and another one has begun."""
+    """Whether the run in question is over and another one has begun."""
     for entry in _statuses(facts):
         if entry.get("name") == name:
             return "running" in (entry.get("state") or {}) and bool(entry.get("restartCount"))

@@ -1,4 +1,4 @@
-"""Keeps on disk since when pods have been failing or ending, so that a restarted agent still knows.
+"""Keeps on disk since when pods have been failing or ending, for a restarted agent.
 
 A small file of uids and times. Without it, or if it can't be read or written, the agent begins
 anew: nothing is decided by it.
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "explain-troubles.json"
 EVERY_S = 30.0
-"""Between two looks whether there is anything to write."""
+"""Seconds between checks whether there is anything to write."""
 NOW_AND_THEN = 8
-"""Looks: well within the time after which a row counts as over."""
+"""Checks: well within the time after which a row counts as over."""
 MAX_BYTES = 2**20
 
 
@@ -60,7 +60,7 @@ class KeptTroubles:
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "a restarted agent will not know since when pods have been failing",
+                    "after a restart the agent will have lost since when pods have been failing",
                     extra={"path": str(self._path), "why": str(error)},
                 )
 

@@ -1,4 +1,4 @@
-"""What ``kubeletpy explain`` knows about a pod: plain immutable data, as sent over the socket.
+"""The explanation of a pod by ``kubeletpy explain``: plain immutable data, as sent over the socket.
 
 Pure. Times are Unix seconds, None for unknown. Must never hold secrets: no environment, no volume
 content, no credentials; only names, states, reasons and messages.

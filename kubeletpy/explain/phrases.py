@@ -20,14 +20,14 @@ from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
 from kubeletpy.volumes.claims.model import VolumeWait, say
 
-ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is asked"
+ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
 HOOK_ERROR = "PostStartHookError: "
 MAX_SAID = 200
 """Characters of a container's last words."""
 LATE_S = 3.0
-"""Seconds that a runtime may take to kill a container and to say so."""
+"""Seconds that a runtime may take to kill a container and to report it."""
 _RELEASES: dict[Name | str | None, str] = {
     Call.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
     Call.REMOVE_CGROUP: "its cgroup is being removed",
@@ -43,7 +43,7 @@ def device_plugin(resource: str) -> str:
 
 
 def volume(found: VolumeWait) -> str:
-    """What a volume waits for, with the call and the object to look at."""
+    """What a volume waits for, with the call and the object to check."""
     said = say(found.wait)
     return said if found.wait.object in said else f"{said} ({found.wait.object})"
 
@@ -129,8 +129,10 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"the runtime is creating the sandbox{since}"
         case WaitKind.GRACE_PERIOD:
             killed = _then_killed(wait, facts.now)
-            after = "" if wait.since is None else duration(facts.now - wait.since) + " after "
-            return f"{name} has not ended {after}being asked to{killed}"
+            after = (
+                "although" if wait.since is None else f"{duration(facts.now - wait.since)} after"
+            )
+            return f"{name} has not ended {after} its stop was requested{killed}"
         case WaitKind.HOOK | WaitKind.STOP_ORDER:
             return f"{name}: {wait.why}{since}{left}"
         case WaitKind.CLAIM if wait.call:

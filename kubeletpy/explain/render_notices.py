@@ -22,7 +22,7 @@ def notices(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def first(node: str, found: Sequence[str]) -> str:
-    """What does not work, before the list of pods: each of them may be sick because of that."""
+    """Failures of the node, shown before the list of pods: any pod may suffer from them."""
     return "".join(f"node {one_line(node)}: {one_line(each, MAX_TROUBLE)}\n" for each in found)
 
 

@@ -43,7 +43,7 @@ MAX_PATH = 107
 
 
 Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
-"""A pod's object in the API; None: it has no such pod. LookupError: nobody can tell, and why."""
+"""A pod's object in the API; None: there is none. LookupError: why it could not be read."""
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
 """What the node would do with a pod, as a Struct; raises ValueError for what is no request."""
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
@@ -88,7 +88,7 @@ class ExplainServer:
         """Args:
         connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
             Unix seconds; None: there is no API.
-        gone: the last facts of a pod that is gone, and how many seconds ago they were true.
+        gone: the last facts of a removed pod, and how many seconds ago they were true.
         elsewhere: what the API has of a pod that this node does not have.
         log_end: reads the end of a log; None: no logs are read.
         foresee: answers /plan.
@@ -358,7 +358,7 @@ def _answer(body: Any, status: int = 200) -> Any:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of an agent that is gone. Raises OSError if an agent listens there."""
+    """Remove the socket of an agent that has exited. Raises OSError if an agent listens there."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise FileExistsError(f"{path} exists and is not a socket")

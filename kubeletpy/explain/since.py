@@ -21,7 +21,7 @@ _OWN = (WaitKind.INIT_CONTAINER, WaitKind.IMAGE_PULL)
 
 
 def wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
-    """Unix seconds; None when that is unknown, or said to be in the future.
+    """Unix seconds; None when that is unknown, or reported to be in the future.
 
     Taken from what outlasts the agent: what it has noted about failures, and the conditions and
     times in the API.
@@ -51,7 +51,7 @@ def not_ready_since(facts: PodFacts) -> float | None:
 
 
 def asked_to_end(facts: PodFacts) -> float | None:
-    """When a pod was first asked to end: deleted, evicted, over its deadline; None: it was not."""
+    """When a pod's end was first requested: deleted, evicted, over its deadline; or None."""
     record = facts.record
     known = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
     if facts.status.get("reason") == "DeadlineExceeded":
@@ -61,7 +61,7 @@ def asked_to_end(facts: PodFacts) -> float | None:
 
 
 def stopped_at(facts: PodFacts) -> float | None:
-    """When all containers of an ending pod had stopped and it had been asked to end.
+    """When all containers of an ending pod had stopped and its end had been requested.
 
     An agent that found the pod ending observes that anew: the last exit is older than its own time.
     """
@@ -116,7 +116,7 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
 
 
 def _held_up(record: WorkerRecord, wait: Wait) -> bool:
-    """Whether all has stopped, and something keeps it from being gone."""
+    """Whether all has stopped, and something prevents its removal."""
     return record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER
 
 
@@ -136,7 +136,7 @@ def _ended(facts: PodFacts) -> float | None:
 
 
 def _restarted(facts: PodFacts, name: str) -> bool:
-    """Whether a container's latest start says nothing about its first."""
+    """Whether a container's latest start gives no information about its first."""
     return any(view.name == name and view.restarts for view in containers(facts))
 
 

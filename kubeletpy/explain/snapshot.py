@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 NODE_PORTS = "NodePorts"
-"""The reason of a pod that wants host ports that others have."""
+"""The reason of a pod that requests host ports that others have."""
 MAX_HOLDERS = 10
 
 
@@ -100,7 +100,7 @@ class Snapshots:
         return sorted(known, key=lambda uid: (known[uid], uid))
 
     def ending(self) -> list[str]:
-        """Pods that should end and are not gone yet from the runtime or from the API."""
+        """Pods that should end and are still in the runtime or in the API."""
         found = []
         for uid, record in self._queries.all().items():
             if record.finished:
@@ -173,7 +173,7 @@ class Snapshots:
         )
 
     def seen_at(self, uid: str) -> str:
-        """The annotation that says when the pod was first seen; "" when unknown."""
+        """The annotation with the time when the pod was first seen; "" when unknown."""
         record = self._queries.record(uid)
         current = self._pods.current(uid)
         pod = current[0] if current else record.pod if record else None

@@ -30,7 +30,7 @@ LOOK_S = 5.0
 
 
 def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
-    """What holds up a pod that should be gone by now, and why; None when nothing does (yet).
+    """What holds up a pod that should have ended by now, and why; None when nothing does (yet).
 
     The first part stays the same as long as the same thing holds the pod up.
     """
@@ -48,7 +48,7 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
     if found:
         return f"{found[0].kind} {found[0].subject}".rstrip(), found[0].why
     if record.finished:
-        return "API", "it has been asked to remove the pod"
+        return "API", "the removal of the pod was requested"
     return "worker", f"it goes on, with a grace period of {record.grace or 1}s"
 
 
@@ -68,7 +68,7 @@ class StuckPods:
         facts: Callable[[str], PodFacts],
         recorder: EventRecorder,
     ) -> None:
-        """``ending()`` returns the uids of pods that should end and are not gone yet."""
+        """``ending()`` returns the uids of pods that should end and still exist."""
         self._ending = ending
         self._facts = facts
         self._recorder = recorder
@@ -86,7 +86,7 @@ class StuckPods:
             except OSError as error:  # the first look imports what it needs
                 if str(error) != failed:
                     failed = str(error)
-                    log.warning("terminating pods not looked at", extra={"error": failed})
+                    log.warning("terminating pods could not be checked", extra={"error": failed})
 
     def look(self) -> None:
         """Report each pod that is held up, unless already reported."""

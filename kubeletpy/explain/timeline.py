@@ -62,7 +62,7 @@ class Timeline(Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     """What it waits for now, and until when; in Unix seconds."""
     at: float = 0.0
-    """Unix seconds at which it was asked."""
+    """Unix seconds of the request."""
 
     @property
     def chapters(self) -> tuple[Chapter, ...]:

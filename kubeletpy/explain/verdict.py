@@ -51,7 +51,7 @@ def _not_begun(facts: PodFacts) -> tuple[str, bool]:
     if blocker is not None:
         return f"not started: {sentence(facts, blocker)}", False
     if facts.pod is None:
-        return "only the runtime knows it: nobody asks for it, and it is going to be stopped", False
+        return "only the runtime has it, no source does: it is going to be stopped", False
     return "not started yet: its worker has not taken it up", False
 
 
@@ -122,7 +122,7 @@ def _finished(facts: PodFacts) -> tuple[str, bool]:
     if blocker is not None and pod is not None and pod.being_deleted:
         return f"stopped and released, but still in the API: {sentence(facts, blocker)}", False
     if pod is not None and pod.being_deleted:
-        return "stopped and released; the API has been asked to remove it", True
+        return "stopped and released; its removal from the API was requested", True
     return _ended(facts, blocker)
 
 
@@ -139,10 +139,10 @@ def _ended(facts: PodFacts, blocker: Wait | None) -> tuple[str, bool]:
 
 
 def cause_code(facts: PodFacts, *, healthy: bool) -> str:
-    """The fixed word for the cause that the sentence tells.
+    """The code of the cause that the sentence describes.
 
     Args:
-        healthy: as :func:`verdict` says.
+        healthy: as returned by :func:`verdict`.
     """
     blocker = _first(facts)
     record = facts.record
@@ -166,7 +166,7 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
 
 
 def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:
-    """Whether that it is not gone is more to the point than how it has ended."""
+    """Whether its continued existence matters more than how it has ended."""
     if blocker is None or blocker.kind is WaitKind.API_WRITE:
         return blocker is not None
     record, pod = facts.record, facts.pod

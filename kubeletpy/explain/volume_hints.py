@@ -21,10 +21,10 @@ _OF_CAUSES: dict[Cause, str] = {
     Cause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
     Cause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
     Cause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
-    Cause.PV_MISSING: "see why {object} is gone: kubectl get pv",
+    Cause.PV_MISSING: "see why {object} was removed: kubectl get pv",
     Cause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
-    Cause.MODE_DIFFERS: "use the volume as its volumeMode says: Block in volumeDevices, Filesystem "
-    "in volumeMounts",
+    Cause.MODE_DIFFERS: "use the volume as its volumeMode requires: Block in volumeDevices, "
+    "Filesystem in volumeMounts",
     Cause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
     Cause.INVALID: "correct what the message names in the volume of the pod or in the "
     "PersistentVolume",

@@ -2,7 +2,7 @@
 
 One small file below the root directory, ``{"images": {id: [first detected, last used]}}`` in Unix
 seconds, replaced atomically. The kubelet forgets this at each restart and then treats every image
-as new (docs/reference/behaviour-resources.md, rg). Must never raise for what the file says: without
+as new (docs/reference/behaviour-resources.md, rg). Must never raise for the file's content: without
 it all images are new, which removes too little and never too much.
 """
 
@@ -75,7 +75,7 @@ def read_ages(data: bytes, now: float) -> Ages:
         document = json.loads(data)
         entries = list(document["images"].items())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"it says no ages: {type(error).__name__}: {error}") from error
+        raise ValueError(f"it contains no ages: {type(error).__name__}: {error}") from error
     found: dict[str, tuple[float, float]] = {}
     for name, times in entries[:MOST_IMAGES]:
         if isinstance(times, list) and len(times) == 2 and all(_is_time(time) for time in times):

@@ -86,7 +86,7 @@ class ImageGarbageCollector:
         self._records: dict[str, ImageRecord] = {}
         self._ages = ages
         self._known: Ages | None = None if ages is not None else {}
-        """What a previous agent knew; None: not read yet."""
+        """What a previous agent recorded; None: not read yet."""
         self._volumes = volumes
         self._pulled: dict[str, float] = {}
         """Arrival times of images not listed yet, by id."""
@@ -162,7 +162,7 @@ class ImageGarbageCollector:
         """Remove what is too old, and more if the disk is too full; the bytes freed for space.
 
         Raises:
-            CRIError: the runtime could not be asked.
+            CRIError: the runtime could not be queried.
             ImageGCError: images could not be removed, or too little could be freed.
         """
         with self._tracer.span("Images/GarbageCollect", {}):
@@ -184,7 +184,7 @@ class ImageGarbageCollector:
         For a disk that is about to be full. Source: docs/reference/behaviour-resources.md, rg.
 
         Raises:
-            CRIError: the runtime could not be asked.
+            CRIError: the runtime could not be queried.
             ImageGCError: images could not be removed.
         """
         async with self._one_by_one:

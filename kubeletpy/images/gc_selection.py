@@ -1,6 +1,6 @@
 """Decides which images to remove so that the disk does not fill up. Pure.
 
-Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never ask
+Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never query
 the runtime or a clock: times are Unix seconds and arguments.
 """
 
@@ -35,7 +35,7 @@ class ImageGCPolicy(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings) -> ImageGCPolicy:
-        """What the settings say."""
+        """The policy of the settings."""
         return cls(
             high_threshold_percent=settings.image_gc_high_threshold_percent,
             low_threshold_percent=settings.image_gc_low_threshold_percent,
@@ -164,7 +164,7 @@ def used_image_ids(
 def sandbox_images(info: Mapping[str, str]) -> set[str]:
     """The image of pod sandboxes, from a runtime's verbose status.
 
-    containerd 1.6 does not report it as pinned. Must never raise for what the runtime says.
+    containerd 1.6 does not report it as pinned. Must never raise for the runtime's answer.
     """
     text = info.get("config", "")
     if len(text) > LONGEST_CONFIG:

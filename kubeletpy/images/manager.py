@@ -1,6 +1,6 @@
 """Ensures that a container's image is on the node and its pod may use it, or states why not.
 
-:mod:`policy` decides, :mod:`records` knows who may use what, :mod:`puller` pulls; this module asks
+:mod:`policy` decides, :mod:`records` has who may use what, :mod:`puller` pulls; this module calls
 the runtime and reports what it found. Must never put a credential into an event, an error or the
 log.
 """

@@ -53,7 +53,7 @@ class NodeCredentials:
 
 
 def default_paths(root: Path, home: Path | None) -> tuple[Path, ...]:
-    """Where the kubelet looks: ``root`` is its root directory, ``home`` the user's."""
+    """Where the kubelet searches: ``root`` is its root directory, ``home`` the user's."""
     configs = [root / "config.json"]
     legacy = [root / ".dockercfg"]
     if home is not None:

@@ -1,6 +1,6 @@
 """Use, pull or refuse: applies a pull policy to an image that is, or is not, on the node. Pure.
 
-Source: docs/reference/behaviour.md, g1. Must never ask the runtime anything.
+Source: docs/reference/behaviour.md, g1. Must never call the runtime.
 """
 
 from __future__ import annotations

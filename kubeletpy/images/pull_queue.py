@@ -21,7 +21,7 @@ class PullRateExceeded(Exception):
 
 
 class Ticket(Struct, eq=False, frozen=True):
-    """One pull, by what its owner knows it; two of the same name are two pulls."""
+    """One pull, by its owner's name for it; two of the same name are two pulls."""
 
     pod: str
     what: str

@@ -58,7 +58,7 @@ class PullSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings) -> PullSettings:
-        """What the settings say."""
+        """The limits of the settings."""
         return cls(
             serialize=settings.serialize_image_pulls,
             max_parallel=settings.max_parallel_image_pulls,

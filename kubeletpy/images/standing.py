@@ -6,7 +6,7 @@ from kubeletpy.structs import Struct
 
 
 class PullStanding(Struct, frozen=True):
-    """One pull. The CRI tells nothing of a pull between its call and its answer, so that how much
+    """One pull. The CRI reports nothing of a pull between its call and its answer, so that how much
     has arrived is not known.
 
     Attributes:

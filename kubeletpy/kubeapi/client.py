@@ -62,7 +62,7 @@ class KubeClient(KubeApi):
     ) -> None:
         """Args:
         connection: where to connect and as whom; None: requests wait for ``renew_credentials``.
-        reconnect: returns fresh credentials after a 401, and when asked to renew them.
+        reconnect: returns fresh credentials after a 401, and when requested to renew them.
         qps: requests per second (0: no limit); ``burst`` at once.
         timeout: seconds for one attempt of a request.
         observer: counts requests and responses.
@@ -110,8 +110,8 @@ class KubeClient(KubeApi):
     def apart(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
         """A client with its own connections, rate limit and timeout, and this one's credentials.
 
-        Heartbeats need one, or a busy node could look dead: they never wait for other requests,
-        however many connections those take. Closed with this one.
+        Heartbeats need one, or a busy node could be taken for dead: they never wait for other
+        requests, however many connections those take. Closed with this one.
         """
         sessions = self._sessions.apart()
         self._others.append(sessions)

@@ -117,7 +117,7 @@ def _start_loader(path: str) -> subprocess.Popen[bytes]:
 def _connection(path: str, answer: bytes, certificate: KeyPair | None) -> Connection:
     """Interpret the loader's answer; the files it names exist only while the loader waits."""
     if not answer:
-        raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output says why")
+        raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output shows why")
     found: dict[str, Any] = json.loads(answer)
     for line in found["said"]:
         log.warning("kubeconfig", extra={"path": path, "said": line})

@@ -16,7 +16,7 @@ class ApiError(Exception):
         reason: the Status object's reason (``NotFound``, ``Conflict``, ...), possibly empty.
         message: for people.
         details: the Status object's details (name, kind, causes), possibly empty.
-        retry_after: seconds the server asks to wait, or None.
+        retry_after: seconds that the server requests to wait, or None.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: this identity may not do that (or the authorizer does not know of the relation yet)."""
+    """403: this identity may not do that (or the authorizer has not seen the relation yet)."""
 
 
 class NotFound(ApiError):
@@ -69,7 +69,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: slow down; ``retry_after`` says by how much."""
+    """429: slow down; ``retry_after`` has the seconds."""
 
 
 class Unavailable(ApiError):

@@ -78,7 +78,7 @@ class FailingWatches:
             self._accepted[watch] = now
 
     def ended(self, watch: Hashable) -> None:
-        """A watch is not wanted any more."""
+        """A watch is no longer needed."""
         self._rows.pop(watch, None)
         self._accepted.pop(watch, None)
 

@@ -1,4 +1,4 @@
-"""What objects look like in requests and answers: JSON, unless a client is given another format.
+"""The encoding of objects in requests and answers: JSON, unless a client is given another format.
 
 Must never put anything of a body into an error.
 """
@@ -29,7 +29,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class WireFormat(Protocol):
-    """How objects are written and read. What an answer is in, its Content-Type says."""
+    """How objects are written and read. The Content-Type has an answer's format."""
 
     def headers(self, resource: Resource) -> Mapping[str, str]:
         """Of a request for a resource, where they differ from those of JSON."""
@@ -53,24 +53,24 @@ class WireFormat(Protocol):
 
 
 class JsonFormat:
-    """JSON, whatever the Content-Type says; a watch has one event a line."""
+    """JSON, whatever the Content-Type is; a watch has one event a line."""
 
     def headers(self, resource: Resource) -> Mapping[str, str]:
         """None."""
         return {}
 
     def encode(self, obj: JSON | JSONPatch) -> tuple[bytes, str]:
-        """As the protocol says; a patch is encoded, too."""
+        """Encode an object or a patch."""
         return _encode(obj).encode(), JSON_TYPE
 
     async def decode(self, content_type: str, body: bytes) -> Any:
-        """As the protocol says, without nulls."""
+        """Decode an object, without nulls."""
         return await decode_json(body)
 
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
     ) -> AsyncIterator[WatchEvent]:
-        """As the protocol says."""
+        """Decode an event of a watch."""
         blank = 0
         async for line in _lines(chunks):
             if not line.strip():
@@ -99,7 +99,7 @@ async def decode_json(text: bytes) -> Any:
 
 
 def event_of(kind: object, obj: object) -> WatchEvent | None:
-    """A decoded event; None for one of a type that nobody knows. Raises ApiError for an ERROR."""
+    """A decoded event; None for one of an unknown type. Raises ApiError for an ERROR."""
     if kind == "ERROR":
         raise errors.from_status(0, obj)
     if kind not in _EVENT_TYPES or not isinstance(obj, dict):

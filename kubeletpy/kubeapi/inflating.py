@@ -83,7 +83,7 @@ async def decompressed(encoding: str, chunks: AsyncIterator[bytes]) -> AsyncIter
             yield chunk
         return
     if encoding != "gzip":
-        raise TransportError("the answer has a content-encoding that was not asked for")
+        raise TransportError("the answer has a content-encoding that was not requested")
     inflater = Inflater()
     async for chunk in chunks:
         for piece in inflater.take(chunk):

@@ -29,7 +29,7 @@ class Said(logging.Handler):
 
 
 def load(path: str) -> dict[str, Any]:
-    """What a kubeconfig's current context says, or ``error``."""
+    """The settings of a kubeconfig's current context, or ``error``."""
     import yaml
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, kube_config

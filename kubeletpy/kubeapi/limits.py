@@ -41,9 +41,9 @@ class RateLimiter:
 
 
 def spread(wait: float, chance: float) -> float:
-    """Seconds to wait when a server asked for ``wait``: up to twice as long, never less.
+    """Seconds to wait when a server requested ``wait``: up to twice as long, never less.
 
-    A busy server tells thousands of nodes the same number, and must not meet them all again at
+    A busy server sends thousands of nodes the same number, and must not meet them all again at
     once.
 
     Args:

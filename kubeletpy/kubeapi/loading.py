@@ -16,7 +16,8 @@ _threads = PatientThreads(1)
 async def loaded(name: str) -> Any:
     """A module, imported in a thread: aiohttp and h2 would block the event loop for 0.1 s.
 
-    Raises TransportError: it can't be now (no descriptor is left, say); the next attempt may.
+    Raises TransportError: it can't be loaded now (for example, no descriptor is left); the next
+    attempt may.
     """
     if name not in _code:
         try:

@@ -1,9 +1,9 @@
-"""Objects that pods use, read when they are asked for: the strategies ``Cache`` and ``Get``.
+"""Objects that pods use, read when they are requested: the strategies ``Cache`` and ``Get``.
 
 Nothing is watched: a changed object is found when a pod is synced. With ``Cache`` an object is read
-again once it is older than the node's annotation says; if that fails, or takes long, the last one
+again once it is older than the node's annotation allows; if that fails, or takes long, the last one
 stays valid. A pod that is new to an object never gets one that was read before. With ``Get`` each
-caller gets an object whose read began after it had asked. Immutable objects are read once. Must
+caller gets an object whose read began after the request. Immutable objects are read once. Must
 never log what an object holds.
 
 Source: docs/reference/config.csv: configMapAndSecretChangeDetectionStrategy; constants.csv:
@@ -39,7 +39,7 @@ TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
 
 
 def object_ttl(node: Mapping[str, Any]) -> float:
-    """For how many seconds an object that was read counts as current, as the node says."""
+    """Seconds for which an object counts as current, from the node's annotation."""
     annotations = (node.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(TTL_ANNOTATION, "")
     return float(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else DEFAULT_TTL_S

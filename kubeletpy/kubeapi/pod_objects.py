@@ -1,7 +1,7 @@
-"""What volumes and environments ask of the configMaps and secrets of pods.
+"""Access of volumes and environments to the configMaps and secrets of pods.
 
 How changes are noticed is ``configMapAndSecretChangeDetectionStrategy``: objects are watched
-(:mod:`kubeletpy.kubeapi.objects`), or read when they are asked for
+(:mod:`kubeletpy.kubeapi.objects`), or read when they are requested
 (:mod:`kubeletpy.kubeapi.objects_on_request`).
 """
 

@@ -37,19 +37,19 @@ class ProtobufFormat:
         self._objects = objects or ApiObjects(load_table())
 
     def headers(self, resource: Resource) -> Mapping[str, str]:
-        """Protobuf is asked for where the table has the resource's kind."""
+        """Protobuf is requested where the table has the resource's kind."""
         known = self._objects.knows(message_name(resource.api_version, resource.kind))
         return _ACCEPT if known else {}
 
     def encode(self, obj: JSON) -> tuple[bytes, str]:
-        """As the protocol says: JSON for an object that protobuf would not carry whole."""
+        """Encode an object: JSON for one that protobuf would not carry completely."""
         try:
             return self._objects.enclose(obj["apiVersion"], obj["kind"], obj), MEDIA_TYPE
         except (KeyError, Unfit):
             return JSON_FORMAT.encode(obj)
 
     async def decode(self, content_type: str, body: bytes) -> Any:
-        """As the protocol says."""
+        """Decode an object."""
         if not _is_protobuf(content_type):
             return await JSON_FORMAT.decode(content_type, body)
         return await _read(self._objects.decode, body)
@@ -57,7 +57,7 @@ class ProtobufFormat:
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
     ) -> AsyncIterator[WatchEvent]:
-        """As the protocol says; before each event stands its length, in four bytes."""
+        """Decode the events of a watch; before each event stands its length, in four bytes."""
         if not _is_protobuf(content_type):
             async for event in JSON_FORMAT.events(content_type, chunks):
                 yield event

@@ -136,7 +136,7 @@ class KubeApi(ABC):
 
     ``namespace`` is required for namespaced resources, except in ``list`` and ``watch``, where None
     means all namespaces. Returned objects are shared: never change one in place. Subclasses answer
-    a :class:`Call` and need not know the verbs.
+    a :class:`Call` and need not distinguish the verbs.
     """
 
     @cached_property

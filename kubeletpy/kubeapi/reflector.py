@@ -29,8 +29,8 @@ PAGE_SIZE = 500
 FIRST_WAIT = 0.8
 LONGEST_WAIT = 30.0
 HURRIED_WITHIN = 3.0
-"""Seconds within which a reflector asks an API that has just answered another request of ours: all
-nodes have met the same outage."""
+"""Seconds within which a reflector retries an API that has just answered another request of ours:
+all nodes have met the same outage."""
 WATCH_SECONDS = (300, 600)
 """How long a watch lasts, drawn for each."""
 SHORT_WATCH = 1.0
@@ -100,7 +100,7 @@ class Reflector:
     def hurry(self) -> None:
         """Cuts the backoff short: another request has got an answer from the API.
 
-        A wait that an answer has asked for stays.
+        A wait that an answer requested is kept.
         """
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

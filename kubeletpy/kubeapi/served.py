@@ -1,4 +1,4 @@
-"""Which version of a kind a server has: servers of several Kubernetes versions are asked."""
+"""Which version of a kind a server has: for servers of several Kubernetes versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def first_served(
 
     Raises:
         NotFound: the server has none of them.
-        ApiError: the server does not say.
+        ApiError: the server does not report it.
     """
     for resource in versions:
         try:

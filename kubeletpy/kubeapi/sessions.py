@@ -247,7 +247,7 @@ class Sessions:
                 await self._known.wait()
         except TimeoutError:
             raise errors.Unavailable("there are no credentials for the API yet") from None
-        assert self._connection is not None, "the event says so"
+        assert self._connection is not None, "the event was set"
         return self._connection
 
     def _current(self, connection: Connection) -> Transport:
@@ -304,7 +304,7 @@ class Sessions:
                 await each.close()
 
     async def _reconnected(self) -> None:
-        assert self._reconnect is not None, "asked only when there is a way"
+        assert self._reconnect is not None, "called only when reconnecting is possible"
         self._connection = await self._reconnect()
         self._known.set()
 

@@ -1,6 +1,6 @@
 """Lists that come over a watch: one request instead of a LIST and a WATCH. Pure.
 
-The watch begins with an ADDED event for each object. A bookmark with an annotation says that all
+The watch begins with an ADDED event for each object. A bookmark with an annotation marks that all
 have been sent, and at which version; what follows are changes. Servers that can't do so are listed.
 
 Source: docs/reference/api-server.md, ad; the Kubernetes API concepts, "Streaming lists".
@@ -18,7 +18,7 @@ TRY_AGAIN_S = 600.0
 """How long lists are not streamed after a refusal: the server may have been upgraded since."""
 _REFUSALS = frozenset({400, 405, 406, 415, 422, 501})
 _LISTED_INSTEAD = _REFUSALS | {500}
-"""A server whose storage can't do so says 500, as it does for much else: that is not remembered."""
+"""A server whose storage can't do so answers 500, as for much else: that is not remembered."""
 
 
 class Unstreamed(ApiError):
@@ -31,13 +31,13 @@ def list_instead(error: ApiError) -> bool:
 
 
 class StreamedLists:
-    """Whether a server streams lists: what one watch finds out, all the others know."""
+    """Whether a server streams lists: what one watch finds out holds for all others."""
 
     def __init__(self) -> None:
         self._refused_until = float("-inf")
 
     def expected(self, now: float) -> bool:
-        """Whether to ask for one."""
+        """Whether to request one."""
         return now >= self._refused_until
 
     def refused(self, error: ApiError, now: float) -> bool:

@@ -57,7 +57,7 @@ class Tracked:
 
 
 def is_that_object(key: ObjectKey, found: object) -> bool:
-    """Whether an answer is the object that was asked for, and not one of another namespace."""
+    """Whether an answer is the requested object, and not one of another namespace."""
     metadata = found.get("metadata") if isinstance(found, dict) else None
     if not isinstance(metadata, dict) or metadata.get("name") != key.name:
         return False

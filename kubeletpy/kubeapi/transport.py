@@ -90,7 +90,7 @@ class Transport(Protocol):
 
     @property
     def watch_capacity(self) -> int:
-        """Watches of pods' objects that it carries at once; changes with what the server says."""
+        """Watches of pods' objects that it carries at once; changes with the server's settings."""
         ...
 
     @property

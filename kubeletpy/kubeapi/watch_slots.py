@@ -47,7 +47,7 @@ class WatchSlots:
         return True
 
     def pass_on(self, watch: Hashable, uid: str, others: Iterable[str]) -> None:
-        """A pod no longer wants a watch; the first of the others gets it, whatever else it has."""
+        """A pod no longer needs a watch; the first of the others gets it, whatever else it has."""
         if self._holders.get(watch) == uid:
             self.give_back(watch)
             other = next(iter(others), None)

@@ -67,7 +67,7 @@ class CpuManager:
         self._subscribers.append(subscriber)
 
     async def start(self) -> None:
-        """Continue from what the file says. Raises StateUnusable."""
+        """Continue from the file's content. Raises StateUnusable."""
         problem = None if self._policy is None else self._policy.problem
         self.state = await self._file.begin(self.state, problem)
         self._show()

@@ -64,7 +64,7 @@ class CpuOptions(Struct, frozen=True):
 
 
 def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
-    """What the settings say.
+    """The options of the settings.
 
     Args:
         given: names that are known (the settings are checked), and their values.

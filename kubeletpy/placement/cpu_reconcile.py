@@ -32,7 +32,7 @@ class RunningContainer(Struct, frozen=True):
 
 
 class CpuReconciler:
-    """Tells the runtime which CPUs containers should have."""
+    """Updates containers in the runtime to the CPUs that they should have."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ def write_cpu_state(state: CpuState) -> str:
 
 
 def read_cpu_state(text: str) -> CpuState:
-    """What a file says.
+    """The state in a file.
 
     Raises:
         StateError: it can't be used; the message contains the reason.
@@ -101,8 +101,8 @@ def read_cpu_state(text: str) -> CpuState:
     policy, pool = found.text("policyName"), found.text("defaultCpuSet")
     if found.values.get("podEntries"):
         raise StateError(
-            "it has CPUs of whole pods (feature gate PodLevelResourceManagers), "
-            "which this version does not know"
+            "it has CPUs of pods (feature gate PodLevelResourceManagers), "
+            "which this version does not support"
         )
     entries = read_text_maps(found.values.get("entries"), "entries")
     if inner is None:

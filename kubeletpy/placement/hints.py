@@ -49,7 +49,7 @@ class Merged(Struct, frozen=True):
     """The result of merging all hints.
 
     Attributes:
-        hint: the hint by which providers are asked to allocate.
+        hint: the hint by which providers allocate.
         admitted: whether the policy admits the pod.
         against: resources that kept the hint from being preferred, for people.
     """
@@ -82,9 +82,9 @@ def merge(
     """The nodes for one container, or for one pod.
 
     Args:
-        provided: what each provider says.
+        provided: the hints of each provider.
         nodes: ids of all NUMA nodes of the machine.
-        policy: not NONE, under which no provider is asked.
+        policy: not NONE, under which no provider is called.
         closest: set with the option prefer-closest-numa-nodes.
     """
     every = mask_of(nodes)
@@ -167,7 +167,7 @@ Rank = Callable[[int], tuple[float, ...]]
 
 
 def _rank(closest: Distances | None) -> Rank:
-    """Narrower is better; then closer together, if asked for; then lower ids."""
+    """Narrower is better; then closer together, if requested; then lower ids."""
 
     def rank(mask: int) -> tuple[float, ...]:
         if closest is None:

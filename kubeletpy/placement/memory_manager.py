@@ -59,7 +59,7 @@ class MemoryManager:
         self.state = MemoryState(NONE) if policy is None else policy.initial()
 
     async def start(self) -> None:
-        """Continue from what the file says. Raises StateUnusable."""
+        """Continue from the file's content. Raises StateUnusable."""
         problem = None if self._policy is None else self._policy.problem
         self.state = await self._file.begin(self.state, problem)
 

@@ -113,7 +113,7 @@ def write_memory_state(state: MemoryState) -> str:
 
 
 def read_memory_state(text: str) -> MemoryState:
-    """What a file says.
+    """The state in a file.
 
     Raises:
         StateError: it can't be used; the message contains the reason.
@@ -123,8 +123,8 @@ def read_memory_state(text: str) -> MemoryState:
     found = outer if inner is None else inner
     if found.values.get("podEntries"):
         raise StateError(
-            "it has memory of whole pods (feature gate PodLevelResourceManagers), "
-            "which this version does not know"
+            "it has memory of pods (feature gate PodLevelResourceManagers), "
+            "which this version does not support"
         )
     nodes = read_maps(found.values.get("machineState"), "machineState")
     entries = read_maps(found.values.get("entries"), "entries")
@@ -138,14 +138,14 @@ def read_memory_state(text: str) -> MemoryState:
             },
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StateError(f"it has a form that this version does not know: {error!r}") from error
+        raise StateError(f"it has a form that this version does not support: {error!r}") from error
     if inner is None:
         found.verify(*(memory_checksum(state, of_pods=of_pods) for of_pods in (False, True)))
     return state
 
 
 def memory_checksum(state: MemoryState, *, of_pods: bool = False) -> int:
-    """The checksum of a file that says this.
+    """The checksum of a file with this state.
 
     ``of_pods``: of a file with memory of whole pods, which has none (1.36,
     PodLevelResourceManagers).

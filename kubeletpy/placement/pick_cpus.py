@@ -85,7 +85,7 @@ def _packed(
 
 
 class _Picking:
-    """The free CPUs, those taken, and how many are still wanted."""
+    """The free CPUs, those taken, and how many are still needed."""
 
     def __init__(self, topology: CpuTopology, free: set[int], wanted: int) -> None:
         self._topology = topology
@@ -97,7 +97,7 @@ class _Picking:
         )
 
     def take(self, ids: Iterable[int]) -> None:
-        """Take the first of these, as many as are wanted."""
+        """Take the first of these, as many as are needed."""
         for each in ids:
             if self.wanted <= 0:
                 return
@@ -119,7 +119,7 @@ class _Picking:
         return sorted(self._free, key=key)
 
     def take_whole(self, unit: Unit) -> None:
-        """Take entirely free units, as long as one fits into what is wanted."""
+        """Take entirely free units, as long as one fits into the number needed."""
         for members in self._whole(unit):
             if len(members) <= self.wanted:
                 self.take(members)

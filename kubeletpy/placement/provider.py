@@ -1,10 +1,10 @@
-"""What placement asks of a provider of resources: devices, CPUs, memory.
+"""The interface of placement to a provider of resources: devices, CPUs, memory.
 
-The topology manager asks each provider where it could allocate (``hints``), merges the answers, and
-has each ``book`` what it gives: all in one go, so that two pods are never promised the same. What
-takes a while follows in ``settle``: files, and device plugins. What a container then gets reaches
-the runtime through :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider
-implements as well.
+The topology manager queries each provider where it could allocate (``hints``), merges the answers,
+and has each ``book`` what it gives: all in one go, so that two pods are never promised the same.
+What takes a while follows in ``settle``: files, and device plugins. What a container then gets
+reaches the runtime through :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a
+provider implements as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ResourceProvider(Protocol):
         ...
 
     async def settle(self, pod: Pod) -> None:
-        """Put all that was booked for a pod on the disk in one write; ask device plugins.
+        """Put all that was booked for a pod on the disk in one write; call device plugins.
 
         Raises:
             AllocationRefused: that failed; none of it is booked any more.

@@ -11,7 +11,7 @@ class AllocationRefused(Exception):
     """A provider cannot allocate what a container requests: the pod is refused.
 
     ``reason`` is that of the pod's status, and the text its message; ``container`` is the one that
-    asked, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.
+    requested, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.
     """
 
     def __init__(

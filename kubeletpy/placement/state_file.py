@@ -20,7 +20,7 @@ MAX_BYTES = 64 << 20
 """More than any node's pods need; a bigger file is not read."""
 
 
-_OF_DISK = "Mend its file system, then start again; the file itself may be sound."
+_OF_DISK = "Repair its file system, then start again; the file itself may be sound."
 
 
 class StateUnusable(Exception):
@@ -76,12 +76,12 @@ class StateFile(Generic[S]):
         self._form = form
         self._turn = asyncio.Lock()
         self._newest: str | None = None
-        """What the file should say."""
+        """The state that the file should contain."""
         self._written: str | None = None
         self._later: asyncio.Task[None] | None = None
 
     async def begin(self, fresh: S, problem: Callable[[S], str] | None) -> S:
-        """The state to continue from, which the file then says: what was in it, or a fresh one.
+        """The state to continue from, which the file then contains: what was in it, or a fresh one.
 
         Args:
             fresh: the state of a node on which no container has anything yet.

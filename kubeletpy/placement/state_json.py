@@ -33,7 +33,7 @@ class StateObject(Struct, frozen=True):
         """
         noted = self.values.get("checksum", 0)
         if not isinstance(noted, int) or noted not in (0, computed, *others):
-            raise StateError(f"its checksum is {str(noted)[:20]}, that of what it says {computed}")
+            raise StateError(f"its checksum is {str(noted)[:20]}, the computed one is {computed}")
 
     def inner(self) -> StateObject | None:
         """The object in ``data``, as kubelets write it from 1.37 on; None: it has none.
@@ -79,5 +79,5 @@ def read_maps(found: Any, what: str) -> dict[str, dict[str, Any]]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(of, dict) for of in found.values()):
-        raise StateError(f"{what} has a form that this version does not know")
+        raise StateError(f"{what} has a form that this version does not support")
     return found

@@ -260,7 +260,7 @@ def _best(hints: Sequence[Hint]) -> Hint:
 
 
 def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> Hints:
-    """The hints for what a container has; none when that differs from what it asks for."""
+    """The hints for what a container has; none when that differs from its requests."""
     found = {block.type: block.size for block in held}
     if found.keys() != amounts.keys() or (sizes and found != dict(amounts)):
         return {}

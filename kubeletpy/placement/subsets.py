@@ -1,7 +1,8 @@
 """Sets of NUMA nodes, all of them at once. Pure.
 
 A set is a number: bit *i* stands for the *i*-th node. With the 8 nodes of a large machine there are
-255 of them, and each container asks about each; so the answers for all are computed in one go.
+255 of them, and each container is checked against each; so the answers for all are computed in one
+go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives a pod its place on the machine: asks the providers, merges, has each book.
+"""Assigns a pod to NUMA nodes: collects the providers' hints, merges, has each book.
 
 Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.placement.hints` decides which
 nodes suit, the providers decide what is allocated there.
@@ -55,7 +55,7 @@ class TopologyManager:
         elapsed: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Args:
-        providers: asked in this order.
+        providers: called in this order.
         nodes: ids of all NUMA nodes.
         scope: whether to find a place for each ``container`` or for a whole ``pod``.
         closest: set with the option prefer-closest-numa-nodes.

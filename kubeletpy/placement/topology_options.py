@@ -26,7 +26,7 @@ class TopologyOptions(Struct, frozen=True):
 
 
 def read_topology_options(given: Mapping[str, str]) -> TopologyOptions:
-    """What the settings say; names are known. Raises OptionError."""
+    """The options of the settings; names are valid. Raises OptionError."""
     max_nodes = MAX_NODES
     if (text := given.get(MAX_ALLOWED)) is not None:
         if not text.isdecimal() or int(text) < MAX_NODES:

@@ -91,7 +91,7 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
     """Why a pod is terminated, in words."""
     pod = record.pod
     if pod is None:
-        why = "nobody asks for it any more: only the runtime knows it"
+        why = "no source has this pod any more: only the runtime has it"
     elif record.evicted:
         why = "it was evicted"
     elif pod.being_deleted:

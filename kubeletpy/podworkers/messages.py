@@ -33,7 +33,7 @@ def is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
 
 
 def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> WorkerRecord:
-    """The record once a message has asked for the pod's end, if it does; ``now`` in Unix seconds.
+    """The record after a message, which may request the pod's end; ``now`` in Unix seconds.
 
     A message without a pod does: the pod is not known any more.
     """
@@ -50,7 +50,7 @@ def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> 
 
 
 def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | None) -> WorkerRecord:
-    """The record of an ending pod with the shortest grace period that was asked for."""
+    """The record of an ending pod with the shortest grace period that was requested."""
     options = options or _NO_OPTIONS
     if pod is None:
         asked = MIN_GRACE if options.grace_override is None else options.grace_override

@@ -36,10 +36,10 @@ class PodDirectories:
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
-        release: takes down the volumes of a gone pod (by uid) first; may block.
+        release: takes down the volumes of a removed pod (by uid) first; may block.
         again: called after a sweep that found something: what is left, or waits for the sweep, must
             be checked again.
-        swept: called after each sweep with how many directories of gone pods there were and how
+        swept: called after each sweep with how many directories of removed pods there were and how
             many of them are still there.
         wanted: whether a pod (by uid) has arrived since the sweep was requested, or is terminating.
         """
@@ -95,7 +95,7 @@ class PodDirectories:
 
 
 def remove_orphan(directory: Path, release: Callable[[str], None] = lambda uid: None) -> str | None:
-    """Remove the directory of a gone pod; returns why that failed, if it did. Blocks.
+    """Remove the directory of a removed pod; returns why that failed, if it did. Blocks.
 
     ``release(uid)`` takes down the pod's volumes first.
     """

@@ -46,7 +46,7 @@ class PodUpdate(Struct, frozen=True):
     """None only with ``runtime_pod``."""
     mirror: Pod | None = None
     runtime_pod: PodRuntimeStatus | None = None
-    """A pod that only the runtime knows: all it can be is killed."""
+    """A pod that only the runtime has: it can only be killed."""
     kill: KillOptions | None = None
     received_at: float = 0.0
     """Event-loop seconds at which the cause was seen."""
@@ -71,7 +71,7 @@ class SyncOutcome(Struct, frozen=True):
     """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()
     status_override: StatusOverride | None = None
-    """With ``terminal``: what the pod's final status says."""
+    """With ``terminal``: for the pod's final status."""
 
 
 class PodStatuses(Protocol):

@@ -1,4 +1,4 @@
-"""What the rest of the agent asks about workers (docs/reference/behaviour.md, b9). Pure.
+"""Queries about workers by the rest of the agent (docs/reference/behaviour.md, b9). Pure.
 
 Reads the records and changes nothing.
 """
@@ -12,7 +12,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 
 
 class WorkerQueries:
-    """What the rest of the agent asks (docs/reference/behaviour.md, b9)."""
+    """Queries by the rest of the agent (docs/reference/behaviour.md, b9)."""
 
     def __init__(self, machine: WorkerMachine) -> None:
         self._machine = machine
@@ -42,7 +42,7 @@ class WorkerQueries:
         return record is not None and record.termination_requested
 
     def is_known_terminated(self, uid: str) -> bool:
-        """Whether a worker knows that everything of the pod has stopped."""
+        """Whether a worker has recorded that everything of the pod has stopped."""
         record = self._records.get(uid)
         return record is not None and record.terminated_at is not None
 

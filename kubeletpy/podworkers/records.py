@@ -106,7 +106,7 @@ class WorkerRecord(Struct, frozen=True):
 
     @property
     def pod(self) -> Pod | None:
-        """The newest pod object of the worker; None for a pod that only the runtime knows."""
+        """The newest pod object of the worker; None for a pod that only the runtime has."""
         for work in (self.pending, self.active):
             if work is not None and work.pod is not None:
                 return work.pod
@@ -123,7 +123,7 @@ class WorkerView(Struct, frozen=True):
 
 
 class UpdateArrived(Struct, frozen=True):
-    """A message has arrived. ``runtime_quiet``: the cache says that nothing of the pod runs."""
+    """A message has arrived. ``runtime_quiet``: nothing of the pod runs, by the cache."""
 
     update: PodUpdate
     now: float
@@ -143,7 +143,7 @@ class SyncEnded(Struct, frozen=True):
 
 
 class TimerFired(Struct, frozen=True):
-    """It is time to look at a pod again."""
+    """A pod is due for its next sync."""
 
     uid: str
     now: float
@@ -222,7 +222,7 @@ class Finished(Struct, frozen=True):
 
 
 class Forgotten(Struct, frozen=True):
-    """The record is gone."""
+    """The record was removed."""
 
     uid: str
 

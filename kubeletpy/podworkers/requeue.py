@@ -17,11 +17,11 @@ MIN_GRACE = 1
 SHORTEST_WAIT = 0.001
 AFTER_DUE = 0.1
 """Seconds until the next try when the time to retry had passed before the sync ended: a sync that
-keeps asking for a time in the past must not spin."""
+keeps requesting a time in the past must not spin."""
 
 BEAT_S = 2.0
-"""Seconds between the beats of an agent, nearly. A core that wakes up for each pod alone finds its
-caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
+"""Approximate seconds between the ticks of an agent. A core that wakes up for each pod alone finds
+its caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
 
 
 class RequeueSettings(Struct, frozen=True):
@@ -35,17 +35,17 @@ class RequeueSettings(Struct, frozen=True):
 
 
 def beat_of(node_name: str) -> float:
-    """Seconds between the beats of a node: a tenth more or less than BEAT_S, by its name.
+    """Seconds between the ticks of a node: a tenth more or less than BEAT_S, by its name.
 
-    Nodes whose clocks agree would otherwise ask the API for what their syncs read all at once.
+    Nodes whose clocks agree would otherwise send the API the reads of their syncs all at once.
     """
     return BEAT_S * (0.9 + 0.2 * zlib.crc32(node_name.encode()) / 0xFFFFFFFF)
 
 
 def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
-    """Seconds a pod gets to end: the least that was asked for, but at least MIN_GRACE.
+    """Seconds a pod gets to end: the least that was requested, but at least MIN_GRACE.
 
-    The spec counts only when nothing else was asked for.
+    The spec counts only when nothing else was requested.
     """
     asked = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
     return max(min(asked, default=pod.termination_grace_period), MIN_GRACE)
@@ -85,7 +85,7 @@ def _without_deadline(
 
 
 def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
-    """On the last beat of the stretched time, which is 1..1.5 times the frequency anyway."""
+    """On the last tick of the stretched time, which is 1..1.5 times the frequency anyway."""
     frequency = settings.sync_frequency
     beat = min(settings.beat, frequency / 2)
     if not beat:

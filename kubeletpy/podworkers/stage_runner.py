@@ -29,7 +29,7 @@ _SPANS = {
 
 
 class StageRunner:
-    """Runs syncs; ``ends`` says for a uid whether its sync must give up because the pod ends."""
+    """Runs syncs; ``ends`` returns for a uid whether its sync must stop because the pod ends."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class StaticNames:
             queue.append(uid)
 
     def may_start(self, full_name: str, uid: str, alive: Callable[[str], bool]) -> bool:
-        """Take the name if it is free and nobody ahead in the queue still wants to start."""
+        """Take the name if it is free and no pod ahead in the queue still waits to start."""
         holder = self._started.get(full_name)
         if holder is not None:
             return holder == uid

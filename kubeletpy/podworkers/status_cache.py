@@ -1,6 +1,6 @@
 """The newest runtime status of each pod, fed by the PLEG and by the workers' own calls. Pure.
 
-Of two statuses the one observed later wins, whoever brings it. Must never ask the runtime.
+Of two statuses the one observed later wins, from any source. Must never call the runtime.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubeletpy.structs import Struct, replace
 
 
 def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
-    """What a worker has to react to: two statuses of equal essence ask for the same."""
+    """The part of a status that a worker reacts to; the rest may differ."""
     return (
         tuple((s.id, s.ready, s.ips) for s in status.sandboxes),
         tuple((c.id, c.state, c.exit_code) for c in status.containers),
@@ -48,11 +48,11 @@ class CacheEntry(Struct, frozen=True):
 
     status: PodRuntimeStatus
     error: str = ""
-    """Why the runtime could not be asked last time; empty when it could."""
+    """Why the runtime's last answer failed; empty when it could."""
     fresh: bool = True
     """False when the pod has been acted on since."""
     own: bool = False
-    """The status comes from the pod's worker, which therefore knows it."""
+    """The status comes from the pod's worker, which need not be notified."""
 
 
 class PodStatusCache:
@@ -85,7 +85,7 @@ class PodStatusCache:
         return None if entry is None else entry.status
 
     def usable(self, uid: str) -> PodRuntimeStatus | None:
-        """The status if it is safe to decide from; None when the runtime must be asked."""
+        """The status if it is safe to decide from; None when the runtime must be queried."""
         entry = self._entries.get(uid)
         if entry is None or not entry.fresh or entry.error:
             return None
@@ -102,7 +102,7 @@ class PodStatusCache:
         return uid in self._doubtful if entry is None else not entry.fresh or bool(entry.error)
 
     def confirm_absent(self, uid: str) -> None:
-        """The runtime was asked and has nothing of the pod, or it no longer matters."""
+        """The runtime has nothing of the pod, or it no longer matters."""
         self._doubtful.discard(uid)
 
     def running(self) -> frozenset[str]:
@@ -132,11 +132,11 @@ class PodStatusCache:
         return old is not None and not old.error and status.observed_at < old.status.observed_at
 
     def set(self, status: PodRuntimeStatus, *, own: bool = False) -> bool:
-        """Keep a status; returns whether it says something new (by its essence).
+        """Keep a status; returns whether it is news (by its essence).
 
         A status older than the one kept is dropped. IPs of a pod that has ended are kept
-        (docs/reference/behaviour.md, a9). The worker knows what is its ``own``, unless something
-        was reported about the pod that it does not know yet.
+        (docs/reference/behaviour.md, a9). The worker has seen its ``own`` statuses, unless
+        something was reported about the pod that it has not seen yet.
         """
         old = self._entries.get(status.uid)
         if old is not None and own:
@@ -174,7 +174,7 @@ class PodStatusCache:
             self._tell(status.uid)
 
     def invalidate(self, uid: str) -> None:
-        """The pod was acted on with unknown result: ask the runtime before deciding."""
+        """The pod was acted on with unknown result: query the runtime before deciding."""
         if (entry := self._entries.get(uid)) is not None:
             self._entries[uid] = replace(entry, fresh=False)
         else:

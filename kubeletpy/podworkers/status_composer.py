@@ -1,7 +1,7 @@
-"""Composes a pod's API status from what the components know, and has it kept and written.
+"""Composes a pod's API status from the components' facts, and has it kept and written.
 
 Owned by the workers: nobody else gives the status manager a status, so that all reports about a pod
-come in one order. Gathers inputs only; what a status says is decided by
+come in one order. Gathers inputs only; the content of a status is decided by
 :mod:`kubeletpy.status.generate`.
 """
 
@@ -40,7 +40,7 @@ from kubeletpy.structs import Struct
 
 
 class ResizeConditions(Protocol):
-    """What a status says about in-place resizes."""
+    """The conditions of a status about in-place resizes."""
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
         """The conditions of a pod that report a resize."""

@@ -28,7 +28,7 @@ from kubeletpy.trace.names import Step
 from kubeletpy.trace.spans import span
 
 ORPHAN_GRACE = 1
-"""Grace period, in seconds, of a pod that nobody wants."""
+"""Grace period, in seconds, of a pod that no source has."""
 
 
 class KubePodSyncer:
@@ -117,7 +117,7 @@ class KubePodSyncer:
         self._probes.stop_liveness_and_startup(pod)
 
         def stopped(ended: PodRuntimeStatus) -> None:
-            """A failed pod shows it once nothing of it runs, not only after its network is gone."""
+            """A failed pod is reported once nothing of it runs, before its network is removed."""
             if composer.shows_end(pod.uid) and not pod.being_deleted:
                 composer.store(pod, None, ended, override=override)
 
@@ -141,7 +141,7 @@ class KubePodSyncer:
         return SyncOutcome(decisions=result.decisions)
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
-        """Stop a pod that only the runtime knows; there is no status to write."""
+        """Stop a pod that only the runtime has; there is no status to write."""
         result = await self._runtime.kill_pod(None, status, ORPHAN_GRACE)
         if result.status is not None:
             self._cache.set(result.status, own=True)

@@ -19,7 +19,7 @@ Source: docs/reference/behaviour.md, d."""
 class Troubles:
     """Pod uid -> first and last failure, in Unix seconds; those whose last is oldest go first.
 
-    Besides, pod uid -> the end of the pod: when it was refused or asked to end first.
+    Besides, pod uid -> the end of the pod: when it was first refused or its end first requested.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Troubles:
         return first if now - last <= OVER_S else None
 
     def ends(self, uid: str, at: float) -> None:
-        """The pod was refused, or asked to end, at ``at``; only the first time counts."""
+        """The pod was refused, or its end requested, at ``at``; only the first time counts."""
         self._ends.setdefault(uid, at)
         while len(self._ends) > MAX_PODS:
             del self._ends[next(iter(self._ends))]
@@ -49,7 +49,7 @@ class Troubles:
         self._ends.pop(uid, None)
 
     def ended_at(self, uid: str) -> float | None:
-        """Unix seconds at which the pod was refused or asked to end first; None: unknown."""
+        """Unix seconds at which the pod was first refused or its end requested; None: unknown."""
         return self._ends.get(uid)
 
     def gone(self, uid: str) -> None:

@@ -34,7 +34,7 @@ class PodSyncer(Protocol):
         ...
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
-        """Stop a pod that only the runtime knows."""
+        """Stop a pod that only the runtime has."""
         ...
 
     async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:

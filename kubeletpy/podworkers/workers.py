@@ -1,4 +1,4 @@
-"""The pod workers in motion: they do what the state machine says, one sync per pod at a time.
+"""The pod workers: carry out the effects of the state machine, one sync per pod at a time.
 
 A task exists only while a sync runs. It must never decide what is next: that is
 :mod:`kubeletpy.podworkers.state_machine`.
@@ -77,7 +77,7 @@ def log_impossible(error: ImpossibleTransition) -> None:
 
 
 class PodWorkers:
-    """One worker per pod, and what the rest of the agent may ask of them."""
+    """One worker per pod, and their interface to the rest of the agent."""
 
     def __init__(
         self,
@@ -157,9 +157,9 @@ class PodWorkers:
         self._handle(PodRejected(pod, rejection))
 
     def runtime_changed(self, uid: str) -> None:
-        """The cache has a new status of a pod, not from the pod's own worker: look at it.
+        """The cache has a new status of a pod, not from the pod's own worker: sync it.
 
-        What a sync in flight finds out itself is not looked at twice.
+        A change that a sync in flight finds itself causes no second sync.
         """
         record = self._machine.records.get(uid)
         if record is None or record.finished:
@@ -206,7 +206,7 @@ class PodWorkers:
         self.notes.history.add(uid, decisions, self._clock.now())
 
     def next_sync_in(self, uid: str) -> float | None:
-        """Seconds until a pod's next scheduled look; None when none is set."""
+        """Seconds until a pod's next scheduled sync; None when none is set."""
         timer = self._timers.get(uid)
         return None if timer is None else timer.when() - asyncio.get_running_loop().time()
 

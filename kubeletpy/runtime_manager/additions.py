@@ -1,4 +1,4 @@
-"""What containers get besides what their spec says: where others add to their config.
+"""Additions to a container's config besides its spec, and who provides them.
 
 Variables and mounts come in here, and so do the node's resources given to a pod: a provider is an
 object in the list that the composition root hands to the runtime manager, and what it adds is data.
@@ -33,7 +33,7 @@ class ContainerAdditions(Struct, frozen=True):
     over one of the same name."""
     devices: Sequence[Device] = ()
     cdi_devices: Sequence[str] = ()
-    """Devices that the runtime knows by name: ``vendor.com/class=name``."""
+    """Devices that the runtime resolves by name: ``vendor.com/class=name``."""
     placement: Placement = NOWHERE
     """The CPUs and the memory that are its own."""
 

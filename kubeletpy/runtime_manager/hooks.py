@@ -1,4 +1,4 @@
-"""Where lifecycle hooks plug in: what the runtime manager asks for, and nothing behind it.
+"""Where lifecycle hooks plug in: the interface of the runtime manager, and nothing behind it.
 
 Must never run a hook itself.
 """
@@ -16,7 +16,7 @@ class HookFailed(Exception):
 
 
 class LifecycleHooks(Protocol):
-    """Runs what a container's ``lifecycle`` asks for."""
+    """Runs the hooks of a container's ``lifecycle``."""
 
     async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
         """After the start; the rest of the sync waits. Raises HookFailed: the container goes."""
@@ -31,7 +31,7 @@ class LifecycleHooks(Protocol):
     ) -> None:
         """Before the stop, within the grace period; the caller cancels it when that is over.
 
-        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is reported, and the
+        ``pod`` is None when only the runtime has it. Raises HookFailed: it is reported, and the
         stop goes on.
         """
         ...

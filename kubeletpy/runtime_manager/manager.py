@@ -291,7 +291,7 @@ class KubeRuntimeManager:
         return result
 
     def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
-        """What :meth:`sync_pod` would do; changes nothing, and looks at no cgroup."""
+        """What :meth:`sync_pod` would do; changes nothing, and reads no cgroup."""
         return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
 
     async def kill_pod(
@@ -324,17 +324,18 @@ class KubeRuntimeManager:
         self._stop_slots.hurry(on)
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        """Ask the runtime for all it knows about a pod. Raises CRIError."""
+        """Read all that the runtime has of a pod. Raises CRIError."""
         return await self._source.read(uid, name, namespace)
 
     async def list_pods(self) -> list[RuntimePodSummary]:
-        """Every pod the runtime knows, dead ones included. Raises CRIError."""
+        """Every pod the runtime has, dead ones included. Raises CRIError."""
         return await self._source.list_pods()
 
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as a runtime event shows it; None: it shows too little, so ask.
+        """The pod's status as a runtime event shows it; None: it shows too little, so query the
+        runtime.
 
         ``previous`` is what was known: it fills in the pod's other sandboxes.
         """
@@ -345,7 +346,7 @@ class KubeRuntimeManager:
         await self._remover.container(container_id)
 
     async def has_containers(self, uid: str) -> bool:
-        """Whether the runtime knows any container of a pod, dead or alive. Raises CRIError."""
+        """Whether the runtime has any container of a pod, dead or alive. Raises CRIError."""
         chosen = cri.ContainerFilter(label_selector={POD_UID: uid})
         return bool(await self._runtime.list_containers(chosen))
 
@@ -365,7 +366,7 @@ class KubeRuntimeManager:
         return found.removed
 
     async def health(self) -> RuntimeHealth:
-        """Ask the runtime for its health. Never raises."""
+        """Query the runtime's health. Never raises."""
         try:
             answer = await self._runtime.status()
         except CRIError as error:
@@ -373,7 +374,7 @@ class KubeRuntimeManager:
         return health_from_conditions(answer.status.conditions)
 
     async def drain(self, timeout: float) -> None:
-        """Wait for the runtime to finish what it was asked for, at most ``timeout`` seconds."""
+        """Wait for the runtime to finish the calls under way, at most ``timeout`` seconds."""
         await self._mutations.drain(timeout)
 
     def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:

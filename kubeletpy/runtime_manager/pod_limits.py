@@ -1,8 +1,8 @@
 """What the runtime manager needs from pods' cgroups and from the records of what is in effect.
 
 A pod's resources are changed in place in two spots: the limits of each container, which the runtime
-sets, and the limits of the pod as a whole, which the agent sets itself. Must never know how that is
-done.
+sets, and the limits of the pod as a whole, which the agent sets itself. Must never depend on how
+that is done.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ActuatedResources(Protocol):
         ...
 
     def remove(self, uid: str) -> None:
-        """A pod is gone."""
+        """A pod was removed."""
         ...
 
 

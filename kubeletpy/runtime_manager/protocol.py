@@ -35,7 +35,7 @@ class SyncPodRequest(Struct, frozen=True):
     is_terminating: Callable[[], bool] = lambda: False
     """Whether termination was requested meanwhile: the sync then starts nothing more."""
     reported: Callable[[], bool] = lambda: True
-    """Whether the API knows what ``status`` says: records that it still needs stay until then."""
+    """Whether the API has ``status``: records that it still needs are kept until then."""
 
 
 class RuntimeManager(Protocol):
@@ -54,18 +54,18 @@ class RuntimeManager(Protocol):
     ) -> PodSyncResult:
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
-        ``pod`` is None for a pod that only the runtime knows. ``grace_override``, in seconds,
+        ``pod`` is None for a pod that only the runtime has. ``grace_override``, in seconds,
         replaces the pod's own grace period. ``on_stopped`` is called with how the containers ended
         while the sandboxes are being stopped.
         """
         ...
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        """Ask the runtime for all it knows about a pod. Raises remote.errors.CRIError."""
+        """Read all that the runtime has of a pod. Raises remote.errors.CRIError."""
         ...
 
     async def list_pods(self) -> list[RuntimePodSummary]:
-        """Every pod the runtime knows, dead ones included. Raises remote.errors.CRIError."""
+        """Every pod the runtime has, dead ones included. Raises remote.errors.CRIError."""
         ...
 
     async def delete_container(self, container_id: str) -> None:
@@ -73,7 +73,7 @@ class RuntimeManager(Protocol):
         ...
 
     async def has_containers(self, uid: str) -> bool:
-        """Whether the runtime knows any container of a pod, dead or alive. Raises CRIError."""
+        """Whether the runtime has any container of a pod, dead or alive. Raises CRIError."""
         ...
 
     async def collect_garbage(
@@ -86,12 +86,12 @@ class RuntimeManager(Protocol):
         """Remove dead containers and sandboxes beyond what is kept; returns how many containers.
 
         ``removable(pod_uid)`` states whether everything of that pod may go (docs: GC and eviction),
-        ``reported(pod_uid)`` whether the API knows how its containers ended.
+        ``reported(pod_uid)`` whether the API has how its containers ended.
         """
         ...
 
     async def health(self) -> RuntimeHealth:
-        """Ask the runtime for its health. Never raises."""
+        """Query the runtime's health. Never raises."""
         ...
 
     @property

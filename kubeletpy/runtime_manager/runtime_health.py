@@ -9,7 +9,7 @@ from kubeletpy.structs import Struct
 
 
 class RuntimeHealth(Struct, frozen=True):
-    """What the runtime reports about itself (CRI Status), or why it could not be asked."""
+    """What the runtime reports about itself (CRI Status), or why it could not be queried."""
 
     runtime_ready: bool
     network_ready: bool

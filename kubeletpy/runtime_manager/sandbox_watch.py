@@ -1,4 +1,4 @@
-"""The part of the agent that draws conclusions from new sandboxes. Must never know which."""
+"""The interface to the component that watches new sandboxes. Must never depend on which one."""
 
 from __future__ import annotations
 

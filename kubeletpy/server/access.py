@@ -44,7 +44,7 @@ class Busy(AccessError):
 
 
 class Access:
-    """Authenticates and authorizes; asks the API no more often than it must."""
+    """Authenticates and authorizes, with as few API requests as possible."""
 
     def __init__(
         self, api: KubeApi | None, node_name: str, settings: AccessSettings, clock: Clock
@@ -91,7 +91,7 @@ class Access:
     async def authorize(self, identity: Identity, verb: str, subresources: tuple[str, ...]) -> bool:
         """Whether a client may use any of these subresources of the node, tried in order.
 
-        A method without a verb (HEAD) is asked about with an empty one, as the kubelet does:
+        A method without a verb (HEAD) is reviewed with an empty one, as the kubelet does:
         who may do everything (``*``) may do it.
 
         Raises:
@@ -170,7 +170,7 @@ class Access:
 
     async def _review(self, resource: Any, spec: JSON, slots: asyncio.Semaphore) -> JSON:
         if self._api is None:
-            raise AccessError("there is no API to ask (no --kubeconfig)")
+            raise AccessError("there is no API for reviews (no --kubeconfig)")
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         try:
             async with asyncio.timeout(REVIEW_S), slots:

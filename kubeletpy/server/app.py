@@ -151,7 +151,7 @@ class AgentServer:
             return web.Response(status=504, text="timed out\n")
         except Exception as error:  # noqa: BLE001 - the boundary of a request: it harms no other
             if isinstance(error, ConnectionError) and _gone(request):
-                log.debug("a client has gone", extra={"path": request.path, "why": str(error)})
+                log.debug("client disconnected", extra={"path": request.path, "why": str(error)})
                 return web.Response(status=499)
             return _broken(request, error)
         finally:
@@ -254,7 +254,7 @@ def _gone(request: web.Request) -> bool:
 
 
 def _broken(request: web.Request, error: Exception) -> web.Response:
-    """The answer when a handler broke; 503 when it was for want of descriptors, threads or room.
+    """The answer when a handler broke; 503 when descriptors, threads or disk space ran out.
 
     Where a part of another answer was sent, the connection ends instead.
     """

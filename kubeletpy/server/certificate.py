@@ -104,5 +104,5 @@ class ServingCertificate:
 
     @asynccontextmanager
     async def _asking(self, _valid: bool) -> AsyncIterator[KubeApi]:
-        assert self._api is not None, "without an API nothing is asked"
+        assert self._api is not None, "without an API nothing is requested"
         yield self._api

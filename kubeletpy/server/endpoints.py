@@ -1,7 +1,7 @@
 """The endpoints that settings switch on and off: node logs, checkpoints, debugging.
 
-An endpoint that is off answers 405 and says so where the kubelet does; otherwise it does not exist.
-Rarely used endpoints are loaded by their first request.
+An endpoint that is off answers 405 with a message where the kubelet does; otherwise it does not
+exist. Rarely used endpoints are loaded by their first request.
 """
 
 from __future__ import annotations

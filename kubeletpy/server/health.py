@@ -1,8 +1,8 @@
 """The agent's plain HTTP endpoints: /healthz; on loopback also /metrics and /metrics/probes.
 
-No authentication: on any other address (healthzBindAddress) it says only whether a check fails, not
-why, as the kubelet does, and serves no metrics. Must never show any pod content. Must not import
-aiohttp before it serves: no node needs that to be Ready.
+No authentication: on any other address (healthzBindAddress) it reports only whether a check fails,
+not why, as the kubelet does, and serves no metrics. Must never show any pod content. Must not
+import aiohttp before it serves: no node needs that to be Ready.
 """
 
 from __future__ import annotations

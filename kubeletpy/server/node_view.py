@@ -55,7 +55,7 @@ class NodeView(Struct, frozen=True):
         return self.status_of(pod.uid) or pod.status
 
     def in_runtime(self, pod: Pod) -> PodRuntimeStatus | None:
-        """What the runtime knows of a pod."""
+        """What the runtime has of a pod."""
         return self.cache.status(pod.uid)
 
     def container(self, pod: Pod, name: str) -> ContainerStatus | None:

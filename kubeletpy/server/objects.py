@@ -1,4 +1,4 @@
-"""Handlers for what the agent knows: pods, settings, health, metrics."""
+"""Handlers for the agent's own objects: pods, settings, health, metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pod_list(items: list[Any]) -> JSON:
 
 
 def running_pod(status: PodRuntimeStatus) -> JSON | None:
-    """A pod as far as the runtime knows it; None when nothing of it runs."""
+    """A pod as the runtime has it; None when nothing of it runs."""
     running = status.running_containers
     if not running:
         return None

@@ -1,6 +1,6 @@
 """A request to the agent's server as a span, as the kubelet's filter for go-restful has it.
 
-Each is a trace of its own, whatever the client says: it can't have every request sampled. Must
+Each is a trace of its own, whatever the client requests: it can't have every request sampled. Must
 never show a query, a header with a credential, or a body.
 """
 

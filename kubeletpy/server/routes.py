@@ -35,7 +35,7 @@ class Route(Struct, frozen=True):
         debugging: refused with 405 when enableDebuggingHandlers is off, and on the read-only port.
         debugging_only: missing (404) when enableDebuggingHandlers is off.
         read_only: served on the read-only port too, without authentication.
-        long_running: may take as long as the client wants.
+        long_running: may last as long as the client stays connected.
     """
 
     name: str

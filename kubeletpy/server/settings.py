@@ -1,4 +1,4 @@
-"""What the configuration says about the agent's server. Must never open anything."""
+"""The configuration of the agent's server. Must never open anything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EndpointSettings(Struct, frozen=True):
 
 
 class ServerSettings(Struct, frozen=True):
-    """What the configuration says about the server; times in seconds, ports 0: off or any free."""
+    """The configuration of the server; times in seconds, ports 0: off or any free."""
 
     address: str = "0.0.0.0"
     port: int = 10250
@@ -63,7 +63,7 @@ class ServerSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings, flags: NodeFlags) -> ServerSettings:
-        """What the settings say. Raises ServerError when they need an API and there is none."""
+        """Read the settings. Raises ServerError when they need an API and there is none."""
         if not flags.kubeconfig:
             _check_alone(settings)
         authentication, authorization = settings.authentication, settings.authorization
@@ -119,6 +119,6 @@ def _check_alone(settings: KubeletSettings) -> None:
         )
     if asks:
         raise ServerError(
-            f"without --kubeconfig there is no API to ask about clients, but the settings want it: "
-            f"{'; '.join(asks)}. Or serve nothing: enableServer false"
+            f"without --kubeconfig there is no API to authenticate clients, but the settings "
+            f"require it: {'; '.join(asks)}. Or serve nothing: enableServer false"
         )

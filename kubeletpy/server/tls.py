@@ -64,8 +64,8 @@ class ServingTls:
         ciphers: Sequence[str] = (),
     ) -> None:
         """Args:
-            pair: asked when a client connects.
-            client_ca: PEM file; None: no client certificate is asked for.
+            pair: called when a client connects.
+            client_ca: PEM file; None: no client certificate is requested.
 
         Raises:
             OSError, ssl.SSLError: the files can't be used.

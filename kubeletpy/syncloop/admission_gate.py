@@ -1,4 +1,4 @@
-"""Carries out admission: asks for the node, makes others give way, counts refusals.
+"""Carries out admission: reads the node, preempts other pods, counts refusals.
 
 The decisions are made in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what takes
 a while is returned as something to wait for.
@@ -71,7 +71,7 @@ class AdmissionGate:
     ) -> None:
         """Args:
         node: the node as the API last showed it.
-        newest_node: asks the API for it; None when it does not answer.
+        newest_node: reads it from the API; None when it does not answer.
         kill: kills a pod and waits until it has ended; raises TimeoutError.
         place: gives a pod its place on the machine. Others are admitted meanwhile: a pod that waits
             for a plugin blocks no other.
@@ -131,7 +131,8 @@ class AdmissionGate:
                 return rejection
 
     def updated(self, old: Pod, new: Pod) -> None:
-        """A pod's object has changed: an event names features that the change needs in vain.
+        """A pod's object has changed: an event names features that the change needs and the node
+        lacks.
 
         Source: docs/reference/events.csv: FailedNodeDeclaredFeaturesCheck.
         """

@@ -51,7 +51,7 @@ class DeadContainers:
         content_removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``reported(pod_uid)``: whether the API knows how the pod's containers ended."""
+        """``reported(pod_uid)``: whether the API has how the pod's containers ended."""
         self._runtime = runtime
         self._cache = cache
         self._content_removable = content_removable

@@ -2,7 +2,7 @@
 
 The next container waits for this one to end, which most often happens soon; a relist every second
 would set the pace of every pod with init containers. So one container at a time is polled after
-growing pauses, until the relist is as good. Must never look while events flow, nor at anything else
+growing pauses, until the relist is as good. Must never poll while events flow, nor anything else
 that runs: it may run forever.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 0.02
 LAST_LOOK_S = 1.0
-"""Pauses before looks, each twice as long as the one before."""
+"""Pauses before polls, each twice as long as the previous one."""
 
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
@@ -42,7 +42,7 @@ class EarlyLooks:
         self._looking: dict[str, asyncio.Task[None]] = {}
         """By pod uid."""
         self._looked: dict[str, str] = {}
-        """Pod uid -> the init container that was looked at last."""
+        """Pod uid -> the init container that was polled last."""
 
     def changed(self, uid: str) -> None:
         """The cache has a new status of a pod, or none any more."""
@@ -63,7 +63,7 @@ class EarlyLooks:
         task.add_done_callback(lambda done: self._ended(uid, done))
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         for task in self._looking.values():
             task.cancel()
 

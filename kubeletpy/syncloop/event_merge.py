@@ -1,8 +1,8 @@
 """What a CRI event adds to what is known of a pod.
 
 Pure. An event carries the pod's status as it was just before the event was stamped, and only the
-containers of one sandbox; a status read meanwhile may know more. So an event's status is trusted
-only where it moves forward; in all other cases the runtime is asked. It must never let a running
+containers of one sandbox; a status read meanwhile may contain more. So an event's status is trusted
+only where it moves forward; in all other cases the runtime is queried. It must never let a running
 container vanish or an exited one come back.
 """
 

@@ -103,8 +103,8 @@ class EventStream:
     def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
         """Whether an event is an old one, which the runtime has kept from before we listened.
 
-        The relist on connecting knows better. Applied one after the other, such events would bring
-        back, for some milliseconds, sandboxes that are long gone.
+        The relist on connecting is newer. Applied one after the other, such events would bring
+        back, for some milliseconds, sandboxes that were removed long ago.
         """
         sent_at = event_observed_at(event.created_at, self._wall_ns(), steady_ns())
         return sent_at is not None and sent_at < self._opened_at
@@ -189,7 +189,7 @@ class EventStream:
 def _is_late_news(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -> bool:
     """Whether an event reports something that a newer known status does not have.
 
-    Such a status combines a worker's own calls with what it knew of the other containers.
+    Such a status combines a worker's own calls with what it had of the other containers.
     """
     return (
         known is not None

@@ -1,7 +1,7 @@
 """The pass that keeps memory, workers, runtime and API in step (docs/reference/behaviour.md, a6).
 
-Only looks at what is in memory, so that a pass over a quiet node costs microseconds. It must never
-run before all sources have spoken and the runtime has been listed: it ends what is not wanted.
+Reads only memory, so that a pass over a quiet node costs microseconds. It must never
+run before all sources have delivered and the runtime has been listed: it ends what no source has.
 """
 
 from __future__ import annotations

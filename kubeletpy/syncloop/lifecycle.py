@@ -1,4 +1,4 @@
-"""What happened to a pod between two looks at the runtime (docs/reference/behaviour.md, a3).
+"""Events of a pod between two relists of the runtime (docs/reference/behaviour.md, a3).
 
 Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 """

@@ -142,7 +142,7 @@ class SyncLoop:
             self._workers.runtime_changed(uid)
 
     def runtime_health_changed(self) -> None:
-        """The reason why the runtime can't be used may have come or gone."""
+        """The runtime may have become usable or unusable."""
         self._pause.look()
 
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
@@ -167,7 +167,7 @@ class SyncLoop:
                 self.sync_pod(pod.uid)
 
     def housekeeping_soon(self, uid: str = "") -> None:
-        """Make the next pass at once: a worker is done with a pod that is still wanted."""
+        """Make the next pass at once: a worker is done with a pod that a source still has."""
         if not uid or self._pods.get(uid) is not None:
             self._soon.set()
 

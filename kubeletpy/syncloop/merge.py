@@ -291,7 +291,7 @@ def _uid(obj: object) -> str:
 
 
 def _with_deletion(known: Pod, obj: api.Pod) -> Pod:
-    """A known pod with what an unreadable object says about its deletion, if that can be read."""
+    """A known pod with an unreadable object's deletion fields, if that can be read."""
     fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
     metadata: Mapping[str, object] = obj["metadata"]
     new = {field: metadata[field] for field in fields if field in metadata}

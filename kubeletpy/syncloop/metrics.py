@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class PlegMetrics(Protocol):
-    """kubelet_pleg_* and kubelet_evented_pleg_*; seconds unless said otherwise."""
+    """kubelet_pleg_* and kubelet_evented_pleg_*; seconds unless stated otherwise."""
 
     def relist_done(self, seconds: float, interval: float | None, unix_time: float) -> None:
         """A full relist took ``seconds``, ``interval`` after the one before, ending now."""

@@ -97,7 +97,7 @@ class ApiMirrorKeeper:
             self._wish(pod.full_name, pod, mirror)
 
     def delete(self, mirror: Pod) -> None:
-        """Remove a mirror whose static pod is gone. Never blocks."""
+        """Remove a mirror whose static pod was removed. Never blocks."""
         self._wish(mirror.full_name, None, mirror)
 
     async def close(self) -> None:

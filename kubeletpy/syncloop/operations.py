@@ -15,7 +15,7 @@ class Op(StrEnum):
     UPDATE = "UPDATE"
     REMOVE = "REMOVE"
     DELETE = "DELETE"
-    """Deletion was asked for; the pod is still there."""
+    """Deletion was requested; the pod still exists."""
     RECONCILE = "RECONCILE"
     """Only the API's status changed."""
 

@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.1
 LAST_WAIT = 5.0
-"""Seconds between two looks at the error, doubled; :meth:`Pause.look` cuts a wait short."""
+"""Seconds between two checks of the error, doubled; :meth:`Pause.look` cuts a wait short."""
 QUIET = 1.0
-"""Seconds of waiting that are not reported: each start waits for the first look at the runtime."""
+"""Seconds of waiting that are not reported: each start waits for the runtime's first status."""
 
 Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
 
@@ -59,14 +59,14 @@ class Pause:
         return True
 
     def hold_change(self, uid: str) -> bool:
-        """Keep a pod to be looked at if inputs are held; returns whether they are."""
+        """Queue a pod for later if inputs are held; returns whether they are."""
         if not self._holding():
             return False
         self._changed[uid] = None
         return True
 
     def look(self) -> None:
-        """Ask for the error now: it may have changed."""
+        """Check the error now: it may have changed."""
         self._look.set()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The pod lifecycle event generator: finds out what changed in the runtime by looking.
+"""The pod lifecycle event generator: finds changes in the runtime by relisting.
 
-Every relist asks for two plain lists; a pod is read in full only when the lists say something that
-the status cache does not know yet. What the workers found out themselves costs nothing here. While
+Every relist reads two plain lists; a pod is read in full only when the lists show something that
+the status cache does not have yet. What the workers found out themselves costs nothing here. While
 the runtime's own events flow (:mod:`.event_stream`), relists only check that none was missed.
 It must never act on a pod: it fills the cache and calls ``on_change``.
 """
@@ -89,7 +89,7 @@ class Pleg:
                 task.cancel()
 
     def events_flow(self, flowing: bool) -> None:
-        """The event stream is connected, or gone; either way a relist follows at once."""
+        """The event stream is connected, or has ended; either way a relist follows at once."""
         if flowing == self._events_flow:
             return
         self._events_flow = flowing
@@ -137,7 +137,7 @@ class Pleg:
     # -- one relist --------------------------------------------------------------------------
 
     async def relist(self) -> bool:
-        """Look at everything once; returns whether it found news. Never raises for the runtime."""
+        """Relist once; returns whether anything has changed. Never raises for the runtime."""
         loop = asyncio.get_running_loop()
         start, listed_at = loop.time(), steady_ns()
         try:
@@ -168,7 +168,7 @@ class Pleg:
         return bool(changed)
 
     def _is_known(self, uid: str, pod: RuntimePodSummary) -> bool:
-        """Whether a pod is as it was at the last relist, or as the cache already says."""
+        """Whether a pod is as it was at the last relist, or as the cache already has it."""
         entry = self._cache.get(uid)
         if entry is None or entry.error:
             return False

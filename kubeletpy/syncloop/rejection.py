@@ -1,4 +1,4 @@
-"""How the sync loop asks whether a pod may run (docs/reference/behaviour.md, a5).
+"""The sync loop's interface to admission (docs/reference/behaviour.md, a5).
 
 Pure. Whether a pod is refused is decided elsewhere (admission).
 """

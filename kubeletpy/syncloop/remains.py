@@ -1,6 +1,6 @@
-"""What may still be needed of a pod: asked by everything that cleans up after pods.
+"""Which data of a pod may still be needed: for everything that cleans up after pods.
 
-Combines what memory, sources and workers know; keeps nothing of its own.
+Combines memory, sources and workers; keeps nothing of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Remains:
         self._is_reported = is_reported
 
     def may_run(self, uid: str) -> bool:
-        """Whether a pod is wanted or its containers may run."""
+        """Whether a source has the pod or its containers may run."""
         if self._pods.get(uid) is not None or self._unread.holds(uid):
             return True
         return self._workers.could_have_running_containers(uid)
@@ -39,7 +39,7 @@ class Remains:
         return self.may_run(uid) or not self._workers.should_be_finished(uid)
 
     def removable(self, uid: str) -> bool:
-        """Whether a pod's records may go: not until the API knows how its containers ended."""
+        """Whether a pod's records may go: not until the API has how its containers ended."""
         if self._unread.holds(uid):
             return False
         return self._workers.should_content_be_removed(uid) and self._is_reported(uid)

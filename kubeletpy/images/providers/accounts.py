@@ -52,7 +52,7 @@ class AccountFacts:
 def chosen_annotations(
     attributes: TokenAttributes, annotations: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """The annotations that a provider wants; None when a required one is missing. Pure.
+    """The annotations that a provider requests; None when a required one is missing. Pure.
 
     By its annotations an account opts its pods into this provider: without them the provider is not
     asked.

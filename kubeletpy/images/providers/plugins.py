@@ -1,4 +1,4 @@
-"""All credential providers of a node: which are asked about an image, and in which order.
+"""All credential providers of a node: which are called for an image, and in which order.
 
 A provider that fails costs a line in the log, never the pull. Must never log an answer.
 """
@@ -25,7 +25,7 @@ class Plugins:
         self._providers = tuple(providers)
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
-        """The answers of the providers responsible for a repository, asked concurrently."""
+        """The answers of the providers responsible for a repository, called concurrently."""
         wanted = Repository.parse(repository)
         asked = [provider for provider in self._providers if provider.fits(wanted)]
         if not asked:

@@ -2,7 +2,7 @@
 
 CredentialProviderRequest and -Response of credentialprovider.kubelet.k8s.io v1, v1beta1 and
 v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never reveal an answer's content:
-errors state what is wrong with it, not what it says.
+errors state what is wrong with it, not its content.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def read_response(data: bytes, api_version: str) -> ProviderResponse:
     if document.get("kind") != "CredentialProviderResponse":
         raise ProviderError("the response is not a CredentialProviderResponse")
     if document.get("apiVersion") != api_version:
-        raise ProviderError(f"the response's apiVersion is not {api_version}, as was asked for")
+        raise ProviderError(f"the response's apiVersion is not {api_version}, as was requested")
     if document.keys() - _FIELDS:
         raise ProviderError("the response has unknown fields")
     try:

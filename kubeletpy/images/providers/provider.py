@@ -1,4 +1,4 @@
-"""One credential provider: which images it is asked about, and how rarely.
+"""One credential provider: which images it is called for, and how rarely.
 
 Answers are cached while valid; there is one call at a time per question, and a request for another
 image of a registry whose answers cover all of it waits for the running call. Must never log an
@@ -51,7 +51,7 @@ class _Flight(Struct, frozen=True):
 
 
 class Provider:
-    """Asks one program for credentials."""
+    """Requests credentials from one program."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Provider:
         """Its credentials, and the service account they were issued to.
 
         Raises:
-            ProviderError: it could not be asked, or gave no usable answer.
+            ProviderError: it could not be called, or gave no usable answer.
         """
         attributes = self._settings.token_attributes
         if attributes is None:

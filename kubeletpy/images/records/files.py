@@ -96,7 +96,7 @@ class RecordFiles:
         _replace(self._pulled / file_name(record.image_ref), write_record(record))
 
     def remove_record(self, image_ref: str) -> None:
-        """Its image is gone. Raises OSError."""
+        """Its image was removed. Raises OSError."""
         (self._pulled / file_name(image_ref)).unlink(missing_ok=True)
 
     def remove_file(self, name: str) -> None:

@@ -1,8 +1,9 @@
 """Keeps pull records: an intent before a pull, a record after it, and answers from memory.
 
 At no moment of a pull would a kill -9 make its image look preloaded: the intent is on disk before
-the runtime is asked, and goes only once the record is there or the pull has failed and a look shows
-that it changed nothing. Source: docs/reference/behaviour.md, g2, g3. Must never keep or show a
+the runtime is called, and is removed only once the record exists or the pull has failed and a
+check shows that it changed nothing. Source: docs/reference/behaviour.md, g2, g3. Must never keep
+or show a
 credential: records hold fingerprints.
 """
 

@@ -1,7 +1,7 @@
 """Pull records: what they hold, how they grow, and how they are written. Pure.
 
-An ImagePullIntent says that an image is being pulled, an ImagePulledRecord whose credentials have
-pulled it; both are the kubelet's own kinds (kubelet.config.k8s.io/v1beta1), so that a node may
+An ImagePullIntent records that an image is being pulled, an ImagePulledRecord whose credentials
+have pulled it; both are the kubelet's own kinds (kubelet.config.k8s.io/v1beta1), so that a node may
 switch agents. Records hold hashes, never credentials. Must never do I/O or read a clock.
 """
 

@@ -334,7 +334,7 @@ class Http2Connection(asyncio.Protocol):
         self._flush_soon()
 
     def unanswered(self, stream: Stream) -> None:
-        """A request's time is up: a server that was silent since is asked whether it is alive."""
+        """A request timed out: check with a PING whether a silent server is alive."""
         if not stream.status and self._heard <= stream.opened_at and self._error is None:
             self._suspect = True
             if self._asked is None:

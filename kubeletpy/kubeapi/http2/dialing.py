@@ -22,7 +22,7 @@ _NEXT_ADDRESS_S = 0.25
 
 
 class Undecided(asyncio.Protocol):
-    """A connection on which nobody has spoken yet; keeps what the server says first.
+    """A connection before the first request; keeps what the server sends first.
 
     Attributes:
         transport: the connection.

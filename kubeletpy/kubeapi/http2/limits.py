@@ -13,7 +13,7 @@ MAX_WRITE_BUFFER = 4 * 1024 * 1024
 """Bytes that a server may leave unread: requests, and answers to its settings and pings."""
 
 FIRST_STREAMS = 100
-"""Streams on a new connection, until the server has said how many it allows."""
+"""Streams on a new connection, until the server has sent how many it allows."""
 MAX_STREAMS = 1000
 """On one connection, whatever the server allows."""
 HEADER_TABLE_BYTES = 4096
@@ -22,7 +22,7 @@ RESERVED_STREAMS = 30
 """Streams that watches leave to requests, of all connections: an agent's three clients have at most
 ten requests under way each. Of a server that allows few, a quarter."""
 STANDING_WATCHES = 32
-"""Watches that are not of pods' objects (pods, the node, services, …) have at least this room."""
+"""Streams reserved for watches not of pods' objects (pods, the node, services, …)."""
 MAX_CONNECTIONS = 16
 """To one server. At 100 streams each (kube-apiserver's --http2-max-streams-per-connection by
 default, which it announces) they carry 1,536 watches of pods' objects: 500 pods with three each."""
@@ -32,7 +32,7 @@ MAX_REFUSALS = 3
 """Times that one request is sent again because the server had not begun with it."""
 
 READ_IDLE_S = 15.0
-"""Without a frame from the server, while it owes an answer, until a PING asks for one."""
+"""Without a frame from the server, while it owes an answer, until a PING requests one."""
 PING_TIMEOUT_S = 10.0
 """For the answer to a PING. Together 25 s: a dead connection is noticed within 30 s."""
 IDLE_S = 60.0

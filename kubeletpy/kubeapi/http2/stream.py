@@ -18,7 +18,7 @@ class Refused(TransportError):
 
 
 class Owner(Protocol):
-    """What a stream asks of its connection."""
+    """The interface of a connection to its streams."""
 
     def give_back(self, stream: Stream, size: int) -> None:
         """Allow the server to send so many bytes more on a stream."""
@@ -121,7 +121,7 @@ class Stream:
                 await self.changed()
 
     def close(self) -> None:
-        """Drop what has not been read; the server is told to send no more."""
+        """Drop what has not been read; the stream is reset."""
         self._waiting.clear()
         if not self.closed:
             self._owner.cancel(self)

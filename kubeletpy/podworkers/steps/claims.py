@@ -18,7 +18,7 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 class Claims(SyncStep):
-    """Asks the claim manager. Each pod has its own wait between tries."""
+    """Calls the claim manager. Each pod has its own wait between tries."""
 
     name = Step.CLAIMS
 

@@ -22,7 +22,7 @@ LIMIT_EXCEEDED = AdmissionReason.VOLUME_ATTACHMENT_LIMIT_EXCEEDED
 
 
 class Volumes(SyncStep):
-    """Asks the volume manager."""
+    """Calls the volume manager."""
 
     name = Step.VOLUMES
 

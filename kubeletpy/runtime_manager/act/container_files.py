@@ -111,7 +111,7 @@ def remove_termination_file(root: str, uid: str, container: str, path: str) -> N
 
 
 def link_log(log_path: str, link_path: str) -> None:
-    """Link a container's log where collectors look; without a log there is no link."""
+    """Link a container's log where collectors search; without a log there is no link."""
     if not Path(log_path).exists():
         return
     link = Path(link_path)

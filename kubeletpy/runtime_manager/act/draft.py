@@ -1,7 +1,7 @@
 """The pod's status as it changes under our own hands during one sync or kill.
 
-Avoids relisting: what we did is known, and only containers that we touched are asked for, once, at
-the end. Must never change the runtime.
+Avoids relisting: the agent's own changes are recorded, and only containers that it changed are
+queried, once, at the end. Must never change the runtime.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class StatusDraft:
         self._containers = {container.id: container for container in status.containers}
         self._touched: dict[str, str] = {}
         self._ended: dict[str, ReadContainer] = {}
-        """Touched containers that were seen to have ended: no need to ask for them again."""
+        """Touched containers that were seen to have ended: they are not queried again."""
         self.changed = False
-        """Whether the runtime was asked to change anything."""
+        """Whether a change was requested of the runtime."""
 
     def sandbox_ready(self, sandbox: SandboxStatus) -> None:
         """A sandbox was made."""
@@ -42,27 +42,27 @@ class StatusDraft:
             self._sandboxes[sandbox_id] = replace(self._sandboxes[sandbox_id], ready=False)
 
     def touch(self, container_id: str, sandbox_id: str) -> None:
-        """A container was created, started or stopped: its state must be asked for."""
+        """A container was created, started or stopped: its state must be queried."""
         self.changed = True
         self._touched[container_id] = sandbox_id
         self._ended.pop(container_id, None)
 
     def removed(self, container_id: str) -> None:
-        """A container's record is gone."""
+        """A container's record was removed."""
         self.changed = True
         self._touched.pop(container_id, None)
         self._ended.pop(container_id, None)
         self._containers.pop(container_id, None)
 
     def now(self, observed_at: int) -> PodRuntimeStatus:
-        """What is known without asking the runtime."""
+        """The status as recorded, without a call to the runtime."""
         return self._build(list(self._containers.values()), observed_at)
 
     async def finished(self, source: StatusSource) -> PodRuntimeStatus:
         """The status after everything done so far.
 
         Raises:
-            CRIError: a touched container could not be asked for.
+            CRIError: a touched container could not be queried.
         """
         observed_at = source.now()
         asked = [pair for pair in self._touched.items() if pair[0] not in self._ended]

@@ -152,7 +152,7 @@ class Executor:
         await self._remover.ended_init_containers(run, keep=1)
 
     async def _create_sandbox(self, run: SyncRun) -> None:
-        """Make the sandbox that the plan wants, or use the config of the existing one."""
+        """Make the sandbox that the plan contains, or use the config of the existing one."""
         pod, plan, why = run.pod, run.plan, run.plan.kill_pod_reason
         if not plan.create_sandbox:
             if plan.starts:

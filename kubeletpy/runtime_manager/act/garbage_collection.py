@@ -1,6 +1,6 @@
 """Remove what :mod:`gc_selection` selects: dead containers, sandboxes, log directories and links.
 
-Must never remove anything that the runtime could not be asked about.
+Must never remove anything that the runtime could not be queried about.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ContainerGarbageCollector:
     ) -> Collected:
         """One round.
 
-        ``reported(pod_uid)``: whether the API knows how the pod's containers ended.
+        ``reported(pod_uid)``: whether the API has how the pod's containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
@@ -207,9 +207,9 @@ def _directories(root: Path) -> list[str]:
 def _dangling_links(root: Path, target_root: str) -> list[str]:
     """Links that lead nowhere and that will not lead anywhere again.
 
-    All of those into our log directory, for we know which containers are alive. Others only where
-    the directory is gone too, as when the node was removed or kept its logs elsewhere: the log of
-    another program's living container may just be in rotation.
+    All of those into our log directory, because the agent has a list of live containers. Others
+    only where the directory is absent too, as when the node was removed or kept its logs
+    elsewhere: the log of another program's living container may just be in rotation.
     """
     try:
         return [path.name for path in root.iterdir() if _leads_nowhere(path, Path(target_root))]

@@ -183,7 +183,7 @@ class LifecycleHookRunner:
             )
 
     async def _pod_ip(self, container_id: str) -> str:
-        """The pod's first address as the runtime knows it. Raises HandlerError, CRIError."""
+        """The pod's first address, from the runtime. Raises HandlerError, CRIError."""
         listed = await self._runtime.list_containers(cri.ContainerFilter(id=container_id))
         found = next((each for each in listed if each.id == container_id), None)
         if found is None:

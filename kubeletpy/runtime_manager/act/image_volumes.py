@@ -6,7 +6,7 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.remote.generated import api_pb2 as cri
 
 MOUNT_FAILED = "ImageVolumeMountFailed"
-"""The beginning of a runtime's error that says so (CRI errors)."""
+"""The prefix of a runtime's error about it (CRI errors)."""
 
 
 def count_image_volumes(
@@ -24,8 +24,8 @@ def count_image_volumes(
 def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
     """Why a container could not be created, with its image volumes if they may be the reason.
 
-    A runtime that knows none takes such a mount for a bind mount without a source, and says so; one
-    that knows them states what went wrong (:data:`MOUNT_FAILED`).
+    A runtime without image volumes takes such a mount for a bind mount without a source; one
+    with them states what went wrong (:data:`MOUNT_FAILED`).
     """
     paths = [mount.container_path for mount in config.mounts if mount.image.image]
     if not paths or problem.startswith(MOUNT_FAILED):

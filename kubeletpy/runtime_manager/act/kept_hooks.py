@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class HookLost(Exception):
-    """The file of a hook is gone, or is not what was written."""
+    """The file of a hook is absent, or is not what was written."""
 
 
 def keep_hook(root: str, uid: str, container: str, text: str) -> None:

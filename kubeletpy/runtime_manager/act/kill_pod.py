@@ -142,7 +142,7 @@ class Killer:
         return SyncResult(SyncAction.KILL_CONTAINER, target.name, failed, why)
 
     async def _remembered(self, status: PodRuntimeStatus, target: ContainerStatus) -> Victim:
-        """The container's own annotations stand in for its spec, which is gone."""
+        """The container's own annotations replace its spec, which was removed."""
         answer = await self._runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop
@@ -168,7 +168,7 @@ class Killer:
     async def _kept(
         self, status: PodRuntimeStatus, target: ContainerStatus, name: str
     ) -> api.LifecycleHandler | None:
-        """The preStop hook that was too large for an annotation; None when its file is gone."""
+        """The preStop hook that was too large for an annotation; None when its file is absent."""
         try:
             return await asyncio.to_thread(kept_hook, self._root_dir, status.uid, target.name, name)
         except HookLost as error:

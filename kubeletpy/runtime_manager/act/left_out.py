@@ -2,7 +2,7 @@
 
 A runtime ignores fields of the CRI that are newer than itself, or that its configuration turns off:
 a container then lacks the CDI devices that it was given, or has the whole of an image in place of a
-part. Nothing in the CRI's Version or Status tells. So a container is asked for first that has one
+part. The CRI's Version and Status do not report it. So a container is created first that has one
 that can not exist: a runtime that obeys the field refuses it, by that name. Must never start one.
 """
 

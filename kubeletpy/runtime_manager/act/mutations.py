@@ -40,7 +40,7 @@ class Mutations:
             del task  # its error holds this frame: neither would go by its references alone
 
     async def interruptible(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change that may be given up: asking for it again continues it."""
+        """Make a change that may be given up; requesting it again continues it."""
         try:
             return await change
         finally:

@@ -82,7 +82,7 @@ class Remover:
     async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
         """Keep only the newest ``keep`` ended records of each init container.
 
-        Until the API knows how they ended, what a status can show of each stays; in a new sandbox
+        Until the API has how they ended, what a status can show of each stays; in a new sandbox
         they do not count as runs of that sandbox (:mod:`.init_containers`). So does what was still
         running when this sync began: nobody has seen yet how it ended.
         """

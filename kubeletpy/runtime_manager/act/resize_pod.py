@@ -1,4 +1,4 @@
-"""Carry out a resize: memory first, then cpu, each in an order that never exceeds the room.
+"""Carry out a resize: memory first, then cpu, each in an order that never exceeds the limits.
 
 An error stops it where it is; what was done is recorded, and the next sync goes on with the rest.
 Must never decide what is to be changed.
@@ -214,7 +214,7 @@ class _Resize:
         try:
             await self._runtime.update_container_resources(update.id, resources)
         except NotFound as error:
-            raise ResizeFailed(f"container {update.name} is gone: {error}") from error
+            raise ResizeFailed(f"container {update.name} was removed: {error}") from error
         self._records.set(run.pod.uid, update.name, after)
         if update.name not in run.resized:
             run.resized.append(update.name)

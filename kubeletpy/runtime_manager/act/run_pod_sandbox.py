@@ -128,7 +128,7 @@ class SandboxMaker:
         Raises:
             SandboxFailed: there is none.
             SandboxUnchecked: there is one, but the runtime does not show its status.
-            NotWanted: ``unwanted()`` became true before the runtime was asked.
+            NotWanted: ``unwanted()`` became true before the runtime was called.
         """
         config = self.config(pod, attempt, record=True)
         try:

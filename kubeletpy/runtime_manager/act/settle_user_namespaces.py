@@ -1,4 +1,4 @@
-"""Settles the ids of pods whose records are broken: the runtime knows what it has created."""
+"""Settles the ids of pods whose records are broken, from the sandboxes that the runtime has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 async def mend(namespaces: UserNamespaces, runtime: RuntimeService) -> None:
-    """Settle what is unknown by what the runtime says; what it does not say stays unknown."""
+    """Settle unknown ranges from the runtime's statuses; others stay unknown."""
     for uid in sorted(namespaces.unknown):
         try:
             answers = await _sandboxes_of(uid, runtime)
@@ -42,7 +42,7 @@ async def _sandboxes_of(uid: str, runtime: RuntimeService) -> list[cri.PodSandbo
 
 
 def newest_range(sandboxes: list[cri.PodSandboxStatus]) -> UserNamespaceRange | None:
-    """The range of a pod's newest sandbox, preferably a ready one; None: it does not say."""
+    """The range of a pod's newest sandbox, preferably a ready one; None: it has none."""
     newest = max(sandboxes, key=lambda s: (s.state == cri.SANDBOX_READY, *sandbox_rank(s)))
     users = newest.linux.namespaces.options.userns_options
     if users.mode != cri.POD or len(users.uids) != 1 or list(users.uids) != list(users.gids):

@@ -103,7 +103,7 @@ class ContainerStarter:
         actuated: records what each container is made with.
         own_starts: is notified of the starts that fail.
         root_dir: the kubelet's root directory.
-        providers: what a container is made with besides its spec; asked in this order.
+        providers: additions to containers besides their spec; called in this order.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             ContainerConfigError.
         """
@@ -345,7 +345,7 @@ class ContainerStarter:
     async def _check_left_out(
         self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
     ) -> None:
-        """Refuse a container that the runtime would make without what it was asked for."""
+        """Refuse a container that the runtime would make without a requested part."""
         from kubeletpy.runtime_manager.act.left_out import LeftOut
 
         self._left_out = self._left_out or LeftOut(self._runtime)
@@ -408,9 +408,9 @@ class ContainerStarter:
 
 
 def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
-    """What the runtime said, without the values that the container takes from secrets.
+    """The runtime's message, without the values that the container takes from secrets.
 
-    For threads: there may be thousands of values to look for.
+    For threads: there may be thousands of values to search for.
     """
     variables = {entry.key: entry.value.decode("utf-8", "replace") for entry in config.envs}
     return hide_secrets(error.details or str(error.code), action.container, variables)

@@ -100,7 +100,7 @@ def ended_in_their_start(
 ) -> Iterator[float]:
     """When (Unix seconds) containers ended whose start failed after they were created.
 
-    No event reports an end that we caused ourselves: these containers must be looked at again, like
+    No event reports an end that we caused ourselves: these containers must be checked again, like
     any that has crashed. Their backoff, which counts from their end, holds them back.
     """
     for name, error in errors.items():

@@ -35,7 +35,7 @@ KILL_CONTAINER_ERROR = "KillContainerError"
 
 
 class Victim(Struct, frozen=True):
-    """A container to stop, and everything its stop needs to know."""
+    """A container to stop, with all inputs of its stop."""
 
     pod_uid: str
     id: str
@@ -47,7 +47,7 @@ class Victim(Struct, frozen=True):
 
 
 def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
-    """What stopping a container needs to know about its pod."""
+    """The inputs of a container's stop from its pod."""
     found = pod.find_container(name)
     kind, container = found if found is not None else (ContainerKind.REGULAR, None)
     lifecycle = (container or {}).get("lifecycle") or {}

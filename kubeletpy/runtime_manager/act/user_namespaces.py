@@ -1,7 +1,7 @@
 """Which ids of the node a pod with hostUsers false is mapped to.
 
 Each such pod has a range of its own, written into its directory before it is used, so that a
-restarted agent knows it. Must never give a range to two pods, nor one that contains the node's own
+restarted agent has it. Must never give a range to two pods, nor one that contains the node's own
 ids (the first ``ids_per_pod``): as long as a record can't be read, no pod gets a range that may be
 that pod's. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
 """
@@ -87,7 +87,7 @@ class UserNamespaces:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """uids of pods whose record can't be trusted: ask the runtime, and :meth:`settle`."""
+        """uids of pods whose record can't be trusted: query the runtime, and :meth:`settle`."""
         return frozenset(self._unknown)
 
     def settle(self, uid: str, found: UserNamespaceRange | None) -> None:

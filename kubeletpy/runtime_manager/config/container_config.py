@@ -1,4 +1,4 @@
-"""The CRI config of one container: everything that its spec can say, in CRI terms.
+"""The CRI config of one container: all fields of its spec, in CRI terms.
 
 A pure function of its inputs. Must never read a file or an object itself, and never put a value of
 the environment into an error.

@@ -34,7 +34,7 @@ class ResolverConfig(Struct, frozen=True):
 
 
 class DNSWarning(Struct, frozen=True):
-    """Something that the pod's owner should know, to be reported as an event."""
+    """A problem to report to the pod's owner as an event."""
 
     reason: Reason
     """DNSConfigForming or MissingClusterDNS."""

@@ -22,7 +22,7 @@ def namespace_options(
 ) -> cri.NamespaceOption:
     """The namespaces of a pod's sandbox or of one container.
 
-    ``target_id`` is the container whose processes an ephemeral container asks to see; it counts
+    ``target_id`` is the container whose processes an ephemeral container targets; it counts
     only where containers have process namespaces of their own.
     """
     host_pid = pod.spec.get("hostPID")

@@ -174,7 +174,7 @@ def _security(
     """Users, groups and SELinux only where the pod has a securityContext; seccomp always."""
     if wants_user_namespace(pod) and userns is None:
         raise SandboxConfigError(
-            f"pod {pod.key} asks for a user namespace (hostUsers: false), which this version does "
+            f"pod {pod.key} requests a user namespace (hostUsers: false), which this version does "
             "not support"
         )
     security = cri.LinuxSandboxSecurityContext(

@@ -114,7 +114,7 @@ def build_security_context(
     of_pod = pod.spec.get("securityContext") or {}
     if wants_user_namespace(pod) and userns is None:
         raise ContainerConfigError(
-            "the pod asks for a user namespace (hostUsers: false), which this version does not "
+            "the pod requests a user namespace (hostUsers: false), which this version does not "
             "support"
         )
     unmasked = context.get("procMount") == "Unmasked"
@@ -148,7 +148,7 @@ def build_security_context(
 
 
 def groups_policy(context: api.PodSecurityContext) -> cri.SupplementalGroupsPolicy | None:
-    """How the image's /etc/group applies; None for a policy that CRI does not know."""
+    """How the image's /etc/group applies; None for a policy that CRI does not have."""
     name = context.get("supplementalGroupsPolicy") or "Merge"
     if name == "Merge":
         return cri.Merge

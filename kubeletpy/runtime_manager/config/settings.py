@@ -1,4 +1,4 @@
-"""What the config builders must know about this node and its agent: constant while it runs.
+"""Inputs of the config builders about this node and its agent: constant while it runs.
 
 Filled in by the composition root from KubeletConfiguration and the machine.
 """

@@ -1,9 +1,9 @@
-"""The signal that asks a container to stop: the spec's where the gate is on, else the image's.
+"""The signal that stops a container: the spec's where the gate is on, else the image's.
 
-The runtime sends it, so it must be one that knows ContainerConfig.stop_signal (KEP-4960). One that
+The runtime sends it, so it must support ContainerConfig.stop_signal (KEP-4960). One that
 does not silently sends the image's signal instead: this module then reports that. What a runtime
-knows is seen in its status of the container; one that sends the signal and does not show it there
-(CRI-O 1.37) cannot be told from one that ignores it. Pure.
+supports it shows it in the status of the container; one that sends the signal and does not show it
+there (CRI-O 1.37) cannot be distinguished from one that ignores it. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def why_ignored(
 ) -> str:
     """Why a container may not get the stop signal its spec requests; empty when it will.
 
-    ``status`` is the runtime's status of the container that was made; None: it was not asked.
+    ``status`` is the runtime's status of the container that was made; None: it was not queried.
     """
     name = (container.get("lifecycle") or {}).get("stopSignal")
     if not name:

@@ -1,4 +1,4 @@
-"""Labels and annotations by which the agent, crictl and log collectors know what belongs to whom.
+"""Labels and annotations by which the agent, crictl and log collectors find a container's pod.
 
 What is read back may have been written by another agent or by an untrusted peer: anything may be
 missing or wrong, and reading never fails. Source: docs/reference/names.csv: cri-label,
@@ -44,7 +44,7 @@ _SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
 
 class LabeledSandboxInfo(Struct, frozen=True):
-    """Which pod a sandbox belongs to, by its labels; empty strings where they do not say."""
+    """Which pod a sandbox belongs to, by its labels; empty strings for missing ones."""
 
     pod_name: str
     pod_namespace: str
@@ -54,7 +54,7 @@ class LabeledSandboxInfo(Struct, frozen=True):
 
 
 class LabeledContainerInfo(Struct, frozen=True):
-    """What a container belongs to, by its labels; empty strings where they do not say."""
+    """What a container belongs to, by its labels; empty strings for missing ones."""
 
     pod_name: str
     pod_namespace: str
@@ -105,7 +105,7 @@ def container_annotations(
     restart_count: int,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What must be known about a container when its pod is gone; ``extra`` (devices) never wins."""
+    """Facts that are needed once the pod is removed; ``extra`` (devices) never wins."""
     annotations = {
         **(extra or {}),
         HASH: container_hash(container),

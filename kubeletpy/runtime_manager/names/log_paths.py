@@ -1,4 +1,4 @@
-"""Where container logs are, and the names under which log collectors look for them.
+"""Where container logs are, and the names under which log collectors find them.
 
 Names from specs become parts of paths here: a name that could lead elsewhere is refused. Source:
 docs/reference/names.csv: log.

@@ -92,7 +92,7 @@ def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -
             Decision(
                 f"remove container {reset.name} ({reset.id})",
                 "all containers are to restart"
-                + (", as its exit asked for" if reset.source else ""),
+                + (", as its exit requested" if reset.source else ""),
             )
             for reset in resets
         ),

@@ -1,7 +1,7 @@
 """Which dead containers, sandboxes and log files may go: the pure half of container GC.
 
 Source: docs/reference/behaviour.md, p1; docs/reference/behaviour-resources.md, rg. Must never
-select what runs, nor a pod's newest records while the pod is wanted.
+select what runs, nor a pod's newest records while the pod exists.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def containers_to_remove(
 ) -> list[DeadContainer]:
     """What to remove, oldest first.
 
-    ``reported(pod_uid)``: whether the API knows how the pod's containers ended. Until it does, what
+    ``reported(pod_uid)``: whether the API has how the pod's containers ended. Until it does, what
     it can show of each container (its state and its last state) stays.
     """
     going: list[DeadContainer] = []
@@ -159,14 +159,14 @@ def sandboxes_to_remove(
 
 
 def log_directories_to_remove(names: Iterable[str], removable: Callable[[str], bool]) -> list[str]:
-    """Log directories whose pod is gone. A directory without such a name is not ours."""
+    """Log directories whose pod was removed. A directory without such a name is not ours."""
     return [
         name for name in names if name.count("_") >= 2 and removable(pod_uid_of_log_directory(name))
     ]
 
 
 def dead_links_to_remove(names: Iterable[str], live_ids: Iterable[str]) -> list[str]:
-    """Of links without a target, those whose container is gone or has ended.
+    """Of links without a target, those whose container was removed or has ended.
 
     While a log is being rotated, its link has no target for a moment.
     """

@@ -11,7 +11,7 @@ from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
 
 MINIMUM = 2
-"""Every container gets this much, whatever was asked for."""
+"""Every container gets this much, whatever was requested."""
 
 
 def base_grace(deletion: int | None, probe: int | None, termination: int | None) -> int:
@@ -35,7 +35,7 @@ def container_grace(pod: Pod, container: api.Container | None, reason: KillReaso
 
 
 def remembered_grace(container: AnnotatedContainerInfo) -> int:
-    """The grace period of a container whose pod is gone, from its annotations."""
+    """The grace period of a container whose pod was removed, from its annotations."""
     return base_grace(container.deletion_grace_period, None, container.termination_grace_period)
 
 

@@ -1,8 +1,8 @@
 """What to do about init containers and sidecars in a sandbox that stays.
 
-Walks the list from its end, because records of early init containers may be gone: the last one with
-a record shows how far initialisation has come. Must never start a later init container while an
-earlier one has not done its part.
+Walks the list from its end, because records of early init containers may be absent: the last one
+with a record shows how far initialisation has come. Must never start a later init container while
+an earlier one has not done its part.
 
 Source: docs/reference/behaviour.md, c4; KEP-753.
 """

@@ -70,7 +70,7 @@ class ContainerResize(Struct, frozen=True):
     """Its resizePolicy requires a restart: it is stopped and started with its new resources."""
     updates: tuple[ContainerUpdate, ...] = ()
     adopted: api.ResourceRequirements | None = None
-    """Nothing to do: the runtime says that it has these, only the record is missing."""
+    """Nothing to do: the runtime reports these, only the record is missing."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

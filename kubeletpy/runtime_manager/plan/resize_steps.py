@@ -37,7 +37,7 @@ class PodSteps(Struct, frozen=True):
 def pod_steps(resource: Resource, current: PodLimits, wanted: PodLimits) -> PodSteps:
     """How a pod's limits get from what they are to what they should be.
 
-    Limits that are not wanted stay as they are: a pod's limits can be changed, not removed.
+    Limits that are not requested stay as they are: a pod's limits can be changed, not removed.
     """
     if resource is Resource.MEMORY:
         return _ordered([(PodLimits(memory=wanted.memory), current.memory, wanted.memory)])

@@ -31,7 +31,7 @@ _RESTARTING_ALL = "AllContainersRestarting"
 def with_shown_ends(
     pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus | None
 ) -> PodRuntimeStatus:
-    """The pod's status with the ends that the API shows in place of records that are gone.
+    """The pod's status with the ends that the API shows in place of records that are absent.
 
     Args:
         status: what the runtime has.
@@ -71,7 +71,7 @@ def _before_the_last_in_its_sandbox(pod: Pod, status: PodRuntimeStatus) -> set[s
 
 
 def _restarts_all(pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus) -> bool:
-    """Whether records may be gone because all containers are to restart.
+    """Whether records may be absent because all containers are to restart.
 
     That is also so where how a container ended is not known that can cause such a restart.
     """

@@ -1,6 +1,6 @@
 """The starts of containers that failed in this agent's own life.
 
-Their ends count, whatever the runtime's record looks like: only a start that an earlier agent, or a
+Their ends count, whatever the runtime's record contains: only a start that an earlier agent, or a
 lost connection, left behind is abandoned. Pure. Must never grow without bound.
 """
 

@@ -12,9 +12,9 @@ from kubeletpy.api import types as api
 
 HIDDEN = "***"
 SHORTEST = 4
-"""Minimum length of a value to look for: shorter ones would be found everywhere."""
+"""Minimum length of a value to search for: shorter ones would be found everywhere."""
 MAX_CHARACTERS, MAX_PARTS = 1 << 20, 20_000
-"""Maximum values to look for: each line of them costs a search of the text."""
+"""Maximum values to search for: each line of them costs a search of the text."""
 UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
 
 

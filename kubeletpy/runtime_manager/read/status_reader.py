@@ -1,8 +1,8 @@
 """From the runtime's answers to a PodRuntimeStatus. Pure.
 
-A runtime may say anything: records without an id or a name are left out, duplicate ids count once,
-absurd times count as unknown, foreign records are not the pod's. Must never ask the runtime or read
-a file: termination messages are arguments.
+A runtime may send anything: records without an id or a name are left out, duplicate ids count once,
+absurd times count as unknown, foreign records are not the pod's. Must never call the runtime or
+read a file: termination messages are arguments.
 
 Source: docs/reference/behaviour.md, e4, e5.
 """
@@ -45,7 +45,7 @@ _STATES = {
 
 
 class ReadContainer(Struct, frozen=True):
-    """One ContainerStatus answer, with what the answer itself does not say."""
+    """One ContainerStatus answer, with facts that the answer itself lacks."""
 
     status: cri.ContainerStatus
     sandbox_id: str = ""
@@ -101,7 +101,7 @@ def pod_status_from_cri(
 
 
 def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
-    """Convert one PodSandboxStatus; an id of "" marks an answer that says nothing."""
+    """Convert one PodSandboxStatus; an id of "" marks an empty answer."""
     options = status.linux.namespaces.options
     return SandboxStatus(
         id=status.id,
@@ -117,7 +117,7 @@ def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
 
 
 def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
-    """What a listing says about a sandbox: enough for all but a pod's newest."""
+    """A listing's facts about a sandbox: enough for all but a pod's newest."""
     return SandboxStatus(
         id=item.id,
         ready=item.state == cri.SANDBOX_READY,
@@ -176,7 +176,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
 def replace_sandbox_records(
     previous: PodRuntimeStatus, sandbox_id: str, fresh: PodRuntimeStatus
 ) -> PodRuntimeStatus:
-    """``fresh`` has everything of one sandbox; what ``previous`` knows about the others stays."""
+    """``fresh`` has everything of one sandbox; what ``previous`` has of the others stays."""
     sandboxes = sort_sandboxes(
         [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
     )

@@ -1,4 +1,4 @@
-"""Asks the runtime for a pod's state, and reads the events that it sends.
+"""Reads a pod's state from the runtime, and decodes the events that it sends.
 
 Must never change anything in the runtime.
 """
@@ -87,7 +87,8 @@ class StatusSource:
         return pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
 
     async def _listed(self, uid: str) -> tuple[list[str], list[SandboxStatus], dict[str, str]]:
-        """The sandboxes of a pod to read, those whose entry says enough, and container to sandbox.
+        """The sandboxes of a pod to read, those whose entry is sufficient, and container to
+        sandbox.
 
         None of it holds an answer of the runtime.
         """
@@ -144,9 +145,9 @@ class StatusSource:
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as an event shows it; None when it does not show enough: then ask.
+        """The pod's status as an event shows it; None when it does not show enough: then query.
 
-        An event covers one sandbox: what ``previous`` knows about the pod's other ones is kept.
+        An event covers one sandbox: what ``previous`` has of the pod's other ones is kept.
         """
         sandbox = event.pod_sandbox_status
         observed_at = event_observed_at(event.created_at, int(self._clock.now() * 1e9), self.now())

@@ -3,7 +3,7 @@
 Both files are written by the container and hostile, and whoever mounts their directories from the
 host can move them: only the file that the agent made for the container and a log below podLogsDir
 are read, only if it is a regular file, without following links or waiting for anything, and only
-the last bytes are looked at. Never a volume that is mounted at the path of the message. Must never
+the last bytes are read. Never a volume that is mounted at the path of the message. Must never
 raise for what is in them. Source: docs/reference/behaviour.md, e5.
 """
 

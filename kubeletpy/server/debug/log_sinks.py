@@ -1,6 +1,6 @@
 """The process's log sinks as the server sees them: their verbosity, and whether they work.
 
-Knows handlers only by what they can do.
+Uses handlers only through their methods.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """/flagz and /statusz: the flags that the agent runs with, its version and its start time.
 
-Text for people, JSON for programs whose Accept header asks for a version of it. Source: KEP-4827,
+Text for people, JSON for programs whose Accept header requests a version of it. Source: KEP-4827,
 KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag value that may hold a
 credential: the caller masks these.
 """

@@ -58,7 +58,7 @@ class LogFile:
             return os.fstat(fd).st_mtime_ns if fd >= 0 else 0
 
     def is_written(self) -> bool:
-        """Whether any process has it open for writing, as far as the file system can tell.
+        """Whether any process has it open for writing, as far as the file system shows.
 
         The kernel grants a read lease only while none does.
         """

@@ -147,7 +147,7 @@ class _Reading:
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether nothing more is requested."""
         return self._formatter.done
 
     async def to_the_end(self, write: Write) -> None:

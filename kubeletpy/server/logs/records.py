@@ -75,7 +75,7 @@ def _moment(time: bytes) -> float | None:
 class Formatter:
     """Turns the bytes of one container's log, in pieces of any size, into what is shown.
 
-    ``done`` when nothing more is wanted. One formatter continues across rotations.
+    ``done`` when nothing more is requested. One formatter continues across rotations.
     """
 
     def __init__(

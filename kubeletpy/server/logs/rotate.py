@@ -1,6 +1,6 @@
 """Keeps the logs of running containers within containerLogMaxSize and containerLogMaxFiles.
 
-A log that has grown too large is renamed, and the runtime is asked to reopen it; if it can't, the
+A log that has grown too large is renamed, and the runtime reopens it; if it can't, the
 rename is undone. Files are accessed relative to open directories, so no link leads elsewhere. Must
 never lose a line: only old rotations are removed.
 """
@@ -57,7 +57,7 @@ class RotationSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings) -> RotationSettings:
-        """What the settings say."""
+        """The limits of the settings."""
         return cls(
             max_size=settings.container_log_max_size,
             max_files=settings.container_log_max_files,
@@ -97,7 +97,7 @@ class LogRotator:
             try:
                 await self.look()
             except OSError as error:
-                log.warning("logs can't be looked at; trying again", extra={"why": str(error)})
+                log.warning("container logs can't be checked; retrying", extra={"why": str(error)})
             except Exception:  # the boundary of a pass: the next one runs regardless
                 log.exception("a pass of the log rotation failed")
 

@@ -152,6 +152,6 @@ def _command(given: Sequence[str]) -> list[str]:
 
 
 def _need_upgrade(request: web.Request) -> None:
-    """Before the runtime is asked for a URL: it keeps each one in memory until used."""
+    """Before a URL is requested from the runtime: it keeps each one in memory until used."""
     if not is_upgrade(request):
         raise web.HTTPBadRequest(text="Upgrade request required\n")

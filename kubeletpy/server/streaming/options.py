@@ -33,7 +33,7 @@ class Way(Enum):
 
 
 class Streams(Struct, frozen=True):
-    """Which streams of a process are wanted."""
+    """Which streams of a process are requested."""
 
     stdin: bool
     stdout: bool
@@ -45,7 +45,7 @@ def read_streams(query: Sequence[tuple[str, str]]) -> Streams:
     """The streams of a query: only ``1`` means on, and a terminal has no stderr of its own.
 
     Raises:
-        BadStreamRequest: none is wanted.
+        BadStreamRequest: none is requested.
     """
     first: dict[str, str] = {}
     for key, value in query:

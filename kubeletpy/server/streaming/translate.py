@@ -1,6 +1,6 @@
 """Translates between a client's v5 WebSocket and the runtime's SPDY.
 
-Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255 says
+Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255 means
 that the channel in the next byte is closed. Source: KEP-4006; docs/reference/server.csv: streaming.
 """
 

@@ -1,6 +1,6 @@
 """The source *api*: the pods that the cluster has bound to this node, and the mirrors.
 
-Lists once, then watches; hands on everything as it comes. Must never ask for another node's pods:
+Lists once, then watches; hands on everything as it comes. Must never list another node's pods:
 the Node authorizer would refuse.
 """
 

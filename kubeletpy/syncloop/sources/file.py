@@ -2,10 +2,10 @@
 
 The kernel notifies of changes; an occasional rescan catches what it missed. A bad file is logged
 once and left out: the others stay, and so does the pod of a file that was good before, until the
-file is good again or gone. For a file that was never good while this agent ran, NAMELESS is
+file is good again or removed. For a file that was never good while this agent ran, NAMELESS is
 delivered: its pod is not known, and what runs may be that pod. A file that was deleted and
-reappears is a new order, however quickly and whatever it says: its pod is withdrawn first. It must
-never follow what lies below a subdirectory.
+reappears is a new order, however quickly and whatever its content: its pod is withdrawn first. It
+must never follow what lies below a subdirectory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FileSource:
         self._changed = asyncio.Event()
         self._watch = DirectoryWatch(path, self._changed.set, self._note_deleted)
         self._deleted: set[str] = set()
-        """Known files that were deleted since the last look."""
+        """Known files that were deleted since the last scan."""
         self._logged: dict[str, str] = {}
         self._last: list[api.Pod] | None = None
         self._good: dict[str, list[api.Pod]] = {}

@@ -15,10 +15,10 @@ from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import Origin, decode_manifest
 
 Show = Callable[[Sequence[JSON]], None]
-"""Takes all pods of a source, each a v1 Pod as JSON; those of before that are not among them end.
+"""Takes all pods of a source, each a v1 Pod as JSON; previous pods that are not among them end.
 
 Raises ValueError, which states what is wrong, if any of them can't be a static pod; then the pods
-of before stay."""
+previous ones stay."""
 
 
 class PodSource(Protocol):

@@ -1,4 +1,4 @@
-"""What the log says about the priority of a static pod. Pure.
+"""Log messages about the priority of a static pod. Pure.
 
 Source: docs/reference/behaviour.md, s.
 """
@@ -16,8 +16,8 @@ _REMEDY = f"set priorityClassName {NODE_CRITICAL_CLASS} and priority {NODE_CRITI
 def priority_warning(pod: Pod) -> str:
     """Why the priority in a static pod's manifest is of no use; empty when it is of use or absent.
 
-    Nothing resolves the class of a static pod, and a pod that is not node-critical looks evictable
-    in the API though the node never evicts it.
+    Nothing resolves the class of a static pod, and a pod that is not node-critical counts as
+    evictable in the API though the node never evicts it.
     """
     priority, name = pod.spec.get("priority"), pod.spec.get("priorityClassName") or ""
     if priority is None and not name:

@@ -1,6 +1,6 @@
 """Which sources of pods there are, and whether all of them have spoken.
 
-Until then it is not known which pods are wanted, and nothing may be ended or given away. Pure.
+Until then it is not known which pods should run, and nothing may be ended or given away. Pure.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_a_pod_without_a_node_and_events_that_nobody_may_see(
     kubectl.answers(pod={**POD, "spec": {}}, events="Error from server (Forbidden)")
     assert why.main(["web"]) == 0
     assert capsys.readouterr().out == (
-        "ns/web: not scheduled: no scheduler has looked at it yet\n"
+        "ns/web: not scheduled: no scheduler has processed it yet\n"
         "\n"
         "  To do      see whether that scheduler runs, and its log\n"
         "  Waits for  scheduler default-scheduler\n"

@@ -124,7 +124,7 @@ def test_what_applies_is_the_kubelets_default_but_for_one(path: str) -> None:
         ("localhost:4317", 5, None),
         ("unix:///run/otel.sock", 5, None),
         ("dns:///collector:4317", 5, None),
-        ("dns://10.0.0.10/collector:4317", 5, "the machine's own name servers are asked"),
+        ("dns://10.0.0.10/collector:4317", 5, "the machine's own name servers are used"),
     ],
 )
 def test_what_an_endpoint_for_spans_does_not_do(endpoint: str, rate: int, text: str | None) -> None:

@@ -95,7 +95,7 @@ def test_6_own_ones_not_healthy_any_more() -> None:
 
 def test_7_it_has_them() -> None:
     assert asked(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
-    assert asked(state(*devices("a")), 0) == Nothing("it asks for none")
+    assert asked(state(*devices("a")), 0) == Nothing("it requests none")
 
 
 INIT, APP = container("i"), container("c")

@@ -456,7 +456,7 @@ CASES: list[Case] = [
             "worker": {"terminating_at": NOW - 45, "grace": 5},
             "trace": doing(Call.STOP_CONTAINER, "main", 45.0, 5.0),
         },
-        "terminating for 45s: container main has not ended 45s after being asked to; its "
+        "terminating for 45s: container main has not ended 45s after its stop was requested; its "
         "grace period "
         "ended 40s ago, and the runtime has not answered since",
         "grace-period",
@@ -594,7 +594,7 @@ CASES: list[Case] = [
         },
         "stopped and released, but still in the API: finalizer f keeps it for 1m",
         "finalizer",
-        "look at the controller that owns the finalizer",
+        "check the controller that owns the finalizer",
         60,
     ),
     (
@@ -606,7 +606,7 @@ CASES: list[Case] = [
             "deleted_for": (Taint("gpu", "broken", "NoExecute"), Taint("b", "", "NoExecute")),
         },
         "terminating for 10s (for the node's taint gpu=broken:NoExecute, b:NoExecute): container "
-        "main has not ended 10s after being asked to; it is killed in 9m50s",
+        "main has not ended 10s after its stop was requested; it is killed in 9m50s",
         "deleted-for-taint",
         "the node has the taint gpu=broken:NoExecute: give the pod the toleration {key: gpu, "
         "operator: Equal, value: broken, effect: NoExecute} (and so for 1 more), or use another "
@@ -779,7 +779,7 @@ CASES: list[Case] = [
             "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
             "status": not_ready(exited(9), phase="Failed"),
         },
-        "stopped and released; the API has been asked to remove it",
+        "stopped and released; its removal from the API was requested",
         "failed",
         "",
         None,

@@ -89,8 +89,8 @@ def test_a_stop_counts_from_when_the_pod_was_asked_to_end() -> None:
     trace = doing(Call.STOP_CONTAINER, "main", 79.0, 900.0)
     found = explain(facts(deleted(600, 900), worker=RESTARTED, trace=trace))
     assert found.verdict == (
-        "terminating for 10m: container main has not ended 10m after being asked to; it is killed "
-        "in 13m41s"
+        "terminating for 10m: container main has not ended 10m after its stop was requested; it "
+        "is killed in 13m41s"
     )
     assert (found.first_seen, found.waits[0].since) == (NOW - 600, NOW - 600)
     assert found.worker.since == NOW - 600

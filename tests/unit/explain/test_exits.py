@@ -165,5 +165,5 @@ def test_a_container_that_the_pod_no_longer_has() -> None:
 )
 def test_a_runtime_may_take_three_seconds_to_kill(late: float, what: str) -> None:
     wait = Wait(WaitKind.GRACE_PERIOD, "main", "", None, NOW - late)
-    said = f"container main has not ended being asked to; {what}"
+    said = f"container main has not ended although its stop was requested; {what}"
     assert phrases.sentence(facts(), wait) == said

@@ -50,11 +50,11 @@ UNSCHEDULED = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
         (pod(deletionTimestamp="t"), "being deleted"),
         (
             pod(deletionTimestamp="t", finalizers=["a/b", "c"]),
-            "being deleted; it stays until its finalizers are gone: a/b, c",
+            "being deleted; it waits for its finalizers: a/b, c",
         ),
         (pod({"phase": "Failed", "reason": "Evicted", "message": "low"}), "Failed: Evicted: low"),
         (pod({"phase": "Succeeded"}), "Succeeded"),
-        (pod(node=""), "not scheduled: no scheduler has looked at it yet"),
+        (pod(node=""), "not scheduled: no scheduler has processed it yet"),
         (pod({"conditions": [UNSCHEDULED]}, node=""), "not scheduled: Unschedulable: 0/1 nodes"),
         (
             pod({"containerStatuses": [waits("ErrImagePull", "no\nway")]}),
@@ -129,7 +129,7 @@ def test_all_that_the_api_has() -> None:
 
 def test_a_pod_of_which_nothing_is_known() -> None:
     assert explain(pod(node=""), [], now=AT) == (
-        "ns/web: not scheduled: no scheduler has looked at it yet\n"
+        "ns/web: not scheduled: no scheduler has processed it yet\n"
         "\n"
         "  To do      see whether that scheduler runs, and its log\n"
         "  Waits for  scheduler default-scheduler\n"
@@ -182,7 +182,7 @@ def gated(*gates: str) -> dict[str, Any]:
             gated("a/b", "c"),
             None,
             "its scheduling gates: a/b, c",
-            "look at the controller that has to remove them",
+            "check the controller that has to remove them",
         ),
         (pod(node="", creationTimestamp="soon"), None, "scheduler default-scheduler", ...),
     ],

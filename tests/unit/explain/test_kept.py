@@ -77,5 +77,5 @@ async def test_a_directory_that_cannot_be_written_is_told_once(
         troubles.failed(uid, 1.0)
         await kept.save()
     assert [each.message for each in caplog.records] == [
-        "a restarted agent will not know since when pods have been failing"
+        "after a restart the agent will have lost since when pods have been failing"
     ]

@@ -169,7 +169,7 @@ CLAIM, PV = 'persistentvolumeclaim "default/data"', 'persistentvolume "pv-1"'
             "",
             "see why it is not bound: kubectl describe pvc -n default data",
         ),
-        (Cause.PV_MISSING, PV, "no", "", f"see why {PV} is gone: kubectl get pv"),
+        (Cause.PV_MISSING, PV, "no", "", f"see why {PV} was removed: kubectl get pv"),
         (Cause.BUSY, PV, "umount of /x is under way", "umount of /x", OTHERWISE),
         (Cause.BACKOFF, PV, "exit code 1", "", OTHERWISE),
     ],

@@ -120,5 +120,7 @@ async def test_it_goes_on_when_the_machine_has_no_descriptors(
         async with asyncio.timeout(3 * LOOK_S + 1):
             await stuck.run()
     assert tries == 3
-    assert told == ["Still terminating after 41s: API: it has been asked to remove the pod"]
-    assert [record.message for record in caplog.records] == ["terminating pods not looked at"]
+    assert told == ["Still terminating after 41s: API: the removal of the pod was requested"]
+    assert [record.message for record in caplog.records] == [
+        "terminating pods could not be checked"
+    ]

@@ -45,7 +45,7 @@ def event(uid: str = "u", reason: str = "FailedScheduling", **more: Any) -> dict
         (
             pod(node="", uid="u"),
             [],
-            "node: none; not scheduled: no scheduler has looked at it yet",
+            "node: none; not scheduled: no scheduler has processed it yet",
         ),
     ],
 )

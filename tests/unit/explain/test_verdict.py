@@ -305,7 +305,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         "not admitted yet",
         {"record": None, "status": not_ready(), "awaits_admission": True},
         "not started: whether it may run here is not decided yet: other pods give way, or the API "
-        "is asked",
+        "is queried",
         False,
     ),
     (
@@ -315,7 +315,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
             "worker": ENDING,
             "trace": doing(Call.STOP_CONTAINER, "main", 10, 30),
         },
-        "terminating for 10s: container main has not ended 10s after being asked to; it is "
+        "terminating for 10s: container main has not ended 10s after its stop was requested; it is "
         "killed in 20s",
         False,
     ),
@@ -517,10 +517,13 @@ def test_a_wait_is_told_with_the_times_that_are_known(
 @pytest.mark.parametrize(
     ("wait", "sentence"),
     [
-        (Wait(WaitKind.GRACE_PERIOD, "x", ""), "container x has not ended being asked to"),
+        (
+            Wait(WaitKind.GRACE_PERIOD, "x", ""),
+            "container x has not ended although its stop was requested",
+        ),
         (
             Wait(WaitKind.GRACE_PERIOD, "x", "", NOW - 60, NOW + 5),
-            "container x has not ended 1m after being asked to; it is killed in 5s",
+            "container x has not ended 1m after its stop was requested; it is killed in 5s",
         ),
         (Wait(WaitKind.PROBE, "x", "its probe fails"), "its probe fails (container x)"),
         (

@@ -494,7 +494,7 @@ ROWS: list[Row] = [
         "deleted",
         {"pod": DELETED, "worker": DONE},
         [],
-        "stopped and released; the API has been asked to remove it",
+        "stopped and released; its removal from the API was requested",
         True,
     ),
     (
@@ -605,7 +605,7 @@ ROWS: list[Row] = [
         "only in the runtime",
         {"pod": None, "record": None, "status": not_ready()},
         [],
-        "only the runtime knows it: nobody asks for it, and it is going to be stopped",
+        "only the runtime has it, no source does: it is going to be stopped",
         False,
     ),
     (

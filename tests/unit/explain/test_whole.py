@@ -269,7 +269,7 @@ Last decisions
 """
 
 ENDING = """\
-default/static: terminating for 7s: container main has not ended 7s after being asked to; \
+default/static: terminating for 7s: container main has not ended 7s after its stop was requested; \
 it is killed in 24s
 
   Since      22:14:53 (7s ago)
@@ -302,7 +302,7 @@ Waits for
   runtime                      no such socket
   static name  default/static  the static pod of the same name before it (uid uid-old) still ends
   admission                    whether it may run here is not decided yet: \
-other pods give way, or the API is asked
+other pods give way, or the API is queried
 
 Containers
   main  container  waiting  not ready  0 restarts  img
@@ -329,7 +329,7 @@ def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
     heads = [each for each in coloured.split("\n") if "\x1b" in each]
     assert heads == [
         "\x1b[1mdefault/static\x1b[0m: \x1b[31mterminating for 7s: container main has not ended "
-        "7s after being asked to; it is killed in 24s\x1b[0m",
+        "7s after its stop was requested; it is killed in 24s\x1b[0m",
         "\x1b[1mWaits for\x1b[0m",
         "\x1b[1mIs doing\x1b[0m",
         "\x1b[1mContainers\x1b[0m",
@@ -424,8 +424,8 @@ def test_the_whole_explanation() -> None:
         uid="uid-static",
         state=WorkerState.TERMINATING,
         healthy=False,
-        verdict="terminating for 7s: container main has not ended 7s after being asked to; it is "
-        "killed in 24s",
+        verdict="terminating for 7s: container main has not ended 7s after its stop was "
+        "requested; it is killed in 24s",
         cause="grace-period",
         first_seen=NOW - 7,
     )

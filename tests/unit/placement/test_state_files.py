@@ -136,7 +136,7 @@ def test_zero_is_no_sum() -> None:
     del found["checksum"]
     assert read_cpu_state(json.dumps(found)).pool == cpus(0, 1)
     for odd in (None, "0", 0.0):
-        with pytest.raises(StateError, match=f"^its checksum is {odd}, that of what it says "):
+        with pytest.raises(StateError, match=f"^its checksum is {odd}, the computed one is "):
             read_cpu_state(json.dumps({**found, "checksum": odd}))
 
 

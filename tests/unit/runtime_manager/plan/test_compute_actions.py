@@ -741,7 +741,7 @@ def test_a_restart_of_all_says_whose_exit_asked_for_it() -> None:
     actions = compute_pod_actions(pod, status, NO_PROBES, all_containers_restarting=True)
     assert [(each.what, each.why) for each in actions.decisions] == [
         ("remove container b (id-b)", "all containers are to restart"),
-        ("remove container a (id-a)", "all containers are to restart, as its exit asked for"),
+        ("remove container a (id-a)", "all containers are to restart, as its exit requested"),
     ]
 
 
