@@ -9,6 +9,7 @@ The programs are built first, which takes minutes once for a release and wants G
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -17,12 +18,14 @@ from pathlib import Path
 
 from tools.conformance.node import AGENTS
 from tools.conformance.results import Outcome, differing, outcomes, table
-from tools.conformance.suite import FOCUS, SKIP, Choice, run_tests
+from tools.conformance.suite import FOCUS, SKIP, Choice, Features, run_tests
 from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 
 REPORTS = Path("build/conformance")
+_ISOLATED = "KUBELETPY_CONFORMANCE_ISOLATED"
+"""A variable that is set once the process has a mount namespace of its own."""
 
 
 def main() -> int:
@@ -42,10 +45,21 @@ def main() -> int:
     runs.add_argument(
         "--gate", action="append", default=[], metavar="NAME=BOOL", help="a feature gate"
     )
+    runs.add_argument(
+        "--runtime-config",
+        action="append",
+        default=[],
+        metavar="API=BOOL",
+        help="an API version of the API server, such as api/all=true",
+    )
     shown = commands.add_parser("table", help="show the results of all runs, and differences")
     for sub in (runs, shown):
         sub.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
     arguments = parser.parse_args()
+    if arguments.command == "run" and _ISOLATED not in os.environ:
+        os.environ[_ISOLATED] = "1"
+        unshare = ("unshare", "--mount", "--propagation", "private")
+        os.execvp(unshare[0], [*unshare, *sys.orig_argv])
     for each in (signal.SIGINT, signal.SIGTERM):  # a shell lets its background jobs ignore SIGINT
         signal.signal(each, signal.default_int_handler)
     if arguments.command == "run":
@@ -53,6 +67,7 @@ def main() -> int:
             name: value.lower() == "true"
             for name, _, value in (gate.partition("=") for gate in arguments.gate)
         }
+        features = Features(gates, arguments.runtime_config)
         choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
         for number in arguments.kubernetes or [NEWEST]:
             for agent in arguments.agent or ["kubeletpy"]:
@@ -60,7 +75,7 @@ def main() -> int:
                 shutil.rmtree(output, ignore_errors=True)
                 began = time.monotonic()
                 try:
-                    run_tests(number, agent, choice, output, gates)
+                    run_tests(number, agent, choice, output, features)
                 except (CommandError, NotReadyError) as error:
                     print(f"{number}, {agent}: {error}", file=sys.stderr)
                     return 1

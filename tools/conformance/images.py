@@ -1,7 +1,8 @@
 """Stand-ins for the images of the end-to-end tests, so that no registry of the network is needed.
 
-All but the sandbox's hold the same programs: agnhost and nonewprivs of the release, busybox's
-applets, and bash and curl of this machine. They differ in what they run by default.
+All but the sandbox's hold the same programs: agnhost, nonewprivs and sample-device-plugin of the
+release, hostpathplugin's proxy, busybox's applets, and bash and curl of this machine. They differ
+in what they run by default.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from tools.env.images import Image, busybox_image, pause_image
 from tools.env.process import CommandError, run
 
 REGISTRY = "registry.k8s.io"
+_UNLISTED = f"{REGISTRY}/e2e-test-images/sample-device-plugin:1.8.0"
+"""An image of a manifest of 1.37, which lists an older one."""
 _PROGRAMS = ("bash", "curl")
 _USERS = (
     b"root:x:0:0:root:/root:/bin/sh\n"
@@ -41,6 +44,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "agnhost": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
     "nonewprivs": {"Cmd": ["/usr/local/bin/nnp"]},
     "nonroot": {"User": "1234", "Cmd": ["sh"]},
+    "sample-device-plugin": {"Entrypoint": ["/sample-device-plugin"], "Cmd": []},
     "nginx": {"Entrypoint": _WEB_SERVER, "Cmd": []},
     "httpd": {"Entrypoint": _WEB_SERVER, "Cmd": []},
 }
@@ -49,7 +53,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 def stand_ins(names: Iterable[str], programs: Path, certificate: Path, key: Path) -> list[Image]:
     """An image for each of ``names`` that is in the tests' registry.
 
-    ``programs``: the directory of agnhost and nonewprivs; ``certificate`` and ``key``: of agnhost's
+    ``programs``: the directory of the built programs; ``certificate`` and ``key``: of agnhost's
     HTTPS servers. Raises CommandError: a program of this machine is missing.
     """
     wanted = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
@@ -66,10 +70,12 @@ def stand_ins(names: Iterable[str], programs: Path, certificate: Path, key: Path
 
 
 def needed(listed: str) -> list[str]:
-    """Of `e2e.test --list-images` the names that tests of a node use: no other project's."""
-    names = [line.strip() for line in listed.splitlines()]
-    folder = rf"{re.escape(REGISTRY)}/(e2e-test-images/[^/]+|pause)$"
-    return [name for name in names if re.match(folder, name.rpartition(":")[0])]
+    """The names of `e2e.test --list-images` that tests of a node use, and one that it omits."""
+    names = {line.strip() for line in listed.splitlines()}
+    folder = rf"{re.escape(REGISTRY)}/(e2e-test-images/[^/]+|sig-storage/hostpathplugin|pause)$"
+    return sorted(
+        {name for name in names if re.match(folder, name.rpartition(":")[0])} | {_UNLISTED}
+    )
 
 
 def _short(name: str) -> str:
@@ -84,7 +90,10 @@ def _everything(programs: Path) -> Image:
         "etc/passwd": (0o644, _USERS),
         "etc/group": (0o644, _GROUPS),
         "etc/os-release": (0o644, b"ID=kubeletpy-stand-in\n"),
-        "agnhost": (0o755, (programs / "agnhost").read_bytes()),
+        **{
+            name: (0o755, (programs / name).read_bytes())
+            for name in ("agnhost", "hostpathplugin", "sample-device-plugin")
+        },
         "usr/local/bin/nnp": (0o6755, (programs / "nonewprivs").read_bytes()),
     }
     for program in _PROGRAMS:

@@ -1,6 +1,7 @@
 """The node under test: this agent or the Go kubelet, on a containerd of its own.
 
-It has a cgroup root and ports of its own, so that several can run on a machine. Needs root.
+It has a cgroup root and ports of its own, and its directory stands in for /var/lib/kubelet in the
+mount namespace of the run, so that several can run on a machine. Needs root.
 """
 
 from __future__ import annotations
@@ -9,22 +10,27 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
 from tools.control_plane.plane import ControlPlane
 from tools.env.containerd import Containerd
-from tools.env.go_kubelet import kubelet_command, prepare_root
+from tools.env.go_kubelet import kubelet_command
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
-from tools.env.process import CommandError, Daemon
-from tools.env.sweep import remove_cgroup, remove_log_links, unmount
+from tools.env.process import CommandError, Daemon, run
+from tools.env.sweep import hierarchies, remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NAME = "conformance"
 READY_S = 120.0
+ROOT = Path("/var/lib/kubelet")
+"""The tests' manifests mount directories below it, and the Go kubelet has its device plugins there
+whatever its root directory is."""
+_CDI = Path("/var/run/cdi")
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_KUBELETPY = (sys.executable, "-m", "kubeletpy.cli.main", "run")
+AGENTS = ("kubeletpy", "kubelet")
 
 
 class Node:
@@ -35,7 +41,6 @@ class Node:
     ) -> None:
         directory.mkdir(parents=True)
         self._directory, self._plane, self._runtime, self._gates = directory, plane, runtime, gates
-        self._root = directory / "kubelet"
         self._logs = directory / "logs"
         self._cgroup_root = f"/kpe-{os.urandom(4).hex()}"  # an underscore is not allowed
         self._agent = Daemon("agent", directory)
@@ -46,18 +51,30 @@ class Node:
 
         ``programs``: the directory of the Go kubelet.
         """
-        prepare_root(self._root, self._cgroup_root)
+        for hierarchy in hierarchies():
+            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
+        for source, target in {
+            self._directory / "kubelet": ROOT,
+            self._runtime.directory / "cdi": _CDI,
+        }.items():
+            source.mkdir(exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
+            run("mount", "--bind", source, target)
+        run("mount", "--make-rshared", ROOT)
         config = self._directory / "config.json"
         config.write_text(json.dumps(self._config()))
-        _, *flags = kubelet_command(
+        program, *flags = kubelet_command(
             programs / "kubelet",
-            self._root,
+            ROOT,
             kubeconfig=self._plane.node_kubeconfig(NAME),
             config=config,
             node_name=NAME,
         )
-        environment = {**os.environ, "PYTHONPATH": str(_CHECKOUT)}
-        self._agent.start([*_COMMANDS[agent](self._root, programs), *flags], env=environment)
+        environment = {"PYTHONPATH": str(_CHECKOUT), "PYTHONFAULTHANDLER": "1"}
+        self._agent.start(
+            [*(_KUBELETPY if agent == AGENTS[0] else [program]), *flags],
+            env={**os.environ, **environment},
+        )
         wait_until(self._ready, f"node {NAME} Ready", timeout=READY_S, give_up=self._agent.died)
 
     def _ready(self) -> bool:
@@ -73,7 +90,8 @@ class Node:
         self._agent.kill(signal.SIGTERM)
         left = self._runtime.remove()
         left += [str(each) for each in remove_cgroup(self._cgroup_root, kill=True)]
-        unmount(self._directory)
+        for mounted in (ROOT, _CDI, self._directory):
+            unmount(mounted)
         remove_log_links(self._directory)
         if left:
             print("left behind:", *left, sep="\n  ", file=sys.stderr)
@@ -99,19 +117,3 @@ class Node:
             "serializeImagePulls": False,
             "featureGates": self._gates,
         }
-
-
-def _kubeletpy(root: Path, programs: Path) -> Sequence[str | Path]:
-    command = sys.executable, "-m", "kubeletpy.cli.main", "run"
-    return [*command, f"--device-plugins-dir={root}/device-plugins"]
-
-
-def _kubelet(root: Path, programs: Path) -> Sequence[str | Path]:
-    return [programs / "kubelet"]
-
-
-_COMMANDS: dict[str, Callable[[Path, Path], Sequence[str | Path]]] = {
-    "kubeletpy": _kubeletpy,
-    "kubelet": _kubelet,
-}
-AGENTS = tuple(_COMMANDS)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.conformance.images import REGISTRY, needed, stand_ins
@@ -54,11 +54,23 @@ class Choice:
         return bool(re.search(self.focus, test)) and not re.search(self.skip, test)
 
 
-def run_tests(
-    release: str, agent: str, choice: Choice, output: Path, gates: dict[str, bool]
-) -> None:
+@dataclass(frozen=True)
+class Features:
+    """What is switched on beside the defaults of a release.
+
+    Attributes:
+        gates: feature gates of the node and of the control plane.
+        apis: versions of the API, as in --runtime-config of the API server.
+    """
+
+    gates: dict[str, bool] = field(default_factory=dict)
+    apis: Sequence[str] = ()
+
+
+def run_tests(release: str, agent: str, choice: Choice, output: Path, features: Features) -> None:
     """Run the tests of a Kubernetes release on a node of ``agent``; reports go to ``output``.
 
+    The process must have a mount namespace of its own.
     Raises CommandError or NotReadyError where no node came to be. A failed test is in the report.
     """
     programs(release)
@@ -77,9 +89,11 @@ def run_tests(
             runtime.start(next(each.name for each in images if "/pause:" in each.name))
             runtime.import_images(write_archive(home / "images.tar", *images))
             (home / "images.tar").unlink()
-            switches = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
-            plane.start(flags=[f"--feature-gates={switches}"] if gates else [])
-            node = Node(home / "n", plane, runtime, gates)
+            plane.start(
+                flags=[f"--runtime-config={','.join(features.apis)}"] if features.apis else [],
+                gates=",".join(f"{name}={str(on).lower()}" for name, on in features.gates.items()),
+            )
+            node = Node(home / "n", plane, runtime, features.gates)
             try:
                 node.start(agent, built)
                 _ginkgo(built, plane, choice, output)

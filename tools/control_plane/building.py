@@ -49,17 +49,20 @@ class ProgramSet:
         packages: of commands; a program has the last part of the package's path for its name.
         tests: packages whose tests become one program, PACKAGE.test.
         edits: of the source that is compiled.
+        files: Go files of this repository, each a program that needs the standard library alone.
     """
 
     module: str
     packages: tuple[str, ...]
     tests: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+    files: tuple[Path, ...] = ()
 
     def names(self) -> list[str]:
         """The programs' file names."""
         built = [each.rpartition("/")[2] for each in self.packages]
-        return built + [f"{each.rpartition('/')[2]}.test" for each in self.tests]
+        built += [f"{each.rpartition('/')[2]}.test" for each in self.tests]
+        return built + [each.stem for each in self.files]
 
 
 CONTROL_PLANE = ProgramSet(
@@ -75,9 +78,11 @@ END_TO_END_TESTS = ProgramSet(
         f"{MODULE}/cmd/kubelet",
         f"{MODULE}/test/images/agnhost",
         f"{MODULE}/test/images/nonewprivs",
+        f"{MODULE}/test/images/sample-device-plugin",
         "github.com/onsi/ginkgo/v2/ginkgo",
     ),
     (f"{MODULE}/test/e2e",),
+    files=(Path(__file__).parents[1] / "conformance" / "hostpathplugin.go",),
 )
 """The tests, what runs them, the program of their images, and the kubelet to compare with."""
 BUILD_S = 3600.0
@@ -116,6 +121,7 @@ def _build(version: str, wanted: ProgramSet, home: Path) -> None:
     flags = ("-ldflags", linker_flags(version), _CHEAP_CODE)
     commands = [("build", *wanted.packages)]
     commands += [("test", "-c", "-vet=off", package) for package in wanted.tests]
+    commands += [("build", str(file)) for file in wanted.files]
     for verb, *rest in commands:
         run("go", verb, "-o", fresh, *flags, *rest, timeout=BUILD_S, cwd=source, env=env)
     for name in wanted.names():

@@ -53,15 +53,19 @@ class ControlPlane:
         self.controllers = Daemon("kube-controller-manager", directory)
         self.scheduler = Daemon("kube-scheduler", directory)
 
-    def start(self, *, controllers: bool = True, flags: Sequence[str] = ()) -> None:
+    def start(
+        self, *, controllers: bool = True, flags: Sequence[str] = (), gates: str = ""
+    ) -> None:
         """Start all of it, or etcd and the API server alone, and wait until it is ready.
 
-        ``flags``: further ones of the API server.
+        ``flags``: further ones of the API server; ``gates``: feature gates of all the programs
+        ("NAME=true,OTHER=false").
         """
+        switches = [f"--feature-gates={gates}"] if gates else []
         self.start_etcd()
-        self.start_api_server(flags)
+        self.start_api_server([*switches, *flags])
         if controllers:
-            self._start_controllers()
+            self._start_controllers(switches)
 
     def start_without_history(self) -> None:
         """Start all of it so that versions from before now are too old, as in a used cluster."""
@@ -169,7 +173,7 @@ class ControlPlane:
         )
         self._wait(self.api_server, f"{self.url}/readyz")
 
-    def _start_controllers(self) -> None:
+    def _start_controllers(self, flags: Sequence[str] = ()) -> None:
         pki = self.authority.directory
         ports = free_port(), free_port()
         manager = self.authority.kubeconfig(
@@ -188,6 +192,7 @@ class ControlPlane:
                 f"--cluster-signing-cert-file={self.authority.ca}",
                 f"--cluster-signing-key-file={pki / 'ca.key'}",
                 f"--service-account-private-key-file={pki / 'sa.key'}",
+                *flags,
             ]
         )
         self.scheduler.start(
@@ -197,6 +202,7 @@ class ControlPlane:
                 "--bind-address=127.0.0.1",
                 f"--secure-port={ports[1]}",
                 "--leader-elect=false",
+                *flags,
             ]
         )
         for daemon, port in zip((self.controllers, self.scheduler), ports, strict=True):

@@ -8,6 +8,7 @@ LISTED = """\
 registry.k8s.io/e2e-test-images/agnhost:2.66.1
 registry.k8s.io/e2e-test-images/node-perf/npb-ep:1.6.0
 registry.k8s.io/sig-storage/csi-attacher:v4.12.0
+registry.k8s.io/sig-storage/hostpathplugin:v1.17.1
 registry.k8s.io/pause:3.10.2
 registry.k8s.io/etcd:3.7.0-0
 invalid.registry.k8s.io/invalid/alpine:3.1
@@ -25,7 +26,9 @@ LDD = """\
 def test_images_of_other_projects_have_none() -> None:
     assert needed(LISTED) == [
         "registry.k8s.io/e2e-test-images/agnhost:2.66.1",
+        "registry.k8s.io/e2e-test-images/sample-device-plugin:1.8.0",
         "registry.k8s.io/pause:3.10.2",
+        "registry.k8s.io/sig-storage/hostpathplugin:v1.17.1",
     ]
 
 

@@ -44,7 +44,15 @@ def test_each_staging_module_is_that_of_the_release() -> None:
 
 def test_programs_are_called_by_the_last_part_of_their_package() -> None:
     assert CONTROL_PLANE.names() == ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]
-    assert END_TO_END_TESTS.names() == ["kubelet", "agnhost", "nonewprivs", "ginkgo", "e2e.test"]
+    assert END_TO_END_TESTS.names() == [
+        "kubelet",
+        "agnhost",
+        "nonewprivs",
+        "sample-device-plugin",
+        "ginkgo",
+        "e2e.test",
+        "hostpathplugin",
+    ]
 
 
 def test_programs_report_the_release() -> None:
