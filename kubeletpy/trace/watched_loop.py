@@ -15,8 +15,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
+from kubeletpy.trace.frames import reading_frames
 from kubeletpy.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,7 @@ def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable
     while not over.wait(LONG_S):
         if turns.busy:
             number = turns.turn
-            frame = sys._current_frames().get(ident)
-            if frame is not None:
-                turns.seen(number, _described(frame))
+            turns.seen(number, stack_of(ident))
         stall = turns.take_stall()
         if stall is not None:
             reported()
@@ -74,9 +72,13 @@ def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable
             )
 
 
-def _described(frame: FrameType) -> tuple[str, ...]:
-    """The innermost frames, innermost last; names and line numbers, never values."""
-    found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)]
+def stack_of(ident: int) -> tuple[str, ...]:
+    """A thread's innermost frames, innermost last; names and line numbers, never values."""
+    with reading_frames():
+        frame = sys._current_frames().get(ident)
+        if frame is None:
+            return ()
+        found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)]
     return tuple(
         f"{code.co_qualname} ({'/'.join(code.co_filename.split('/')[-2:])}:{line})"
         for code, line in reversed(found[:MAX_FRAMES])

@@ -110,6 +110,7 @@ One has the classes that values are, each of which costs a twentieth of what a d
 """
 
 MORE = {
+    "kubeletpy.trace.frames": "samples the event loop's stack without a garbage collection",
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
     "kubeletpy.status.volume_health": "what a status shows of the health of volumes",
     "kubeletpy.syncloop.sources.priority": "warns of static pods as they are added",

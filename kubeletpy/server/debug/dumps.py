@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from kubeletpy.trace.frames import reading_frames
+
 MAX_DEPTH = 64
 MAX_STACKS = 500
 MAX_NAMES = 8
@@ -37,11 +39,12 @@ def tasks_text() -> str:
 def threads_text() -> str:
     """Where each thread is."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames()
-    lines = [f"threads: total {len(frames)}\n"]
-    for ident, frame in frames.items():
+    with reading_frames():
+        stacks = {ident: list(_of_frame(frame)) for ident, frame in sys._current_frames().items()}
+    lines = [f"threads: total {len(stacks)}\n"]
+    for ident, stack in stacks.items():
         lines.append(f"\n1 @ {names.get(ident, 'unnamed')}\n")
-        lines += [f"#\t{line}\n" for line in _of_frame(frame)]
+        lines += [f"#\t{line}\n" for line in stack]
     return "".join(lines)
 
 
