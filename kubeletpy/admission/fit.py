@@ -6,10 +6,13 @@ docs/reference/behaviour.md, l.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, cast
 
 from kubeletpy.admission.verdict import Shortage
+from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, value, whole
+from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, pod_requests
 
@@ -52,14 +55,15 @@ def shortages(
 ) -> list[Shortage]:
     """What the node has too little of to run the pod beside the others; ``pods`` first.
 
-    Extended resources that the node does not have are not checked here. Raises ValueError for an
-    invalid quantity.
+    Extended resources that the node does not have, and what the pod's own ResourceClaim provides,
+    are not checked here. Raises ValueError for an invalid quantity.
     """
     found = []
     allowed = value(allocatable.get(PODS, "0"))
     if len(others) + 1 > allowed:
         found.append(Shortage(PODS, 1, len(others), allowed))
-    needs = {name: amount for name, amount in needs_of(pod).items() if amount > 0}
+    wanted = {**needs_of(pod), **_beside_claim(pod)}
+    needs = {name: amount for name, amount in wanted.items() if amount > 0}
     if not needs:
         return found
     used = _sum(map(needs_of, others), needs)
@@ -71,6 +75,33 @@ def shortages(
         if needs[name] > capacity - used[name]:
             found.append(Shortage(name, needs[name], used[name], capacity))
     return found
+
+
+def _beside_claim(pod: Pod) -> Needs:
+    """What devices of the node must provide of those resources that a claim provides in part.
+
+    The scheduler makes the claim, and records which containers get which resource from it.
+    """
+    status = pod.status.get("extendedResourceClaimStatus") or {}
+    mappings = status.get("requestMappings") or ()
+    provided = {(each.get("containerName"), each.get("resourceName") or "") for each in mappings}
+    if not provided:
+        return NOTHING
+    spec: dict[str, Any] = {**pod.spec}
+    for kind in ("containers", "initContainers"):
+        spec[kind] = [_without(each, provided) for each in spec.get(kind) or ()]
+    left = pod_needs(Pod(cast("api.Pod", {**pod.object, "spec": spec})))
+    return {name: left.get(name, 0) for _, name in provided}
+
+
+def _without(container: Mapping[str, Any], provided: Set[tuple[str | None, str]]) -> JSON:
+    resources = container.get("resources") or {}
+    requests = {
+        name: text
+        for name, text in (resources.get("requests") or {}).items()
+        if (container["name"], name) not in provided
+    }
+    return {**container, "resources": {**resources, "requests": requests}}
 
 
 def _counts(name: str, allocatable: Mapping[str, str]) -> bool:

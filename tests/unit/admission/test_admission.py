@@ -520,6 +520,28 @@ def test_extended_resources() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "containers", "found"),
+    [
+        ("deviceclass.resource.kubernetes.io/gpu", ["c"], []),
+        ("deviceclass.resource.kubernetes.io/gpu", [], [2]),
+        ("deviceclass.resource.kubernetes.io/gpu", ["other"], [2]),
+        ("example.com/gpu", ["c"], []),
+        ("example.com/gpu", ["other"], [2]),
+    ],
+)
+def test_what_the_claim_of_a_pod_provides_is_not_needed_of_the_node(
+    name: str, containers: list[str], found: list[int]
+) -> None:
+    one = pod(requests(**{name: "2"}))
+    mappings = [{"containerName": each, "resourceName": name} for each in containers]
+    one.object["status"] = cast(
+        "api.PodStatus", {"extendedResourceClaimStatus": {"requestMappings": mappings}}
+    )
+    node = {"pods": "2", "example.com/gpu": "1"}
+    assert [each.requested for each in shortages(one, [], node)] == found
+
+
+@pytest.mark.parametrize(
     ("wanted", "used", "found"),
     [
         ({"cpu": "1"}, {}, [Shortage("cpu", 1000, 0, 0)]),
