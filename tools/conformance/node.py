@@ -27,6 +27,8 @@ READY_S = 120.0
 ROOT = Path("/var/lib/kubelet")
 """The tests' manifests mount directories below it, and the Go kubelet has its device plugins there
 whatever its root directory is."""
+PORT = 10250
+"""Some tests reach the kubelet there, so they pass with the first of several nodes alone."""
 _CDI = Path("/var/run/cdi")
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _KUBELETPY = (sys.executable, "-m", "kubeletpy.cli.main", "run")
@@ -105,7 +107,7 @@ class Node:
             "cgroupRoot": self._cgroup_root,
             "podLogsDir": str(self._logs),
             "healthzPort": free_port(),
-            "port": free_port(),
+            "port": free_port(PORT),
             "authentication": {"x509": {"clientCAFile": str(self._plane.authority.ca)}},
             "authorization": {"mode": "Webhook"},
             "failSwapOn": False,

@@ -77,6 +77,7 @@ def run_tests(release: str, agent: str, choice: Choice, output: Path, features: 
     built = programs(release, tests_for_this_machine())
     output.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
+    home.chmod(0o711)  # containers in user namespaces have their file systems below it
     plane = ControlPlane(home / "plane", built)
     try:
         pair = plane.authority.issue("images", "localhost", names=("localhost",))

@@ -9,15 +9,16 @@ from pathlib import Path
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_port() -> int:
-    """A TCP port that nobody uses at this moment.
+def free_port(preferred: int | None = None) -> int:
+    """A TCP port that nobody uses at this moment; ``preferred`` where that is one.
 
     The kernel does not choose it for an outgoing connection before a program listens on it: it is
     below the ephemeral ports.
     """
     first = int(_EPHEMERAL.read_text().split()[0])
     while True:
-        port = random.randrange(first // 2, first)
+        port = preferred or random.randrange(first // 2, first)
+        preferred = None
         with socket.socket() as probe:
             try:
                 probe.bind(("", port))
