@@ -195,7 +195,7 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "ContainerRestartRules": (True, "restartPolicyRules are obeyed"),
         "ContextualLogging": (True, "lines have the fields of their context"),
         "DRAExtendedResource": (True, "claims for extended resources are prepared"),
-        "DRAWorkloadResourceClaims": (False, "claims of PodGroups are not known"),
+        "DRAWorkloadResourceClaims": (True, "claims of PodGroups are prepared"),
         "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
         "EnvFiles": (True, "fileKeyRef is obeyed"),
         "EventedPLEG": (True, "the runtime's events are used wherever there are any"),

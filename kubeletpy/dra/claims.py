@@ -13,6 +13,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field
 
 CALLS = ("NodePrepareResources", "NodeUnprepareResources")
+SCHEDULING = "scheduling.k8s.io"
+"""The API group of PodGroups."""
 EVERY = "*"
 """Stands for all calls. Source: docs/reference/behaviour-resources.md, ru: skipNodeOperations."""
 
@@ -27,8 +29,8 @@ class ClaimUse(Struct, frozen=True):
     Attributes:
         name: in ``spec.resourceClaims``; empty: the claim made for its extended resources.
         claim: name of the ResourceClaim object.
-        owned: made for this pod alone, from a template or for its extended resources: the object
-            must be controlled by it.
+        owned: made for this pod or its PodGroup, from a template, or for the pod's extended
+            resources: the object must be controlled by one of them.
     """
 
     name: str
@@ -121,10 +123,16 @@ def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
     """
     metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
     who = f"ResourceClaim {pod.namespace}/{use.claim}"
-    if use.owned and not _controlled_by(metadata, pod):
-        raise ClaimProblem(f"{who} was not made for this pod: the pod does not control it")
+    group = _pod_group(pod)
+    if use.owned and not _controlled_by(metadata, pod, group):
+        what = (
+            f"neither the pod nor PodGroup {group} controls"
+            if group
+            else "the pod does not control"
+        )
+        raise ClaimProblem(f"{who} was not made for this pod: {what} it")
     reserved: Sequence[Mapping[str, Any]] = status.get("reservedFor") or ()
-    if not any(each.get("uid") == pod.uid for each in reserved):
+    if not any(_is_for(each, pod, group) for each in reserved):
         raise ClaimProblem(f"{who} is not reserved for this pod")
     allocation = status.get("allocation")
     if not allocation:
@@ -147,8 +155,31 @@ def _skipped(results: Sequence[Mapping[str, Any]], driver: str) -> tuple[str, ..
     return tuple(call for call in CALLS if all({call, EVERY} & skipped for skipped in each))
 
 
-def _controlled_by(metadata: Mapping[str, Any], pod: Pod) -> bool:
+def _pod_group(pod: Pod) -> str:
+    """The name of the PodGroup that a pod is scheduled with, or ""."""
+    return (pod.spec.get("schedulingGroup") or {}).get("podGroupName") or ""
+
+
+def _controlled_by(metadata: Mapping[str, Any], pod: Pod, group: str) -> bool:
+    owners: Sequence[Mapping[str, Any]] = metadata.get("ownerReferences") or ()
+    controllers = [owner for owner in owners if owner.get("controller")]
     return any(
-        owner.get("controller") and owner.get("uid") == pod.uid
-        for owner in metadata.get("ownerReferences") or ()
+        owner.get("uid") == pod.uid
+        or (
+            group != ""
+            and owner.get("name") == group
+            and owner.get("kind") == "PodGroup"
+            and (owner.get("apiVersion") or "").startswith(f"{SCHEDULING}/")
+        )
+        for owner in controllers
+    )
+
+
+def _is_for(reservation: Mapping[str, Any], pod: Pod, group: str) -> bool:
+    """Whether a claim is reserved for the pod, or for its PodGroup, whose uid no pod has."""
+    return reservation.get("uid") == pod.uid or (
+        group != ""
+        and reservation.get("name") == group
+        and reservation.get("resource") == "podgroups"
+        and reservation.get("apiGroup") == SCHEDULING
     )

@@ -127,6 +127,47 @@ def test_claims_that_may_not(use: ClaimUse, given: dict[str, Any], why: str) -> 
         allocated(pod(), use, given)
 
 
+GROUP = {
+    "apiVersion": "scheduling.k8s.io/v1beta1",
+    "kind": "PodGroup",
+    "name": "g",
+    "uid": "uid-g",
+    "controller": True,
+}
+FOR_GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-g"}
+
+
+@pytest.mark.parametrize(
+    ("group", "owner", "reserved", "why"),
+    [
+        ("g", {}, {}, ""),
+        ("g", {"uid": "uid-web", "kind": "Pod"}, {}, ""),
+        ("g", {}, {"uid": "uid-web", "resource": "pods"}, ""),
+        ("", {}, {}, "the pod does not control it"),
+        ("h", {}, {}, "neither the pod nor PodGroup h controls it"),
+        ("g", {"name": "h"}, {}, "neither the pod nor PodGroup g controls it"),
+        ("g", {"kind": "Pod"}, {}, "neither the pod nor PodGroup g controls it"),
+        ("g", {"controller": False}, {}, "neither the pod nor PodGroup g controls it"),
+        ("g", {"apiVersion": "example.com/v1"}, {}, "neither the pod nor PodGroup g controls it"),
+        ("g", {}, {"name": "h"}, "is not reserved for this pod"),
+        ("g", {}, {"resource": "pods"}, "is not reserved for this pod"),
+        ("g", {}, {"apiGroup": "example.com"}, "is not reserved for this pod"),
+    ],
+)
+def test_claims_of_a_pod_group(
+    group: str, owner: dict[str, Any], reserved: dict[str, Any], why: str
+) -> None:
+    one = pod()
+    if group:
+        one.spec["schedulingGroup"] = {"podGroupName": group}
+    given = claim(owners=[{**GROUP, **owner}], reservedFor=[{**FOR_GROUP, **reserved}])
+    if not why:
+        assert allocated(one, ClaimUse("g", "c", owned=True), given).name == "c"
+        return
+    with pytest.raises(ClaimProblem, match=why):
+        allocated(one, ClaimUse("g", "c", owned=True), given)
+
+
 def test_a_shared_claim_needs_no_owner() -> None:
     assert allocated(pod(), ClaimUse("g", "c"), claim(owners=[])).name == "c"
 
