@@ -131,8 +131,8 @@ def referenced(
         return ClaimInfo(claim.uid, claim.name, claim.namespace, pods, drivers, skips=claim.skips)
     if known.uid != claim.uid:
         raise ClaimProblem(
-            f"ResourceClaim {known.shown}: an older one of that name (UID {known.uid}) has not "
-            "been given back by its drivers yet"
+            f"old ResourceClaim with same name {known.name} and different UID {known.uid} still "
+            "exists: its drivers have not unprepared it yet"  # the kubelet's text, then the cause
         )
     return replace(known, pods=known.pods | {pod})
 

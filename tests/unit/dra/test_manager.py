@@ -308,7 +308,8 @@ async def test_an_older_claim_of_the_name_is_given_back_first(tmp_path: Path) ->
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))
     node.api.allocate("c", ["uid-q"], A, uid="newer")
-    assert "an older one of that name (UID c-uid)" in await node.problem(user("q", "c"))
+    problem = await node.problem(user("q", "c"))
+    assert "old ResourceClaim with same name c and different UID c-uid still exists" in problem
     await node.manager.unprepare("uid-p")
     assert await node.problem(user("q", "c")) == ""
 

@@ -37,7 +37,7 @@ def test_one_more_pod_uses_a_claim() -> None:
     both = replace(READY, pods=frozenset({"uid-p", "uid-q"}))
     assert referenced(READY, claim, "uid-q") == both
     assert referenced(both, claim, "uid-q") == both
-    with pytest.raises(ClaimProblem, match=r"ResourceClaim default/c: .* \(UID old\) has not"):
+    with pytest.raises(ClaimProblem, match=r"same name c and different UID old still exists"):
         referenced(replace(READY, uid="old"), claim, "uid-q")
 
 
