@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from kubeletpy.agent.component import Component, Task
@@ -68,15 +69,28 @@ class Agent:
             await self.close()
 
     async def close(self) -> None:
-        """Shut down within STOP_S; the next start picks up whatever is unfinished."""
+        """Shut down within STOP_S; the next start picks up whatever is unfinished.
+
+        Each component at least begins to close: a gRPC server that was not stopped raises from its
+        destructor after the end of the event loop.
+        """
         if self._closed:
             return
         self._closed = True
+        left = list(self.components)
         try:
             async with asyncio.timeout(STOP_S):
-                for component in reversed(self.components):
-                    closing = None if component.close is None else component.close()
-                    if inspect.isawaitable(closing):
-                        await closing
+                while left:
+                    await _close(left.pop())
         except TimeoutError:
             log.info("stopped with calls in progress")
+        while left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    await _close(left.pop())
+
+
+async def _close(component: Component) -> None:
+    closing = None if component.close is None else component.close()
+    if inspect.isawaitable(closing):
+        await closing

@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
+    config.addinivalue_line("markers", "long: not within twelve minutes (-m 'not long')")
     config.stash[_NODES] = []
 
 

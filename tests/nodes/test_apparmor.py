@@ -45,7 +45,7 @@ PROFILES: dict[str, tuple[JSON | None, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("where", ["pod", "container"])
+@pytest.mark.parametrize("where", ["pod", pytest.param("container", marks=pytest.mark.long)])
 def test_apparmor_denies_a_process_what_its_profile_denies(node: VirtualNode, where: str) -> None:
     """The containers have the capability to mount; profiles but Unconfined deny it."""
     may_mount = {"capabilities": {"add": ["SYS_ADMIN"]}}

@@ -10,7 +10,7 @@ from kubeletpy.api.types import JSON
 from tests.nodes.node import VirtualNode, container, pod
 
 MIB = 1 << 20
-DRIVERS = ("systemd", "cgroupfs")
+DRIVERS = ("systemd", pytest.param("cgroupfs", marks=pytest.mark.long))
 PIDS = 60
 RESERVED = {"systemReserved": {"cpu": "200m", "memory": "256Mi"}}
 PARENTS = {

@@ -74,6 +74,7 @@ def test_lines_of_the_journal_have_levels(node: VirtualNode) -> None:
     assert not [entry for entry in entries if str(entry["MESSAGE"]).startswith("<")]
 
 
+@pytest.mark.long
 def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
     names = [f"kept-{number}" for number in range(30)]
     node.run_pods(*(pod(name) for name in names))

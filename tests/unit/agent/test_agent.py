@@ -61,6 +61,21 @@ async def test_a_component_that_does_not_close_holds_the_end_up_no_longer_than_i
 
 
 @on_virtual_time
+async def test_components_after_one_that_does_not_close_begin_to_close() -> None:
+    notes = Notes()
+
+    async def close() -> None:
+        notes.seen.append("server begins")
+        await asyncio.sleep(60)
+
+    idle = Component("idle", close=lambda: notes.seen.append("idle closes"))
+    stuck = notes.component("roof", closes_in=60)
+    await Agent([Component("server", close=close), idle, stuck]).close()
+    assert asyncio.get_running_loop().time() == STOP_S
+    assert notes.seen == ["idle closes", "server begins"]
+
+
+@on_virtual_time
 async def test_a_task_that_fails_ends_the_agent() -> None:
     async def broken() -> None:
         raise ValueError("broken")
