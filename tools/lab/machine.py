@@ -36,6 +36,10 @@ class Machine(Protocol):
         """Shut it down in order. Raises NotReadyError."""
         ...
 
+    def reboot(self, timeout: float = 600.0) -> None:
+        """`systemctl reboot`, and wait until it takes commands again. Raises NotReadyError."""
+        ...
+
     def cut_power(self) -> None:
         """It stops at this instant; what it had not written to its disk is lost."""
         ...

@@ -84,6 +84,9 @@ class UserModeLinux:
                 start_new_session=True,
             )
         self._line, self._received = ours, b""
+        self._await_ready(timeout)
+
+    def _await_ready(self, timeout: float) -> None:
         try:
             while b'"ready"' not in self._read_line(timeout):
                 pass
@@ -123,6 +126,12 @@ class UserModeLinux:
         line.sendall(requests.run_request(("systemctl", "--no-block", "poweroff"), 60.0))
         wait_until(lambda: kernel.poll() is not None, "power off", timeout=timeout)
         self._forget()
+
+    def reboot(self, timeout: float = 600.0) -> None:
+        """Reboot it in order; the kernel's process executes itself. Raises NotReadyError."""
+        assert self._line is not None, "it is off"
+        self._line.sendall(requests.run_request(("systemctl", "--no-block", "reboot"), 60.0))
+        self._await_ready(timeout)
 
     def cut_power(self) -> None:
         """The kernel is killed, with the processes that it has on this machine."""
