@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.observation import NodeObservation
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
@@ -36,7 +37,7 @@ class Node:
         self.failures: list[str] = []
         self.operations = VolumeOperations(
             [self.plugin],
-            self,
+            self.observe,
             VolumeActs(
                 Expander(None, None, None, "n"),  # type: ignore[arg-type]
                 VolumeNotices(None),  # type: ignore[arg-type]
@@ -54,14 +55,8 @@ class Node:
 
         self.plugin.on_call = call
 
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        return Attached()
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        return None
-
-    def in_use(self) -> frozenset[str]:
-        return frozenset()
+    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
+        return NodeObservation(frozenset(), {each.unique_name: Attached() for each in specs})
 
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None

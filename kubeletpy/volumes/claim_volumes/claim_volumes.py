@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.clock import Clock
@@ -18,13 +18,12 @@ from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import VolumeMetrics
-from kubeletpy.pods.node_selector import matches
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claim_volumes.claim_objects import ClaimObjects
 from kubeletpy.volumes.claim_volumes.waiting import OBJECT_CAUSES, Patience, VolumesWait
-from kubeletpy.volumes.claims.attached import Attached, attached, attached_by_node, attachments_of
 from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits
+from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
 from kubeletpy.volumes.claims.on_disk import MountedVolume, PublishedOnDisk, SetUp, VolumeStats
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
@@ -78,10 +77,7 @@ class ClaimVolumes:
             cluster informed of how many it can.
         """
         self._plugins = tuple(plugins)
-        self._node_name = node_name
         self._selinux = selinux or SELinux()
-        self._node = node
-        self._controller_attaches = controller_attaches
         self._objects = objects
         self._loop = asyncio.get_running_loop()
         self._reader = ClaimObjects(objects, plugins, node_name, self._labelled)
@@ -92,9 +88,19 @@ class ClaimVolumes:
         acts = VolumeActs(expander, VolumeNotices(recorder), reporter.owned)
         self._changed = changed
         objects.on_change(self._object_changed)
+
+        def observe(specs: Collection[VolumeSpec]) -> NodeObservation:
+            return observe_node(
+                node(),
+                specs,
+                node_name=node_name,
+                controller_attaches=controller_attaches,
+                attachment=self._reader.attachment,
+            )
+
         self.operations = VolumeOperations(
             plugins,
-            self,
+            observe,
             acts.carry_out,
             reporter,
             changed=changed,
@@ -229,40 +235,6 @@ class ClaimVolumes:
         """Start nothing more; what is mounted stays."""
         await self.operations.close()
         await self._objects.close()
-
-    # -- what operations ask -----------------------------------------------------------------
-
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        """Whether a volume is attached."""
-        if not spec.attachable:
-            return Attached()
-        if not self._controller_attaches:
-            return attached_by_node(spec)
-        node = attachments_of(self._node().get("status") or {})
-        return attached(spec, node, self._node_name, self._reader.attachment(spec))
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        """Whether a PersistentVolume is for other nodes."""
-        affinity = ((spec.pv or {}).get("spec") or {}).get("nodeAffinity") or {}
-        required = affinity.get("required")
-        if required is None:
-            return None
-        metadata = self._node().get("metadata") or {}
-        if matches(required, metadata.get("labels") or {}, self._node_name):
-            return None
-        return Waits(
-            Cause.NODE_AFFINITY,
-            f'persistentvolume "{spec.spec_name}"',
-            f'MountVolume.NodeAffinity check failed for volume "{spec.spec_name}" : the labels of '
-            f'node "{self._node_name}" match no term of the volume\'s nodeAffinity',
-        )
-
-    def in_use(self) -> frozenset[str] | None:
-        """What the API shows as in use by this node; None: it has not shown the node yet."""
-        node = self._node()
-        if not (node.get("metadata") or {}).get("resourceVersion"):
-            return None
-        return attachments_of(node.get("status") or {}).in_use
 
     # -- reading -----------------------------------------------------------------------------
 

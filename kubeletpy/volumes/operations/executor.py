@@ -16,6 +16,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
+from kubeletpy.volumes.claims.observation import NodeObservation, Observe
 from kubeletpy.volumes.claims.on_disk import Outcome
 from kubeletpy.volumes.claims.operation import OperationFailed, StillUnderWay
 from kubeletpy.volumes.claims.plugin import VolumePlugin
@@ -29,7 +30,7 @@ from kubeletpy.volumes.operations.model import (
     PodDemand,
 )
 from kubeletpy.volumes.operations.plan import plan
-from kubeletpy.volumes.operations.protocol import CarryOut, Listener, Surroundings
+from kubeletpy.volumes.operations.protocol import CarryOut, Listener
 from kubeletpy.volumes.operations.reports import ending_waits
 from kubeletpy.volumes.operations.runner import OperationRunner
 from kubeletpy.volumes.operations.spelling import spelled
@@ -49,7 +50,7 @@ class VolumeOperations:
     def __init__(
         self,
         plugins: Sequence[VolumePlugin],
-        surroundings: Surroundings,
+        observe: Observe,
         carry_out: CarryOut,
         listener: Listener,
         *,
@@ -58,7 +59,7 @@ class VolumeOperations:
     ) -> None:
         """Args:
         plugins: each kind of volume.
-        surroundings: answers questions about the node.
+        observe: returns what the API shows of this node, for the volumes passed to it.
         carry_out: does one operation.
         listener: notified of the result of each.
         changed: called with the uid of a pod whose volumes are ready, or wait for something
@@ -66,7 +67,7 @@ class VolumeOperations:
         in_use_changed: called when ``volumes_in_use`` has changed.
         """
         self.state = VolumeState({plugin.name: plugin for plugin in plugins})
-        self._surroundings = surroundings
+        self._observe = observe
         self._listener = listener
         self._changed = changed
         self._in_use_changed = in_use_changed
@@ -76,7 +77,7 @@ class VolumeOperations:
             self._backoffs,
             carry_out,
             listener,
-            attachment=self._attachment,
+            attachment=self._attachment_now,
             ended=self._ended,
         )
         self._plan = Plan()
@@ -240,7 +241,11 @@ class VolumeOperations:
         if self._closed or not self.known.is_set():
             return
         now = asyncio.get_running_loop().time()
-        made = plan(self.state.demands.values(), self.state.actual, self._facts(), now)
+        observed = self._observe(
+            [spec for demand in self.state.demands.values() for spec in demand.specs]
+        )
+        facts = self._facts(observed)
+        made = plan(self.state.demands.values(), self.state.actual, facts, now)
         for name in made.forgotten:
             del self.state.actual[name]
         for operation in made.operations:
@@ -248,7 +253,7 @@ class VolumeOperations:
         self._plan = made
         self._times.update(made.waits, now)
         self._wake_at(made.next_at)
-        self._tell_in_use()
+        self._tell_in_use(observed.in_use)
         self._listener.counted(list(self.state.demands.values()), self.state.actual)
         for uid, demand in list(self.state.demands.items()):
             if demand.ending and not self.state.has(uid) and uid not in self._waiting:
@@ -267,15 +272,15 @@ class VolumeOperations:
         busy = {each.operation.unique_name for each in self.state.running.values()}
         self.state.actual = spelled(self.state.actual, names, busy)
 
-    def _facts(self) -> Facts:
+    def _facts(self, observed: NodeObservation) -> Facts:
         attachments: dict[str, Attached | Waits] = {}
         blocked: dict[str, Waits] = {}
         republished: set[str] = set()
         for demand in self.state.demands.values():
             for spec in demand.specs:
                 plugin = self.state.plugins[spec.plugin]
-                attachments[spec.unique_name] = self._attachment(spec)
-                wait = self._surroundings.blocked(spec) or plugin.ready(spec)
+                attachments[spec.unique_name] = self._attachment(spec, observed)
+                wait = observed.blocked.get(spec.unique_name) or plugin.ready(spec)
                 if wait is not None:
                     blocked[spec.unique_name] = wait
                 if plugin.republishes(spec):
@@ -289,11 +294,13 @@ class VolumeOperations:
             self.leftovers_judged,
         )
 
-    def _attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        return self._in_use.unreported(spec) or self._surroundings.attachment(spec)
+    def _attachment_now(self, spec: VolumeSpec) -> Attached | Waits:
+        return self._attachment(spec, self._observe([spec]))
 
-    def _tell_in_use(self) -> None:
-        shown = self._surroundings.in_use()
+    def _attachment(self, spec: VolumeSpec, observed: NodeObservation) -> Attached | Waits:
+        return self._in_use.unreported(spec) or observed.attachments[spec.unique_name]
+
+    def _tell_in_use(self, shown: frozenset[str] | None) -> None:
         if shown is None:
             return  # whether volumes found on disk are attached is not known
         self._spell(shown)

@@ -1,4 +1,4 @@
-"""The interfaces of volume operations: who carries them out, and what surrounds them."""
+"""The interfaces of volume operations: who carries them out, and who is notified."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import VolumeSpec, Waits
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
@@ -43,20 +42,4 @@ class Listener(Protocol):
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
         """The wanted or the existing volumes have changed."""
-        ...
-
-
-class Surroundings(Protocol):
-    """What operations need to know about the node."""
-
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        """Whether a volume is attached."""
-        ...
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        """Why a volume can't be used on this node (table sf, 2)."""
-        ...
-
-    def in_use(self) -> frozenset[str] | None:
-        """What the API shows as in use by this node; None: it has not shown the node yet."""
         ...

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec
+from kubeletpy.volumes.claims.observation import NodeObservation
 from kubeletpy.volumes.claims.on_disk import Found, Outcome, VolumeStats
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files import disk
@@ -44,7 +45,9 @@ class Node:
     def operations(self) -> VolumeOperations:
         no: Any = None
         acts = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no))
-        return VolumeOperations([self.plugin], self, acts.carry_out, self, changed=lambda uid: None)
+        return VolumeOperations(
+            [self.plugin], self.observe, acts.carry_out, self, changed=lambda uid: None
+        )
 
     async def _run(self, program: str, args: Sequence[str], *, call: str, **more: Any) -> str:
         self.calls.append(f"{program} {' '.join(args[:-1])}".strip())
@@ -59,14 +62,8 @@ class Node:
             del self.mounts[target]
         return ""
 
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        return Attached()
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        return None
-
-    def in_use(self) -> frozenset[str] | None:
-        return None
+    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
+        return NodeObservation(None, {each.unique_name: Attached() for each in specs})
 
     def ended(self, operation: Any, pod: Any, seconds: float, failed: Any) -> None:
         if failed is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from typing import Any
 
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.attached import Attached, not_in_use_yet
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.observation import NodeObservation
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
@@ -22,27 +24,25 @@ from tests.virtual_time import on_virtual_time, settle
 
 
 class Node:
-    """What surrounds operations."""
+    """A node whose volumes are all attached."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.shown: frozenset[str] | None = None
         no: Any = None
         self.operations = VolumeOperations(
             [SimulatedPlugin(disk, random.Random(1))],
-            self,
+            self.observe,
             VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no)).carry_out,
             self,
             changed=lambda uid: None,
         )
 
+    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
+        attachments = {each.unique_name: self.attachment(each) for each in specs}
+        return NodeObservation(self.shown, attachments)
+
     def attachment(self, spec: VolumeSpec) -> Attached | Waits:
         return Attached()
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        return None
-
-    def in_use(self) -> frozenset[str] | None:
-        return self.shown
 
     def ended(self, *args: Any) -> None:
         pass

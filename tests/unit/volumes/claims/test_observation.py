@@ -1,0 +1,51 @@
+"""What the API shows of a node, for some volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.volumes.claims.attached import Attached
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
+from tests.unit.volumes.claim_objects import spec
+
+
+def observe(
+    node: dict[str, Any], volume: VolumeSpec, *, controller: bool = True
+) -> NodeObservation:
+    return observe_node(
+        node,
+        [volume],
+        node_name="n",
+        controller_attaches=controller,
+        attachment=lambda of: None,
+    )
+
+
+def test_nothing_is_in_use_for_certain_before_the_api_shows_the_node() -> None:
+    assert observe({}, spec("a")).in_use is None
+    shown = {"metadata": {"resourceVersion": "1"}, "status": {"volumesInUse": ["a"]}}
+    assert observe(shown, spec("a")).in_use == frozenset({"a"})
+
+
+def test_only_attachable_volumes_wait_for_an_attachment() -> None:
+    plain = observe({}, spec("a", attachable=False))
+    assert plain.attachments == {"a": Attached()}
+    found = observe({}, spec("a", attachable=True)).attachments["a"]
+    assert isinstance(found, Waits)
+    assert found.cause is Cause.NOT_IN_USE_YET
+
+
+def test_no_driver_attaches_without_a_controller() -> None:
+    volume = spec("a", attachable=True, kind="csi", source={"driver": "d"})
+    found = observe({}, volume, controller=False).attachments["a"]
+    assert isinstance(found, Waits)
+    assert found.cause is Cause.INVALID
+
+
+def test_a_volume_for_other_nodes_is_blocked() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}
+    pv = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+    volume = spec("a", pv=pv)
+    assert observe({"metadata": {"labels": {"zone": "z"}}}, volume).blocked == {}
+    assert observe({}, volume).blocked["a"].cause is Cause.NODE_AFFINITY
