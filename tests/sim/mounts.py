@@ -106,19 +106,19 @@ class NodeMounts:
     def in_place(self) -> Iterator[None]:
         """Have the agent see these mounts, and make and undo its own here."""
         calls = {
-            "disk.table": self.table,
-            "disk.mount": self.mount,
-            "disk.unmount": self.unmount,
-            "disk.device_of": self._device_of,
-            "disk.loop_devices.attach": self._attach,
-            "disk.loop_devices.of": self.loops.get,
-            "disk.loop_devices.detach": self._detach,
+            "files.disk.table": self.table,
+            "files.disk.mount": self.mount,
+            "files.disk.unmount": self.unmount,
+            "files.disk.device_of": self._device_of,
+            "files.disk.loop_devices.attach": self._attach,
+            "files.disk.loop_devices.of": self.loops.get,
+            "files.disk.loop_devices.detach": self._detach,
             "csi.block.remove_tree": self._remove_tree,
-            "syscalls._table": self.table,
-            "teardown.unmount": self.unmount,
-            "sub_path.mount": self.mount,
-            "sub_path.detach": self.unmount,
-            "sub_path._same_file": self._same_file,
+            "files.syscalls._table": self.table,
+            "pod_volumes.teardown.unmount": self.unmount,
+            "containers.sub_path.mount": self.mount,
+            "containers.sub_path.detach": self.unmount,
+            "containers.sub_path._same_file": self._same_file,
         }
         with ExitStack() as stack:
             for name, call in calls.items():
