@@ -101,7 +101,7 @@ def read_cpu_state(text: str) -> CpuState:
     policy, pool = found.text("policyName"), found.text("defaultCpuSet")
     if found.values.get("podEntries"):
         raise StateError(
-            "it has CPUs of pods (feature gate PodLevelResourceManagers), "
+            "it has CPUs for whole pods (feature gate PodLevelResourceManagers), "
             "which this version does not support"
         )
     entries = read_text_maps(found.values.get("entries"), "entries")

@@ -123,7 +123,7 @@ def read_memory_state(text: str) -> MemoryState:
     found = outer if inner is None else inner
     if found.values.get("podEntries"):
         raise StateError(
-            "it has memory of pods (feature gate PodLevelResourceManagers), "
+            "it has memory for whole pods (feature gate PodLevelResourceManagers), "
             "which this version does not support"
         )
     nodes = read_maps(found.values.get("machineState"), "machineState")

@@ -116,7 +116,7 @@ def test_a_start_on_a_disk_that_takes_no_writes(
         if policy is None:
             await manager(tmp_path, policy).start()
         else:
-            with pytest.raises(StateUnusable, match=r"No space left.*Mend its file system"):
+            with pytest.raises(StateUnusable, match=r"No space left.*Repair its file system"):
                 await manager(tmp_path, policy).start()
         monkeypatch.undo()
         await manager(tmp_path, policy).start()

@@ -150,7 +150,10 @@ def test_names_are_written_as_they_are() -> None:
         ("", "not JSON"),
         ("[]", "not a JSON object"),
         ("[" * 100_000, "not JSON"),
-        ('{"policyName":"static","defaultCpuSet":"0-1","checksum":1}', "checksum is 1, that of"),
+        (
+            '{"policyName":"static","defaultCpuSet":"0-1","checksum":1}',
+            "checksum is 1, the computed",
+        ),
         ('{"policyName":7}', "policyName is not a string"),
         ('{"policyName":"static","defaultCpuSet":"0-x","checksum":0}', "'0-x' is not a list"),
         ('{"entries":{"id":"0-1"},"checksum":0}', "entries has a form"),

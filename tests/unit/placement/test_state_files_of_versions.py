@@ -105,7 +105,7 @@ def test_memory_of_each_version(text: str) -> None:
     ],
 )
 def test_cpus_of_whole_pods_are_refused(text: str) -> None:
-    with pytest.raises(StateError, match="CPUs of whole pods"):
+    with pytest.raises(StateError, match="CPUs for whole pods"):
         read_cpu_state(text)
 
 
@@ -117,7 +117,7 @@ def test_cpus_of_whole_pods_are_refused(text: str) -> None:
     ],
 )
 def test_memory_of_whole_pods_is_refused(text: str) -> None:
-    with pytest.raises(StateError, match="memory of whole pods"):
+    with pytest.raises(StateError, match="memory for whole pods"):
         read_memory_state(text)
 
 

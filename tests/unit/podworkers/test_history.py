@@ -65,7 +65,7 @@ GOING = make_pod(deleting=5)
 @pytest.mark.parametrize(
     ("of", "why"),
     [
-        (record(None, evicted=True, deleted=True), "nobody asks for it any more: only the runtime"),
+        (record(None, evicted=True, deleted=True), "no source has this pod any more"),
         (record(GOING, evicted=True, deleted=True), "it was evicted"),
         (record(GOING, deleted=True), "it was deleted in the API"),
         (record(make_pod(), deleted=True), "it is in no source of pods any more"),

@@ -172,7 +172,7 @@ async def test_a_bomb_is_cut_off_at_the_limit() -> None:
         (gzip.compress(b"hello")[:-3], "gzip", "ends before its gzip"),
         (gzip.compress(b"hello") + b"more", "gzip", "no gzip after its member 1"),
         (gzip.compress(b"hello")[:-5] + b"wrong", "gzip", "no gzip"),
-        (b"plain", "br", "not asked for"),
+        (b"plain", "br", "not requested"),
     ],
     ids=["plain", "cut off", "longer", "wrong sum", "not asked for"],
 )
