@@ -30,9 +30,8 @@ from kubeletpy.kubeapi.errors import NotFound
 from tools.env.containerd import Containerd, programs
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
-from tools.env.process import CommandError, Daemon
+from tools.env.process import Daemon
 from tools.env.sweep import remove_cgroup, remove_log_links, unmount
-from tools.env.waiting import wait_until
 
 NODE = "bench"
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+]+)$")
@@ -208,7 +207,8 @@ async def _client(server: ApiServer) -> AsyncIterator[KubeClient]:
     try:
         if server.counts:
             # its controllers create the service account, and delete pods of nodes without a Node
-            await asyncio.to_thread(_wait_for_service_account, server)
+            wait = "wait", "--for=create", "serviceaccount/default", f"--namespace={NAMESPACE}"
+            await asyncio.to_thread(kubectl("new").run, server.admin, *wait, "--timeout=90s")
             await client.create(NODES, {"metadata": {"name": FLOOR_NODE}})
         yield client
     finally:
@@ -226,17 +226,6 @@ CGROUP_ROOT = f"/kpb-agent-{os.getpid()}"
 def _start_runtime(runtime: Containerd) -> None:
     runtime.start()
     runtime.import_images()
-
-
-def _wait_for_service_account(server: ApiServer) -> None:
-    def there() -> bool:
-        get = "get", "serviceaccount", "default", f"--namespace={NAMESPACE}", "--output=name"
-        try:
-            return bool(kubectl("new").run(server.admin, *get))
-        except CommandError:
-            return False
-
-    wait_until(there, "the service account default")
 
 
 def _remove(directory: Path, runtimes: list[Containerd], agent: Daemon, foreign: bool) -> None:
