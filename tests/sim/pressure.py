@@ -233,16 +233,21 @@ Asked = Callable[[int, Sequence[Pod], bool], None]
 class SightOfOneLife:
     """The machine as one life of the agent sees it: kubeletpy's NodeSignals and PodUses."""
 
-    def __init__(self, stores: Stores, step: Step, life: int, asked: Asked) -> None:
+    def __init__(
+        self, stores: Stores, step: Step, life: int, *, looks: Callable[[], None], asked: Asked
+    ) -> None:
+        """``looks`` is called at each look: a shortage may be over before the judge's next tick."""
         self._stores = stores
         self._step = step
         self._life = life
+        self._looks = looks
         self._asked = asked
         self._woken = asyncio.Event()
 
     async def look(self, wanted: Collection[Signal]) -> Observations:
         """What is left."""
         self._step("check", "look")
+        self._looks()
         seen = self._stores.lies(self._stores.observations())
         return {signal: each for signal, each in seen.items() if signal in wanted}
 

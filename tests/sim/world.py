@@ -262,7 +262,9 @@ class World:
         api = SimKubeApi(self.server, self.api_faults, self.rng(f"api {life}"), step)
         sight = None
         if self.stores is not None and self.judge is not None:
-            sight = SightOfOneLife(self.stores, step, life, self.judge.asked)
+            sight = SightOfOneLife(
+                self.stores, step, life, looks=self.judge.tick, asked=self.judge.asked
+            )
         return Outside(
             machine=Machine(
                 FACTS,
