@@ -88,6 +88,8 @@ class Invariants:
             case "stop-asked" if whom.running:
                 self._stop_is_justified(pod, whom)
             case "remove" if pod is not None:
+                if whom.state == cri.CONTAINER_CREATED:
+                    pod.never_started[whom.name] = pod.never_started.get(whom.name, 0) + 1
                 self._exit_was_told(pod, whom)
 
     def _may_use(self, pod: PodTruth, made: Container) -> None:
@@ -291,10 +293,10 @@ class Invariants:
         if not pod.abandoned or self._runtime.has_lost:
             return
         for name, entry in entries(pod.status).items():
-            if entry.get("restartCount", 0) > len(pod.exits.get(name) or ()):
+            ends = len(pod.exits.get(name) or ())
+            if entry.get("restartCount", 0) > ends + pod.never_started.get(name, 0):
                 self._history.violated(
-                    f"{name} of {pod.name} shows {entry['restartCount']} restarts after "
-                    f"{len(pod.exits.get(name) or ())} ends"
+                    f"{name} of {pod.name} shows {entry['restartCount']} restarts after {ends} ends"
                 )
         failed = pod.status.get("phase") == "Failed" and not pod.status.get("reason")
         if failed and not pod.exits and not pod.deleting:

@@ -51,6 +51,8 @@ class PodTruth:
     exits: dict[str, list[Exit]] = field(default_factory=dict)
     abandoned: set[str] = field(default_factory=set)
     """Containers whose start was canceled together with the agent: they never ran."""
+    never_started: dict[str, int] = field(default_factory=dict)
+    """How many containers of a name were removed without having been started: an attempt each."""
     shown: dict[str, int] = field(default_factory=dict)
     """Container id -> the exit code that the API has shown."""
     restarts: dict[str, int] = field(default_factory=dict)
