@@ -10,9 +10,9 @@ import asyncio
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.status import store
-from kubeletpy.status.patch import status_patch
+from kubeletpy.status.patch import may_wait, status_patch
 from kubeletpy.status.write_problem import WriteProblem
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, field
 
 
 class Entry(Struct):
@@ -36,12 +36,15 @@ class Entry(Struct):
     problem: WriteProblem | None = None
     answered: int = 0
     """Consecutive refusals; a server that does not answer is not counted."""
+    newer: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by each change, for a writer that waits for the next one."""
 
     def changed(self, now: float) -> None:
         """There is a newer status than the one that was sent. ``now``: Unix seconds."""
         if self.stale_since is None:
             self.stale_since = now
         self.version += 1
+        self.newer.set()
 
     @property
     def unsent(self) -> bool:
@@ -59,9 +62,18 @@ class Entry(Struct):
             and not self.unsent
         )
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether the newest status may be written together with the next one."""
+        if (self.finished and self.pod.being_deleted) or self.patch() is None:
+            return False
+        return may_wait(self.in_api, self._shown())
+
     def patch(self) -> dict[str, object] | None:
         """The patch that brings the API up to the newest status; None when it has it."""
-        shown = store.merge_for_api(
+        return status_patch(self.api_uid, self.in_api, self._shown())
+
+    def _shown(self) -> api.PodStatus:
+        return store.merge_for_api(
             self.in_api, self.status, containers_may_run=self.containers_may_run
         )
-        return status_patch(self.api_uid, self.in_api, shown)

@@ -37,6 +37,31 @@ def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON 
     return {"metadata": {"uid": uid}, "status": changed}
 
 
+def may_wait(in_api: api.PodStatus, shown: api.PodStatus) -> bool:
+    """Whether a change is a step on the way to the next one, which shows it as well.
+
+    Such steps are the generation that was observed (it rises when a deletion begins) and, while a
+    pod is Pending, its sandbox and addresses. Readiness, starts, ends and failures never wait.
+    Source: docs/reference/differences.csv, f2.
+    """
+    return _awaited(in_api) == _awaited(shown)
+
+
+def _awaited(status: api.PodStatus) -> dict[str, Any]:
+    """A status without what may wait."""
+    pending = status.get("phase") == "Pending"
+    late = {"observedGeneration", *(("podIP", "podIPs") if pending else ())}
+    kept: dict[str, Any] = {
+        name: value for name, value in status.items() if value and name not in late
+    }
+    kept["conditions"] = {
+        condition["type"]: [condition.get(name) or "" for name in ("status", "reason", "message")]
+        for condition in status.get("conditions") or ()
+        if not (pending and condition["type"] == "PodReadyToStartContainers")
+    }
+    return kept
+
+
 def _condition_changes(in_api: api.PodStatus, shown: api.PodStatus) -> list[dict[str, Any]]:
     before = {entry["type"]: entry for entry in in_api.get("conditions") or ()}
     after = {entry["type"]: entry for entry in shown.get("conditions") or ()}

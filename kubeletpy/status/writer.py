@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -28,6 +29,8 @@ FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 10.0
 SAY_AFTER = 3
 """Consecutive refusals of a write before an event is emitted for the pod."""
+TOGETHER_S = 1.0
+"""For so long a change waits that the next one shows as well, see :func:`.patch.may_wait`."""
 GIVE_UP_AFTER = 6
 """Consecutive responses that call the last status of a deleted pod invalid before it is deleted
 without it: what the API will never accept must not keep the pod Terminating forever."""
@@ -69,6 +72,7 @@ class StatusWriter:
             while entry.unsent or entry.may_delete:
                 try:
                     if entry.unsent:
+                        await self._wait_for_more(entry)
                         if not await self._send(entry):
                             return
                     else:
@@ -88,6 +92,14 @@ class StatusWriter:
                     delay = min(delay * 2, LAST_RETRY_S)
         finally:
             entry.writer = None
+
+    async def _wait_for_more(self, entry: Entry) -> None:
+        """While the newest status may wait, wait for the next one, but at most TOGETHER_S."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER_S):
+                while entry.may_wait:
+                    entry.newer.clear()
+                    await entry.newer.wait()
 
     async def _send(self, entry: Entry) -> bool:
         target = self._target(entry.pod)

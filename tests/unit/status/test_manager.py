@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.status.writer import TOGETHER_S
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
 from .samples import pod, shown
@@ -99,6 +100,48 @@ async def test_an_unchanged_status_is_not_written_again() -> None:
         of.set_status(pod(), phase("Running"))
         await settle(of)
     assert len(api.calls) == 1
+
+
+@on_virtual_time
+async def test_the_generation_of_a_deletion_is_written_with_the_pods_end() -> None:
+    api = RecordingApi()
+    statuses = manager(api)
+    statuses.set_status(pod(), phase("Running", observedGeneration=1))
+    await settle(statuses)
+    statuses.set_status(pod(), phase("Running", observedGeneration=2))
+    await asyncio.sleep(TOGETHER_S / 2)
+    statuses.set_status(pod(), phase("Succeeded", observedGeneration=2), containers_may_run=False)
+    await settle(statuses)
+    written = [(call[1]["phase"], call[1].get("observedGeneration")) for call in api.calls]
+    assert written == [("Running", 1), ("Succeeded", 2)]
+
+
+@on_virtual_time
+async def test_a_generation_is_written_soon_if_nothing_follows() -> None:
+    api = RecordingApi()
+    statuses = manager(api)
+    statuses.set_status(pod(), phase("Running", observedGeneration=1))
+    await settle(statuses)
+    began = asyncio.get_running_loop().time()
+    statuses.set_status(pod(), phase("Running", observedGeneration=2))
+    await settle(statuses)
+    assert api.calls[-1] == ("patch", {"observedGeneration": 2})
+    assert asyncio.get_running_loop().time() - began == pytest.approx(TOGETHER_S, abs=0.1)
+
+
+@on_virtual_time
+async def test_an_ended_pod_that_is_deleted_waits_for_nothing() -> None:
+    api = RecordingApi()
+    statuses = manager(api)
+    statuses.set_status(pod(), phase("Succeeded", observedGeneration=1), containers_may_run=False)
+    await settle(statuses)
+    began = asyncio.get_running_loop().time()
+    deleted = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    statuses.set_status(deleted, phase("Succeeded", observedGeneration=2), containers_may_run=False)
+    statuses.finish(deleted)
+    await settle(statuses)
+    assert api.calls[-1][0] == "delete"
+    assert asyncio.get_running_loop().time() - began < TOGETHER_S / 2
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), Forbidden("not yet")])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.status.patch import status_patch
+from kubeletpy.status.patch import may_wait, status_patch
 
 T0 = "2026-01-01T00:00:00Z"
 READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": T0}
@@ -65,3 +65,63 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
 def test_the_patch(in_api: Any, shown: Any, changed: Any) -> None:
     expected = None if changed is None else {"metadata": {"uid": "u"}, "status": changed}
     assert status_patch("u", in_api, shown) == expected
+
+
+MADE: Any = {"type": "PodReadyToStartContainers", "status": "True", "lastTransitionTime": T0}
+STARTING: Any = {"phase": "Pending", "conditions": [{**READY, "status": "False"}]}
+WAITING: Any = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
+RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "shown", "waits"),
+    [
+        # a deletion begins, which nothing but the observed generation shows
+        (
+            {"phase": "Running", "observedGeneration": 1, "conditions": [READY]},
+            {
+                "phase": "Running",
+                "observedGeneration": 2,
+                "conditions": [{**READY, "observedGeneration": 2}],
+            },
+            True,
+        ),
+        # the sandbox is there, the container is not
+        (
+            {**STARTING, "containerStatuses": [WAITING]},
+            {
+                **STARTING,
+                "containerStatuses": [WAITING],
+                "podIP": "a",
+                "podIPs": [{"ip": "a"}],
+                "conditions": [*STARTING["conditions"], MADE],
+            },
+            True,
+        ),
+        # what somebody waits for
+        ({}, STARTING, False),
+        (STARTING, {"phase": "Running", "conditions": [READY]}, False),
+        (STARTING, {**STARTING, "initContainerStatuses": [RUNNING]}, False),
+        (STARTING, {**STARTING, "containerStatuses": [WAITING]}, False),
+        (STARTING, {**STARTING, "message": "m"}, False),
+        (
+            {"phase": "Running", "conditions": [READY]},
+            {"phase": "Running", "conditions": [{**READY, "status": "False"}]},
+            False,
+        ),
+        (
+            {"phase": "Running", "conditions": [READY]},
+            {"phase": "Running", "conditions": [{**READY, "reason": "x"}]},
+            False,
+        ),
+        # a pod that runs loses its sandbox, or gets another address
+        (
+            {"phase": "Running", "conditions": [MADE]},
+            {"phase": "Running", "conditions": [{**MADE, "status": "False"}]},
+            False,
+        ),
+        ({"phase": "Running", "podIP": "a"}, {"phase": "Running", "podIP": "b"}, False),
+    ],
+)
+def test_a_step_on_the_way_waits_for_the_next_change(in_api: Any, shown: Any, waits: bool) -> None:
+    assert may_wait(in_api, shown) is waits
