@@ -6,6 +6,8 @@ A failure, an interruption or a bad observation after the timer was armed gives 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -19,6 +21,8 @@ from kubeletpy.structs import Struct
 
 POLL_S = 2.0
 ANSWER_POLL_S = 0.1
+EXIT_POLL = 10
+"""Attempts after which it is checked whether the program has exited."""
 MARGIN_S = 120.0
 """Seconds beyond the watch after which the timer gives the node back."""
 
@@ -138,16 +142,28 @@ class Runner:
 
     async def _measure_gap(self) -> None:
         """Wait until the new program answers, and record how long nothing did."""
-        try:
-            async with asyncio.timeout(Limits(0).ready):
-                while not await self._answers():  # noqa: ASYNC110  # another program's state
-                    await asyncio.sleep(ANSWER_POLL_S)
-        except TimeoutError:
+        if not await self._answers_in_time():
             self._note("the new program does not answer its health check")
             return
         gap = self._clock.now() - self._switched
         self._note("answers", seconds=round(gap, 1))
         self._say(f"{gap:.1f} s from the stop of the one program to an answer of the other")
+
+    async def _answers_in_time(self) -> bool:
+        """Whether the new program answers, without having exited before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(Limits(0).ready):
+                for attempt in itertools.count(1):
+                    if await self._answers():
+                        return True
+                    if attempt % EXIT_POLL == 0 and await self._has_exited():
+                        return False
+                    await asyncio.sleep(ANSWER_POLL_S)
+        return False
+
+    async def _has_exited(self) -> bool:
+        seen = await asyncio.to_thread(self._host.unit)
+        return seen.running is Program.NOTHING or bool(seen.restarts)
 
     async def _watch(self, task: Task) -> Verdict:
         self._say(f"watching the node for {task.limits.watch:.0f} s")

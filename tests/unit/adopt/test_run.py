@@ -32,6 +32,8 @@ class FakeSystemd:
         self.files: dict[str, str] = {}
         self.loaded = Program.KUBELET
         self.running = Program.KUBELET
+        self.exits: Program | None = None
+        """The program that exits at once; systemd starts it again."""
         self.timer: float | None = None
         """Seconds after which the node is given back."""
         self.calls: list[str] = []
@@ -56,8 +58,12 @@ class FakeSystemd:
     def state(self) -> State:
         return State(TRIAL in self.files, KEPT in self.files, self.running)
 
+    @property
+    def restarts(self) -> int:
+        return int(self.running is self.exits)
+
     def unit(self) -> UnitSeen:
-        return UnitSeen(self.running)
+        return UnitSeen(self.running, restarts=self.restarts)
 
     def write(self, directory: str, text: str) -> None:
         self._call(f"write {directory}", lambda: self.files.update({directory: text}))
@@ -117,6 +123,7 @@ class FakeNode:
         seen = Observation(
             now,
             self.host.running,
+            self.host.restarts,
             node_ready=True,
             renewed=now,
             pods={"uid": POD},
@@ -138,7 +145,7 @@ class Machine:
         self.host.new_process()
 
         async def answers() -> bool:
-            return self.host.running is not Program.NOTHING
+            return self.host.running is not Program.NOTHING and not self.host.restarts
 
         return Runner(self.host, answers, self.journal, LoopClock(), self.said.append)
 
@@ -200,6 +207,18 @@ async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
     assert (host.running, host.files, host.timer) == (Program.KUBELET, {}, None)
     assert "giving the node back: container app of pod ns/a was restarted" in machine.said
     assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
+
+
+@on_virtual_time
+async def test_an_agent_that_exits_gives_the_node_back_within_seconds(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.host.exits = Program.AGENT
+    started = asyncio.get_running_loop().time()
+    assert await machine.adopt() is Outcome.GIVE_BACK
+    assert asyncio.get_running_loop().time() - started < 3
+    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+    why = "the agent has exited, and systemd has restarted it"
+    assert f"giving the node back: {why}" in machine.said
 
 
 @pytest.mark.parametrize(
