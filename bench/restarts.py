@@ -102,7 +102,7 @@ async def measure(stand: Stand, seconds: float) -> Measured:
         socket = stand.directory / "kubelet" / agent_socket.SOCKET_NAME
         for number in range(PULLS):
             name = f"{unpullable.__name__}{number}"
-            answer = agent_socket.ask(socket, "pods", NAMESPACE, name, "timeline")
+            answer = agent_socket.get_json(socket, "pods", NAMESPACE, name, "timeline")
             measured.pulls(answer)
         for name, when in (await failed).items():
             start = parse_time(stand.pods.latest[name]["status"]["startTime"])

@@ -171,7 +171,7 @@ async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str
 
 def _keep_timeline(stand: Stand, name: str, directory: Path) -> None:
     socket = stand.directory / "kubelet" / agent_socket.SOCKET_NAME
-    answer = agent_socket.ask(socket, "pods", NAMESPACE, name, "timeline")
+    answer = agent_socket.get_json(socket, "pods", NAMESPACE, name, "timeline")
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.json").write_text(json.dumps(answer, indent=1))
 

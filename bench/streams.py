@@ -31,7 +31,7 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.server.logs.records import Formatter
 from kubeletpy.wire import spdy
-from kubeletpy.wire.upgrade import Answer, Headers, ask
+from kubeletpy.wire.upgrade import Answer, Headers, request_upgrade
 
 NAME = "streams"
 AIM = 1.5
@@ -116,7 +116,7 @@ class Ways:
         query += f"output=1&input={int(stdin)}"
         target = f"/exec/{NAMESPACE}/{NAME}/{CONTAINER}?{query}"
         headers = [("Authorization", f"Bearer {self.token}"), *_upgrade(f"127.0.0.1:{self.port}")]
-        return await ask(
+        return await request_upgrade(
             "127.0.0.1",
             self.port,
             method="POST",
@@ -132,7 +132,7 @@ class Ways:
             container_id=self._container, cmd=command, stdin=stdin, stdout=True, stderr=False
         )
         parts = urlsplit(await self._runtime.exec(wanted))
-        return await ask(
+        return await request_upgrade(
             parts.hostname or "",
             parts.port or 80,
             method="POST",

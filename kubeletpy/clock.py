@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class SteadyClock:
-    """The wall time when it was first asked, plus the time elapsed since: it never steps.
+    """The wall time of the first call, plus the time elapsed since: it never steps.
 
     For ages within one life of the agent. ``offset`` converts to the wall clock of now.
     """

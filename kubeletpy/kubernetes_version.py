@@ -1,8 +1,8 @@
 """The Kubernetes versions that this agent can be a kubelet of. Pure.
 
 One :class:`KubernetesVersion` is resolved at the start, before the configuration is read, and is
-part of the settings. Decisions never compare versions: they ask a feature gate, or a table that has
-a column for each version. docs/upgrading-kubernetes.md describes how a version is added.
+part of the settings. Decisions never compare versions: they read a feature gate, or a table that
+has a column for each version. docs/upgrading-kubernetes.md describes how a version is added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What admission must know about the node besides its object: constant unless noted."""
+"""Inputs of admission about the node besides its object: constant unless noted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.structs import Struct
 
 
 class NodeState(Struct, frozen=True):
-    """The node as the agent knows it."""
+    """The node's settings and capabilities."""
 
     allowed_unsafe_sysctls: Sequence[str] = ()
     kernel_version: str = ""

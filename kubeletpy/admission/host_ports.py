@@ -1,4 +1,4 @@
-"""Whether two pods want the same port of the node. Pure."""
+"""Whether two pods request the same port of the node. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HostPort = tuple[str, str, int]
 
 
 def host_ports(pod: Pod) -> Iterator[HostPort]:
-    """The host ports that a pod's long-running containers want."""
+    """The host ports that a pod's long-running containers request."""
     sidecars = (container for container in pod.init_containers if is_sidecar(container))
     for container in (*pod.containers, *sidecars):
         for port in container.get("ports") or ():
@@ -25,7 +25,7 @@ def host_ports(pod: Pod) -> Iterator[HostPort]:
 
 
 def holders(pod: Pod, others: Iterable[Pod]) -> Iterator[tuple[HostPort, Pod]]:
-    """Which of the host ports that a pod wants other pods have, and which pods."""
+    """Which requested host ports other pods have, and which pods."""
     wanted = list(host_ports(pod))
     for other in others:
         for have in host_ports(other):
@@ -35,7 +35,7 @@ def holders(pod: Pod, others: Iterable[Pod]) -> Iterator[tuple[HostPort, Pod]]:
 
 
 def clash(pod: Pod, others: Iterable[Pod]) -> bool:
-    """Whether one of the other pods has a port that the pod wants."""
+    """Whether one of the other pods has a port that the pod requests."""
     wanted = list(host_ports(pod))
     if not wanted:
         return False

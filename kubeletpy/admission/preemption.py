@@ -80,7 +80,7 @@ def _amount(pod_needs: Needs, resource: str) -> int:
 
 
 def _less(missing: Mapping[str, int], pods: Iterable[Pod], needs_of: NeedsOf) -> dict[str, int]:
-    """What is still missing once these pods are gone."""
+    """What is still missing once these pods have ended."""
     rest = dict(missing)
     for pod in pods:
         needs = needs_of(pod)

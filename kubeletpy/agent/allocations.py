@@ -60,8 +60,14 @@ def build_allocations(
         decided=decided,
     )
     components = [
-        Component(actuated, keep=lambda found: actuated.keep(found.known), close=actuated.close),
+        Component(
+            actuated,
+            keep=lambda found: actuated.forget_others(found.existing),
+            close=actuated.close,
+        ),
         Component(allocated, close=allocated.close),
-        Component(manager, keep=lambda found: manager.keep(found.desired), close=manager.close),
+        Component(
+            manager, keep=lambda found: manager.forget_others(found.desired), close=manager.close
+        ),
     ]
     return Allocations(manager, actuated, components)

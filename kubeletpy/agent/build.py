@@ -106,7 +106,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.node_health.connect(core.health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
-    core.cache.subscribe(core.early_looks.changed)
+    core.cache.subscribe(core.early_polls.changed)
     if (on_connection := core.outside.on_connection) is not None:
         on_connection(monitor.connection_changed)
         on_connection(core.runtime_upkeep.connection_changed)

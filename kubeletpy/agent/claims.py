@@ -51,7 +51,7 @@ def build_claims(context: BuildContext) -> Claims:
         raise ConfigError([Problem("dra_manager_state", "", str(error))]) from error
 
     health = _Health(root / "dra_health_state", outside.clock, state, signals.pod_changed, gates)
-    heard = health.heard if gates.enabled("ResourceHealthStatus") else None
+    heard = health.driver_reported if gates.enabled("ResourceHealthStatus") else None
     drivers = Drivers(metrics, outside.claim_drivers, heard)
     manager = ClaimManager(
         kube_api,
@@ -67,7 +67,7 @@ def build_claims(context: BuildContext) -> Claims:
         Component(
             manager,
             (Task("resource-claims", manager.run),),
-            keep=lambda found: manager.pods_known(found.known),
+            keep=lambda found: manager.pods_known(found.existing),
         ),
     ]
     if kube_api is not None and outside.plugins is not None:
@@ -93,8 +93,8 @@ class _Health:
         self._words = gates.enabled("ResourceHealthStatusMessage")
         self._state: HealthState | None = None
 
-    def heard(self, driver: str, answer: Any) -> None:
-        self._loaded().heard(driver, answer)
+    def driver_reported(self, driver: str, answer: Any) -> None:
+        self._loaded().driver_reported(driver, answer)
 
     def statuses(self, pod: Pod) -> Mapping[str, list[api.ResourceStatus]]:
         if not self._claims.claims or not uses_claims(pod):
@@ -105,7 +105,7 @@ class _Health:
             used = uses(pod)
         except ClaimProblem:
             return {}  # a claim does not exist yet: nothing is prepared
-        known, now = self._loaded().known, self._clock.now()
+        known, now = self._loaded().reported, self._clock.now()
         return statuses(self._claims.claims, known, pod, used, now, words=self._words)
 
     async def close(self) -> None:

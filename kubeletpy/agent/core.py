@@ -67,7 +67,7 @@ from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.requeue import RequeueSettings, beat_of
+from kubeletpy.podworkers.requeue import RequeueSettings, tick_of
 from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -96,7 +96,7 @@ from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers
-from kubeletpy.syncloop.early_looks import EarlyLooks
+from kubeletpy.syncloop.early_polls import EarlyPolls
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
@@ -130,7 +130,7 @@ class Core(BuildContext, frozen=True, kw_only=True):
     cgroups: Cgroups
     claims: PodClaims
     devices: DeviceManager
-    early_looks: EarlyLooks
+    early_polls: EarlyPolls
     health: AgentHealth
     housekeeping: Housekeeping
     images: Images
@@ -222,7 +222,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components += build_guards(context)
     pods = PodManager()
     cache = PodStatusCache()
-    requeue = RequeueSettings(settings.sync_frequency, beat=beat_of(node_name))
+    requeue = RequeueSettings(settings.sync_frequency, tick=tick_of(node_name))
     machine_of_workers = WorkerMachine(requeue, log_impossible)
     queries = WorkerQueries(machine_of_workers)
     flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)
@@ -326,7 +326,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components.append(
         Component(
             directories,
-            keep=lambda found: directories.sweep_soon(found.known),
+            keep=lambda found: directories.sweep_soon(found.existing),
             close=directories.close,
         )
     )
@@ -349,7 +349,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         Component(
             user_namespaces,
             start=lambda: mend(user_namespaces, outside.runtime),
-            keep=lambda found: user_namespaces.keep(found.known),
+            keep=lambda found: user_namespaces.release_others(found.existing),
         )
     )
 
@@ -368,7 +368,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         providers=(storage.environment, mounts, claims.manager, devices, *placement.providers),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroups.parent,
-        user_namespace=user_namespaces.of,
+        user_namespace=user_namespaces.pod_range,
         host_dns=lambda: host_dns(settings.resolv_conf),
         hooks=LifecycleHookRunner(
             outside.runtime, recorder, metrics.hooks, machine.node_ips, gates.version
@@ -514,7 +514,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         workers=workers,
         node=own_node,
         place=placement.place,
-        held=devices.held,
+        held=devices.held_counts,
         plugins=devices.returned,
     )
     gate, shutdown = admission.gate, admission.shutdown
@@ -528,7 +528,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         on_change=signals.runtime_changed,
         rng=rng,
     )
-    early_looks = EarlyLooks(outside.runtime, cache, pleg, pods.current)
+    early_polls = EarlyPolls(outside.runtime, cache, pleg, pods.current)
     dead = DeadContainers(runtime, cache, remains.removable, statuses.is_reported)
     health = AgentHealth(
         monitor,
@@ -567,7 +567,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         allocations=allocations,
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
-        show_held=composer.held,
+        show_held=composer.show_held,
         on_updated=gate.updated,
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
@@ -575,7 +575,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components += [
         Component(pleg, (Task("pleg", pleg.run),)),
         Component(stream, (Task("runtime-events", stream.run),)),
-        Component(early_looks, close=early_looks.close),
+        Component(early_polls, close=early_polls.close),
         Component(dead, (Task("dead-containers", dead.run),)),
         Component(gate, close=gate.close),
         Component(loop, (Task("sync-loop", loop.run),)),
@@ -599,7 +599,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         cgroups=cgroups,
         claims=claims,
         devices=devices,
-        early_looks=early_looks,
+        early_polls=early_polls,
         health=health,
         housekeeping=housekeeping,
         images=images,

@@ -65,8 +65,8 @@ class Eviction(Struct, frozen=True):
     def by_limit(self, uid: str) -> dict[str, Any] | None:
         """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""
         done = self.keeper.done_for_limits if self.keeper is not None else ()
-        deeds = [deed for deed in done if deed.pod.uid == uid]
-        return to_builtins(deeds[-1]) if deeds else None
+        rows = [row for row in done if row.pod.uid == uid]
+        return to_builtins(rows[-1]) if rows else None
 
 
 def new_collector(core: Core, disks: DiskMeter | None = None) -> StatsCollector:

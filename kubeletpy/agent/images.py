@@ -54,11 +54,11 @@ def build_images(
     providers: Plugins | None = None
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none and start without loading this
-        from kubeletpy.images.providers.from_flags import make
+        from kubeletpy.images.providers.from_flags import providers_from_flags
         from kubeletpy.volumes.projected.service_accounts import ClusterAccounts
 
         accounts = ClusterAccounts(context.kube_api, tokens)
-        providers = make(settings, flags, accounts, metrics.credential_providers)
+        providers = providers_from_flags(settings, flags, accounts, metrics.credential_providers)
         components.append(Component(providers, close=providers.close))
     gc = ImageGarbageCollector(
         outside.images,

@@ -14,7 +14,7 @@ from kubeletpy.agent.component import Component
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction
 from kubeletpy.agent.served import served, serving_certificate
-from kubeletpy.explain.gone import GonePods
+from kubeletpy.explain.removed_pods import RemovedPods
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.foresee.node_queries import NodeQueries
@@ -37,7 +37,7 @@ class Observers(Struct, frozen=True):
 
     components: list[Component]
     stuck: StuckPods
-    gone: GonePods
+    gone: RemovedPods
     certificate: ServingCertificate | None
 
 
@@ -94,7 +94,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
         return await Foreseer(node).foresee(asked)
 
-    gone = GonePods(snapshots.facts)
+    gone = RemovedPods(snapshots.facts)
     certificate, certificate_components = serving_certificate(core)
     apis = list(_local_apis(core))
     components = served(

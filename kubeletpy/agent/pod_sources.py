@@ -61,7 +61,7 @@ def source_tasks(
 
         async def follow() -> None:
             # running pods are admitted again: not before the node's labels and taints are known
-            await own_node.known(within=NODE_KNOWN_S)
+            await own_node.wait_synced(within=NODE_KNOWN_S)
             await api_source.run()
 
         tasks.append(Task(f"source-{SOURCE_API}", follow))

@@ -21,8 +21,8 @@ from kubeletpy.agent.serving import Served, Serving
 from kubeletpy.api.types import JSON
 from kubeletpy.config import document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
-from kubeletpy.explain.gone import GonePods
 from kubeletpy.explain.kept import FILE_NAME, KeptTroubles
+from kubeletpy.explain.removed_pods import RemovedPods
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer, Foresee
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
@@ -85,7 +85,7 @@ def served(
     snapshots: Snapshots,
     *,
     foresee: Foresee,
-    gone: GonePods,
+    gone: RemovedPods,
     certificate: ServingCertificate | None,
     problems: Sequence[HealthCheck] = (),
 ) -> list[Component]:
@@ -149,7 +149,7 @@ def served(
         node_name=core.node_name,
         connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
-        events=core.kept_events.of,
+        events=core.kept_events.events,
         version=lambda: version.shown if version is not None else None,
     )
     if outside.ports is not None and collector is not None:

@@ -226,7 +226,7 @@ def build_storage(
         if kube_api is None:
             return ()
         unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
-        return kube_api.failing_watches.of({(SERVICES.plural, "", ""), *unread})
+        return kube_api.failing_watches.of_objects({(SERVICES.plural, "", ""), *unread})
 
     health = _health(context, csi, claims)
     components += health.components if health is not None else ()

@@ -85,7 +85,7 @@ class Upkeep:
     async def collect_images(self) -> None:
         """Collect unused images until cancelled; they are first listed soon after startup."""
         await asyncio.sleep(SOON_S)
-        await self._images.look()
+        await self._images.record_images()
         while True:
             await asyncio.sleep(IMAGES_PERIOD_S)
             await self._images.run()

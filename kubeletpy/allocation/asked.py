@@ -1,4 +1,4 @@
-"""What a pod update asks to resize: for the metric, and to decide whether it is a resize.
+"""The resources that a pod update resizes: for the metric, and to decide whether it is a resize.
 
 Pure. Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
 """

@@ -1,7 +1,7 @@
 """Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
 
-The one piece of state that neither the API nor the runtime keeps: a spec states what is wanted, a
-container what it has, and neither states what this node has promised. There are two of these, as
+The one piece of state that neither the API nor the runtime keeps: a spec states what is requested,
+a container what it has, and neither states what this node has promised. There are two of these, as
 the kubelet keeps two files.
 
 A change is in the journal when a setter returns: one append to an open file, about 20 µs and
@@ -35,7 +35,7 @@ RETRY_AFTER_S = 30.0
 MAX_BYTES = 64 << 20
 """More than the pods of any node need; a bigger file is not read."""
 MAX_LINES = 10_000
-"""Journal lines without a snapshot (say, on a full disk); beyond that, one line per pod is kept."""
+"""Journal lines without a snapshot (on a full disk); beyond that, one line per pod is kept."""
 
 
 class ResourceState:
@@ -89,22 +89,22 @@ class ResourceState:
         """Record the resources of one container."""
         before = self._pods.get(uid) or PodResources()
         containers = {**before.containers, container: resources}
-        self._put(uid, PodResources(containers, before.pod))
+        self._store(uid, PodResources(containers, before.pod))
 
     def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
         """Record the pod-level resources of a pod."""
-        self._put(uid, PodResources(self.pod(uid), resources))
+        self._store(uid, PodResources(self.pod(uid), resources))
 
     def put(self, uid: str, found: PodResources) -> None:
         """Record everything for a pod at once."""
-        self._put(uid, found)
+        self._store(uid, found)
 
     def remove(self, uid: str) -> None:
         """Forget a pod."""
         if self._pods.pop(uid, None) is not None:
             self._note(checkpoint_file.journal_line(uid, None))
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         wanted = set(uids)
         for uid in [uid for uid in self._pods if uid not in wanted]:
@@ -126,7 +126,7 @@ class ResourceState:
             os.close(self._journal)
             self._journal = None
 
-    def _put(self, uid: str, found: PodResources) -> None:
+    def _store(self, uid: str, found: PodResources) -> None:
         if self._pods.get(uid) == found:
             return
         self._pods[uid] = found
@@ -141,7 +141,7 @@ class ResourceState:
             if os.write(self._journal, line) < len(line):
                 os.write(self._journal, b"\n")
         except OSError as error:
-            self._say(error)
+            self._log_unwritable(error)
         self._lines.append(line)
         self._write_soon(SNAPSHOT_AFTER_S)
 
@@ -167,7 +167,7 @@ class ResourceState:
             self._unwell = False
             again = SNAPSHOT_AFTER_S if self._lines else None
         except OSError as error:
-            self._say(error)
+            self._log_unwritable(error)
             if len(self._lines) > MAX_LINES:
                 self._lines = [checkpoint_file.journal_line(*item) for item in self._pods.items()]
             again = RETRY_AFTER_S
@@ -193,7 +193,7 @@ class ResourceState:
             os.close(self._journal)
         self._journal = descriptor
 
-    def _say(self, error: OSError) -> None:
+    def _log_unwritable(self, error: OSError) -> None:
         if not self._unwell:
             self._unwell = True
             log.warning(

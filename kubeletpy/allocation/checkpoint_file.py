@@ -4,7 +4,7 @@ Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like th
 files, so that either agent can take over the other's node. The journal has one JSON line per
 change, ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its
 first line, it yields the same state. Source: docs/reference/names.csv: checkpoint. Must never raise
-for what a file says: what cannot be read is reported as a problem.
+for a file's content: what cannot be read is reported as a problem.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def pending(
 def in_progress(
     before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
 ) -> tuple[api.PodCondition, bool]:
-    """The condition of a resize that is allocated and not done, and whether it says anything new.
+    """The condition of a resize that is allocated and not done, and whether it is news.
 
     A condition that already holds keeps its generation, and its reason unless a new one is given.
     """

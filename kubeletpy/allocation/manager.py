@@ -8,7 +8,7 @@ what admission, feasibility and order decide (pure modules of their own).
 
 What is allocated to a pod is recorded when it is admitted, unless it names no cpu or memory:
 such a pod can never be resized. The record is necessary: a pod whose spec changed while the agent
-was down must not be judged, let alone rejected, by what it asks for now.
+was down must not be judged, let alone rejected, by what it requests now.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class AllocationManager:
         return self.allocated(pod)
 
     def admitted(self, pod: Pod) -> None:
-        """A pod was admitted: allocate what it asks for now, unless it has an allocation."""
+        """A pod was admitted: allocate what it requests now, unless it has an allocation."""
         if self._state.find(pod.uid) is None and not asks_for_nothing(pod):
             self._state.put(pod.uid, of_pod(pod))
 
@@ -156,7 +156,7 @@ class AllocationManager:
             self.retry(POD_UPDATED, woken=new.uid)
 
     def removed(self, uids: Iterable[str]) -> None:
-        """Pods are no longer wanted."""
+        """Forget pods that no source has."""
         for uid in uids:
             self._forget(uid)
         self.retry(PODS_REMOVED)
@@ -170,7 +170,7 @@ class AllocationManager:
         elif self._takes_less(old, new):
             self.retry(POD_RESIZED)
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         known = {*self._state.uids(), *self._reports.uids(), *self._queue, *self._views}
         for uid in known.difference(uids):
@@ -186,7 +186,7 @@ class AllocationManager:
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
         """The conditions of a pod that report a resize."""
-        return self._reports.of(uid).listed()
+        return self._reports.conditions(uid).listed()
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
         """A worker has brought the runtime in line; returns whether the conditions have changed.
@@ -194,7 +194,7 @@ class AllocationManager:
         ``pod`` as allocated then; ``outcome`` None: everything that runs has the resources it
         should have.
         """
-        if outcome is None and self._reports.of(pod.uid).in_progress is None:
+        if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
             return False
         given = self._state.find(pod.uid)
         if given is not None and with_resources(pod, given) is not pod:
@@ -218,9 +218,9 @@ class AllocationManager:
             return
         for one in self._ordered():
             uid = one.desired.uid
-            before = self._reports.of(uid)
+            before = self._reports.conditions(uid)
             allocated = self._try(one, trigger)
-            if (allocated or self._reports.of(uid) != before) and uid != woken:
+            if (allocated or self._reports.conditions(uid) != before) and uid != woken:
                 self._sync(uid)
         if self._queue:
             self._try_later(RETRY_S)
@@ -236,7 +236,7 @@ class AllocationManager:
             if desired is None:
                 del self._queue[uid]
                 continue
-            since = (self._reports.of(uid).pending or {}).get("lastTransitionTime") or ""
+            since = (self._reports.conditions(uid).pending or {}).get("lastTransitionTime") or ""
             waiting.append(Waiting(desired, self.allocated(desired), since))
         try:
             return in_order(waiting)
@@ -270,7 +270,7 @@ class AllocationManager:
             self._reports.deferred(desired, rejection.reason, rejection.message)
             return False
         del self._queue[uid]
-        if self._reports.of(uid).deferred:
+        if self._reports.conditions(uid).deferred:
             self._metrics.deferred_accepted.labels(trigger).inc()
         self._state.put(uid, of_pod(desired))
         self._reports.allocated(desired)

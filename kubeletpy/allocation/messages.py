@@ -1,4 +1,4 @@
-"""What events say about a resize: which resources, for which generation, and what went wrong.
+"""Messages of events about a resize: which resources, for which generation, and what went wrong.
 
 Pure. Source: docs/reference/events.csv: ResizeStarted, ResizeCompleted, ResizeError,
 ResizeDeferred, ResizeInfeasible.

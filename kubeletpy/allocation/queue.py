@@ -23,7 +23,7 @@ class Waiting(Struct, frozen=True):
 
 
 def in_order(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Resizes that don't ask for more first, then by priority, Guaranteed, and waiting time.
+    """Resizes that don't request more first, then by priority, Guaranteed, and waiting time.
 
     Equals stay in order of arrival. Raises ValueError for an invalid quantity.
     """

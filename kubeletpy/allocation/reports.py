@@ -1,7 +1,7 @@
 """How resizes are reported: conditions, events, metrics, decisions.
 
 Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated
-or done: the caller says so.
+or done: the caller decides.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ResizeReports:
         self._priorities: dict[str, str] = {}
         """Pod uid -> priority bucket, of pods with a pending resize."""
 
-    def of(self, uid: str) -> ResizeConditions:
+    def conditions(self, uid: str) -> ResizeConditions:
         """The conditions that hold for a pod."""
         return self._conditions.get(uid, NONE)
 
@@ -63,26 +63,26 @@ class ResizeReports:
     def take_over(self, pod: Pod, found: ResizeConditions) -> None:
         """Adopt the conditions that the API shows."""
         self._priorities[pod.uid] = priority_bucket(pod.priority)
-        self._keep(pod.uid, found)
+        self._set_conditions(pod.uid, found)
 
     def forget(self, uid: str) -> None:
         """A pod is not resized any more."""
         self._measure(uid, TERMINATED)
-        self._keep(uid, NONE)
+        self._set_conditions(uid, NONE)
 
     def not_pending(self, uid: str) -> None:
         """A pod requests again what it is allocated."""
         self._measure(uid, REVERTED)
-        self._keep(uid, ResizeConditions(None, self.of(uid).in_progress))
+        self._set_conditions(uid, ResizeConditions(None, self.conditions(uid).in_progress))
 
     def allocated(self, pod: Pod) -> None:
         """The resize that ``pod`` requests was allocated. Errors of earlier ones are forgotten."""
         uid, generation = pod.uid, pod.generation
         self._measure(uid, ACCEPTED)
         began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
-        self._keep(uid, ResizeConditions(None, began))
+        self._set_conditions(uid, ResizeConditions(None, began))
         self._event(pod, NORMAL, Reason.RESIZE_STARTED, resize_message(STARTED, pod, generation))
-        self._tell(uid, "allocate the resize", f"it fits (generation {generation})")
+        self._record_decision(uid, "allocate the resize", f"it fits (generation {generation})")
 
     def infeasible(self, pod: Pod, message: str) -> None:
         """A resize is infeasible."""
@@ -94,7 +94,7 @@ class ResizeReports:
 
     def _measure(self, uid: str, resolution: str) -> None:
         """Record how long a resize was deferred, if it was."""
-        found = self.of(uid)
+        found = self.conditions(uid)
         since = (found.pending or {}).get("lastTransitionTime")
         if found.deferred and since:
             waited = max(0.0, self._clock.now() - parse_time(since))
@@ -102,38 +102,38 @@ class ResizeReports:
 
     def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
         uid, generation = pod.uid, pod.generation
-        before = self.of(uid)
+        before = self.conditions(uid)
         self._priorities[uid] = priority_bucket(pod.priority)
         made, news = conditions.pending(
             before.pending, reason, message, generation, now=self._clock.now()
         )
         if not news and message == ((before.pending or {}).get("message") or ""):
             return
-        self._keep(uid, ResizeConditions(made, before.in_progress))
+        self._set_conditions(uid, ResizeConditions(made, before.in_progress))
         if news:
             text = resize_message(pending_words(why), pod, generation, message)
             self._event(pod, WARNING, _PENDING[reason], text)
-            self._tell(uid, f"resize {reason.lower()}", f"{why}: {message}")
+            self._record_decision(uid, f"resize {reason.lower()}", f"{why}: {message}")
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
         """A worker reports on a pod as allocated; returns whether the conditions have changed.
 
         ``outcome`` None: everything that runs has the resources it should have.
         """
-        uid, before = pod.uid, self.of(pod.uid)
+        uid, before = pod.uid, self.conditions(pod.uid)
         if outcome is not None and (outcome.error or outcome.in_progress):
             return self._unfinished(pod, outcome)
         if before.in_progress is None and (outcome is None or not outcome.done):
             return False
         generation = (before.in_progress or {}).get("observedGeneration") or pod.generation
-        self._keep(uid, ResizeConditions(before.pending, None))
+        self._set_conditions(uid, ResizeConditions(before.pending, None))
         self._event(
             pod, NORMAL, Reason.RESIZE_COMPLETED, resize_message(COMPLETED, pod, generation)
         )
         return True
 
     def _unfinished(self, pod: Pod, outcome: ResizeOutcome) -> bool:
-        before = self.of(pod.uid)
+        before = self.conditions(pod.uid)
         made, news = conditions.in_progress(
             before.in_progress,
             conditions.ERROR if outcome.error else "",
@@ -141,15 +141,15 @@ class ResizeReports:
             pod.generation,
             now=self._clock.now(),
         )
-        self._keep(pod.uid, ResizeConditions(before.pending, made))
+        self._set_conditions(pod.uid, ResizeConditions(before.pending, made))
         if news and outcome.error:
             generation = made.get("observedGeneration") or 0
             text = resize_message(FAILED, pod, generation, outcome.error)
             self._event(pod, WARNING, Reason.RESIZE_ERROR, text)
         return news
 
-    def _keep(self, uid: str, found: ResizeConditions) -> None:
-        if found == self.of(uid):
+    def _set_conditions(self, uid: str, found: ResizeConditions) -> None:
+        if found == self.conditions(uid):
             return
         if found == NONE:
             del self._conditions[uid]
@@ -167,5 +167,5 @@ class ResizeReports:
     def _event(self, pod: Pod, kind: EventType, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(pod), kind, reason, message)
 
-    def _tell(self, uid: str, what: str, why: str) -> None:
+    def _record_decision(self, uid: str, what: str, why: str) -> None:
         self._decided(uid, (Decision(what, why),))

@@ -75,9 +75,9 @@ def _same_amounts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def with_resources(pod: Pod, given: PodResources) -> Pod:
-    """The pod with its allocation in place of what it asks for; itself if they are equal.
+    """The pod with its allocation in place of its requests; itself if they are equal.
 
-    A container without a record keeps what it asks for.
+    A container without a record keeps its requests.
     """
     changed = replaced_containers(
         pod, lambda container, init: _with(container, given.containers.get(container["name"]))

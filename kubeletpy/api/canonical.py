@@ -54,14 +54,14 @@ class Quantity:
 
 
 @lru_cache(maxsize=1024)
-def read(text: str | int | float) -> Quantity:
+def parse_quantity(text: str | int | float) -> Quantity:
     """An amount with the format of its text. Raises ValueError."""
     return Quantity(parse(text), _format_of(str(text)))
 
 
 def canonical(text: str | int | float) -> str:
     """The text that the API returns for a quantity: ``0.5`` is ``500m``. Raises ValueError."""
-    return str(read(text))
+    return str(parse_quantity(text))
 
 
 def written(amount: Decimal, form: Format) -> str:

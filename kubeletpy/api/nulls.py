@@ -4,7 +4,7 @@ The API server writes null where a type has no ``omitempty``: each pod condition
 ``"lastProbeTime": null``. Code that decodes an object removes the nulls at once, so that every key
 has a value.
 
-Objects are kept for as long as their pods run, and say the same words again and again: the decoder
+Objects are kept for as long as their pods run, and repeat the same strings: the decoder
 makes a new string of each, this module one for all. A pod takes half of the memory so.
 """
 

@@ -1,4 +1,4 @@
-"""Strategic merge patch: a JSON merge patch that knows which lists are keyed.
+"""Strategic merge patch: a JSON merge patch with keyed lists.
 
 The keys and strategies are those of the API's schema; the directives are ``$patch``,
 ``$retainKeys``, ``$setElementOrder/FIELD`` and ``$deleteFromPrimitiveList/FIELD`` (Kubernetes'

@@ -51,7 +51,7 @@ class FileFollower:
                 watch.close()
 
     async def _follow(self) -> None:
-        seen: Stamps | None = await asyncio.to_thread(self._look)
+        seen: Stamps | None = await asyncio.to_thread(self._reload_changed)
         while True:
             self._watch_directories()
             with contextlib.suppress(TimeoutError):
@@ -59,7 +59,7 @@ class FileFollower:
                     await self._woken.wait()
                     await asyncio.sleep(SETTLE_S)
             self._woken.clear()
-            found = await asyncio.to_thread(self._look)
+            found = await asyncio.to_thread(self._reload_changed)
             if found == seen:
                 continue
             try:
@@ -72,7 +72,7 @@ class FileFollower:
                     extra={"why": str(error)},
                 )
 
-    def _look(self) -> Stamps:
+    def _reload_changed(self) -> Stamps:
         self._followed = list(self._paths())
         return {path: stamp(path) for path in self._followed}
 

@@ -92,7 +92,7 @@ async def _decided(api: KubeApi, name: str, found: JSON, rng: random.Random | No
 async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) -> Verdict:
     waiting: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
-    def look(items: list[JSON]) -> None:
+    def check_answer(items: list[JSON]) -> None:
         if waiting.done():
             return
         same = [item for item in items if item["metadata"].get("uid") == uid]
@@ -104,12 +104,12 @@ async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) ->
             waiting.set_result(result)
 
     def changed(event: WatchEvent) -> None:
-        look([] if event.type == "DELETED" else [event.object])
+        check_answer([] if event.type == "DELETED" else [event.object])
 
     reflector = Reflector(
         api,
         CERTIFICATESIGNINGREQUESTS,
-        on_replace=look,
+        on_replace=check_answer,
         on_event=changed,
         field_selector=f"metadata.name={name}",
         rng=rng,

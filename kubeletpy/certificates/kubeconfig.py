@@ -61,7 +61,7 @@ class CurrentContext(Struct, frozen=True):
         return certificate, key
 
 
-def read(path: Path) -> CurrentContext:
+def read_kubeconfig(path: Path) -> CurrentContext:
     """Read a kubeconfig.
 
     Raises:
@@ -97,7 +97,7 @@ def why_not_valid(path: Path, now: float) -> str:
     from kubeletpy.host import x509
 
     try:
-        context = read(path)
+        context = read_kubeconfig(path)
         inline, files = context.inline_certificate(), context.certificate_files()
         if inline is not None:
             pem = inline[0]

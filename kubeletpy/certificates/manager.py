@@ -38,7 +38,7 @@ class CertificateLost(Exception):
 
 
 class _NamesChanged(Exception):
-    """The requested names are no longer wanted."""
+    """The requested names are outdated."""
 
 
 class Purpose(Struct, frozen=True):
@@ -65,7 +65,7 @@ class CertificateManager:
     """One certificate. Create it inside a running event loop, then ``load``, then ``run``.
 
     Args:
-        names: what the certificate should say now; None: nothing can be requested yet.
+        names: the names of the next certificate; None: nothing can be requested yet.
         api: a connection for requests, given whether the current certificate is valid.
         on_change: called when ``current`` has changed.
     """
@@ -119,7 +119,7 @@ class CertificateManager:
         """Load what is on disk; ``renew_now``: it is only borrowed, request our own at once."""
         self._renew_now = renew_now
         try:
-            self._take(await asyncio.to_thread(self._store.load))
+            self._use_pair(await asyncio.to_thread(self._store.load))
         except (CertificateError, OSError) as error:
             log.warning(
                 "a stored certificate can't be used; asking for a new one",
@@ -144,16 +144,16 @@ class CertificateManager:
             )
             return
         if found is not None and (pair is None or found.stamp != pair.stamp):
-            self._take(found)
+            self._use_pair(found)
             log.info(
                 "a certificate that another program wrote is in use",
                 extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
             )
-            await self._tell()
+            await self._report_change()
             self._poked.set()
 
     def poke(self) -> None:
-        """What the certificate should say may have changed."""
+        """The certificate's names may have changed."""
         self._poked.set()
 
     async def run(self) -> None:
@@ -167,7 +167,7 @@ class CertificateManager:
         await self._until_due()
         await self._renew()
 
-    def _take(self, pair: StoredPair | None) -> None:
+    def _use_pair(self, pair: StoredPair | None) -> None:
         self._pair = pair
         if pair is not None:
             self._renew_at(rotation_deadline(pair.certificate, self._rng.random()))
@@ -177,7 +177,7 @@ class CertificateManager:
         self._deadline = deadline
         self._due_after = steady_now() + deadline - self._clock.now()
 
-    async def _tell(self) -> None:
+    async def _report_change(self) -> None:
         if self._on_change is not None:
             await self._on_change()
 
@@ -226,7 +226,7 @@ class CertificateManager:
             delay = min(delay * 2, LAST_RETRY_S)
 
     async def _issue(self) -> tuple[Issued, Names]:
-        """Request what is wanted now, for as long as it is wanted."""
+        """Request a certificate for the current names, until they change."""
         names = self._names()
         if names is None:
             raise _NamesChanged
@@ -268,7 +268,7 @@ class CertificateManager:
             raise
         self._renew_now = False
         self._server_answers = True
-        self._take(pair)
+        self._use_pair(pair)
         self._answered = answers
         # a certificate that arrives late in its lifetime must not be renewed again and again
         left = pair.certificate.not_after - now
@@ -279,7 +279,7 @@ class CertificateManager:
             "a new certificate is in use",
             extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
         )
-        await self._tell()
+        await self._report_change()
 
     async def _failed(self, error: Exception) -> None:
         self._purpose.failed()

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 async def mend_link(store: CertificateStore, now: float) -> None:
-    """Mend and log it; go on if nothing can be done. ``now``: Unix seconds."""
+    """Repair and log it; continue if nothing can be done. ``now``: Unix seconds."""
     try:
         file = await asyncio.to_thread(store.mend, now)
     except OSError as error:

@@ -26,7 +26,7 @@ def rotation_deadline(certificate: Certificate, chance: float) -> float:
 
 
 def unsatisfied(certificate: Certificate, names: Names) -> str:
-    """What a certificate lacks of what is wanted now; empty: nothing. Extra names are fine."""
+    """The required names that a certificate lacks; empty: nothing. Extra names are fine."""
     has = certificate.names
     if has.common_name != names.common_name:
         return f"its name is {has.common_name}, not {names.common_name}"
@@ -59,7 +59,7 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict(request: JSON) -> Verdict:
-    """The outcome in a CertificateSigningRequest's status; a denial beats an approval."""
+    """The outcome in a CertificateSigningRequest's status; a denial wins over an approval."""
     status = request.get("status")
     status = status if isinstance(status, dict) else {}
     approved = False

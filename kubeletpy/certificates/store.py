@@ -27,7 +27,7 @@ _KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----\n.*?-----END \1-----\n?
 
 
 class StoredPair(Struct, frozen=True):
-    """A certificate with its key: where the files are, and what the certificate says.
+    """A certificate with its key: where the files are, and the certificate's fields.
 
     ``stamp`` differs once the files have changed.
     """
@@ -121,8 +121,9 @@ class CertificateStore:
         """If the link leads to nothing usable, point it to the newest pair that is.
 
         For startup, before anybody reads the link: a full disk or a power cut may have left less
-        than a pair. A missing link is left alone (an administrator wants a new certificate), unless
-        the kubelet was interrupted while switching it; so is a regular file, which is not ours.
+        than a pair. A missing link is left alone (an administrator requests a new certificate),
+        unless the kubelet was interrupted while switching it; so is a regular file, which is not
+        ours.
 
         Args:
             now: Unix seconds; an older pair must still be valid.

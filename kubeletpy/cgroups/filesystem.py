@@ -67,14 +67,14 @@ class CgroupFilesystem:
         """
         path = safe_path(path)
         for mount in self._made:
-            self._make(mount, path)
+            self._create_cgroup(mount, path)
         self.write(path, resources)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
         """Like :meth:`create`, for a cgroup whose children are limited too. Raises CgroupError."""
         path = safe_path(path)
         for mount in self._made:
-            self._make(mount, path)
+            self._create_cgroup(mount, path)
         if self.version == 2:
             self._delegate(self._made[0], path)
         self.write(path, resources)
@@ -120,7 +120,7 @@ class CgroupFilesystem:
     async def close(self) -> None:
         """Free what the limits needed besides files."""
 
-    def read(self, path: str, controller: str, name: str) -> str:
+    def read_file(self, path: str, controller: str, name: str) -> str:
         """The stripped text of one file; empty if it cannot be read."""
         mount = self._used.get(controller)
         if mount is None:
@@ -142,7 +142,7 @@ class CgroupFilesystem:
         }
 
     def find(self, wanted: Callable[[str], bool]) -> str | None:
-        """The path of a cgroup whose name is wanted; None: there is none among MAX_VISITED.
+        """The path of a cgroup with a requested name; None: there is none among MAX_VISITED.
 
         Parents come first, so that what lies deep in one branch hides nothing. Blocking, some
         milliseconds per thousand cgroups: call it in a thread.
@@ -150,7 +150,7 @@ class CgroupFilesystem:
         return next(self._named(wanted, ""), None)
 
     def find_running(self, wanted: Callable[[str], bool], without: str) -> list[str]:
-        """Paths of cgroups with processes whose names are wanted, except below ``without``.
+        """Paths of cgroups with processes with requested names, except below ``without``.
 
         Bounded and blocking like :meth:`find`.
         """
@@ -176,7 +176,7 @@ class CgroupFilesystem:
                     waiting.append(directory)
 
     def remove(self, path: str) -> bool:
-        """Remove a cgroup without processes; whether it is gone from every hierarchy.
+        """Remove a cgroup without processes; whether it is absent from every hierarchy.
 
         Raises CgroupError.
         """
@@ -235,7 +235,7 @@ class CgroupFilesystem:
             raise CgroupError(f"{directory} cannot be removed: {error}") from error
         return True
 
-    def _make(self, mount: str, path: str) -> None:
+    def _create_cgroup(self, mount: str, path: str) -> None:
         try:
             self._mkdir(mount + path)
         except FileExistsError:
@@ -244,10 +244,10 @@ class CgroupFilesystem:
             parent = path.rpartition("/")[0]
             if not parent:
                 raise CgroupError(f"no cgroup hierarchy at {mount}") from error
-            self._make(mount, parent)
+            self._create_cgroup(mount, parent)
             if self.version == 2:
                 self._delegate(mount, parent)
-            self._make(mount, path)
+            self._create_cgroup(mount, path)
         except OSError as error:
             raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
 

@@ -27,7 +27,7 @@ class KernelPodLimits:
         self._tree = tree
         self._cgroups = cgroups
 
-    def wanted(self, pod: Pod) -> PodLimits | None:
+    def requested(self, pod: Pod) -> PodLimits | None:
         """The limits that the pod's spec requests. Raises PodLimitsError."""
         with _as_pod_limits_error():
             return _plain(self._tree.pod_limits(pod))
@@ -43,7 +43,7 @@ class KernelPodLimits:
         """Bytes that the pod uses now. Raises PodLimitsError."""
         with _as_pod_limits_error():
             files = self._tree.files
-            used = memory_usage(files.version, partial(files.read, self._tree.pod_path(pod)))
+            used = memory_usage(files.version, partial(files.read_file, self._tree.pod_path(pod)))
             if used is None:
                 raise CgroupError("missing pod memory usage")
             return used

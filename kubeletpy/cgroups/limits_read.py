@@ -21,7 +21,7 @@ from kubeletpy.structs import replace
 
 PAGE = 4096
 _V1_UNLIMITED = 1 << 62
-"""cgroup v1 says "no limit" with the largest number of whole pages."""
+"""cgroup v1 shows "no limit" as the largest number of whole pages."""
 
 
 def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResources | None:

@@ -43,7 +43,7 @@ class PodCgroups:
         has_volumes: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         """Args:
-        in_use: whether the pod of a uid is wanted, or its containers may be running.
+        in_use: whether a source has the pod of a uid, or its containers may be running.
         has_volumes: whether volumes of a terminated pod are still mounted.
         """
         self._tree = tree
@@ -67,7 +67,7 @@ class PodCgroups:
         """The last message about each of the node's limits."""
         self._counted_all = False
         self._orphans_known = False
-        """Whether the first housekeeping pass is over: ``in_use`` cannot know before that."""
+        """Whether the first housekeeping pass is over: ``in_use`` is incomplete before that."""
         self._removing: set[str] = set()
         self._sweep: asyncio.Task[None] | None = None
         metrics.cgroup_version.set(tree.files.version)
@@ -155,7 +155,7 @@ class PodCgroups:
         """Limit the node's groups, and refresh them every minute, until cancelled.
 
         Limits are set every time: a missing cgroup may have appeared, and whoever recreated it (a
-        restarted service) did not know them.
+        restarted service) did not have them.
         """
         self._paths.update(self._tree.found_pods())
         loop = asyncio.get_running_loop()
@@ -329,12 +329,12 @@ class PodCgroups:
     # -- reporting ---------------------------------------------------------------------------
 
     def _enforced(self, what: str, message: str) -> None:
-        self._tell(what, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)
+        self._record_event_once(what, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)
 
     def _failed(self, what: str, message: str) -> None:
-        self._tell(what, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message)
+        self._record_event_once(what, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message)
 
-    def _tell(self, what: str, kind: EventType, reason: Reason, message: str) -> None:
+    def _record_event_once(self, what: str, kind: EventType, reason: Reason, message: str) -> None:
         if self._reported.get(what) != message:
             self._recorder.event(self._node, kind, reason, message)
         self._reported[what] = message

@@ -30,7 +30,7 @@ class ProcessGroups:
         """Processes that nobody has put into a cgroup: those in the root of each hierarchy."""
         return set.intersection(*(self._listed(mount, ROOT) for mount in self._mounts))
 
-    def make(self, path: str) -> None:
+    def create(self, path: str) -> None:
         """Create a cgroup that processes can be put into. Raises CgroupError."""
         self._files.create(path, CgroupResources())
         for mount in self._mounts:
@@ -39,7 +39,7 @@ class ProcessGroups:
             except OSError as error:
                 raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
 
-    def put(self, pid: int, path: str) -> None:
+    def move_process(self, pid: int, path: str) -> None:
         """Move a process into a cgroup; one that has exited is ignored. Raises CgroupError."""
         for mount in self._mounts:
             if pid in self._listed(mount, path):

@@ -119,7 +119,7 @@ async def set_up(
     try:
         reported = await cgroup_driver(runtime, losing_support)
     except CRIError as error:
-        raise CgroupError(f"the runtime does not say which cgroup driver it has: {error}") from (
+        raise CgroupError(f"the runtime does not report which cgroup driver it has: {error}") from (
             error
         )
     driver = reported or settings.cgroup_driver

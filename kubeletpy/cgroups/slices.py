@@ -1,6 +1,6 @@
 """Pods' slices and the limits of other units, kept by systemd.
 
-systemd writes the limits that it knows of a unit to the kernel whenever it realizes a unit below
+systemd writes the limits that it has of a unit to the kernel whenever it realizes a unit below
 it: limits that were written to the cgroup's files alone are lost then. So each limit is also a
 property of its unit. The files are written first, so that a limit holds at once and exactly.
 """
@@ -58,7 +58,7 @@ class Slices:
         self._found: set[str] = set()
         """Paths whose units existed already: files of their changed properties outlive them."""
 
-    def want(self, path: str, resources: CgroupResources, *, own: bool) -> None:
+    def set_limits(self, path: str, resources: CgroupResources, *, own: bool) -> None:
         """Have a cgroup's unit keep limits from the next :meth:`settle` on.
 
         ``own``: the slice is created if it does not exist.
@@ -158,7 +158,7 @@ class Slices:
 
 
 class SystemdFilesystem(CgroupFilesystem):
-    """The kernel's files, with every limit also wanted as a property of the cgroup's unit."""
+    """The kernel's files, with every limit also set as a property of the cgroup's unit."""
 
     def __init__(self, files: CgroupFilesystem, slices: Slices) -> None:
         super().__init__(files.version, files.hierarchies, files.others)
@@ -167,17 +167,17 @@ class SystemdFilesystem(CgroupFilesystem):
     def create(self, path: str, resources: CgroupResources) -> None:
         """As the base class. Raises CgroupError."""
         super().create(path, resources)
-        self.slices.want(path, resources, own=True)
+        self.slices.set_limits(path, resources, own=True)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
         """As the base class. Raises CgroupError."""
         super().create_group(path, resources)
-        self.slices.want(path, resources, own=True)
+        self.slices.set_limits(path, resources, own=True)
 
     def write(self, path: str, resources: CgroupResources) -> None:
         """As the base class. Raises CgroupError."""
         super().write(path, resources)
-        self.slices.want(path, resources, own=False)
+        self.slices.set_limits(path, resources, own=False)
 
     async def settle(self, path: str | None = None) -> None:
         """As the base class. Raises CgroupError."""

@@ -43,7 +43,7 @@ class ReservedCgroup(Struct, frozen=True):
 
 
 class TreeOptions(Struct, frozen=True):
-    """What the configuration says about the tree."""
+    """The configuration of the tree."""
 
     names: PodCgroupNames = field(default_factory=PodCgroupNames)
     pods: PodCgroupSettings = field(default_factory=PodCgroupSettings)
@@ -111,9 +111,9 @@ class CgroupTree:
 
     def protected(self) -> tuple[int, int]:
         """Bytes now protected for Guaranteed and for Burstable pods; 0: not given."""
-        both = number(self.files.read(self.names.kubepods, "memory", "memory.min")) or 0
+        both = number(self.files.read_file(self.names.kubepods, "memory", "memory.min")) or 0
         burstable = self.names.group(QoSClass.BURSTABLE)
-        low = number(self.files.read(burstable, "memory", "memory.low")) or 0
+        low = number(self.files.read_file(burstable, "memory", "memory.low")) or 0
         return max(both - low, 0), low
 
     def unprotect(self) -> None:
@@ -123,7 +123,7 @@ class CgroupTree:
         """
         if self.files.version != 2:
             return
-        low = number(self.files.read(self.names.kubepods, "memory", "memory.low")) or 0
+        low = number(self.files.read_file(self.names.kubepods, "memory", "memory.low")) or 0
         if low or any(self.protected()):
             self.protect(0, 0)
 
@@ -133,10 +133,10 @@ class CgroupTree:
         Raises CgroupError.
         """
         path, version = self.names.group(quality), self.files.version
-        used = memory_usage(version, partial(self.files.read, path)) or 0
+        used = memory_usage(version, partial(self.files.read_file, path)) or 0
         limit = max(limit, used, PAGE)
         name = "memory.limit_in_bytes" if version == 1 else "memory.max"
-        now = number(self.files.read(path, "memory", name))
+        now = number(self.files.read_file(path, "memory", name))
         if only_less and now is not None and limit >= now:
             return
         self.files.write(path, CgroupResources(memory=limit))
@@ -165,7 +165,7 @@ class CgroupTree:
         """Take over the cgroup of a running pod. Raises CgroupError.
 
         Its limits are written again if it lost its memory limit (systemd resets what it does not
-        know of). Other values are those of a resize that was interrupted, which the resize itself
+        contain). Other values are those of a resize that was interrupted, which the resize itself
         ends. Does nothing where no one but the agent writes the limits.
         """
         if self.names.driver is not Driver.SYSTEMD:
@@ -188,7 +188,7 @@ class CgroupTree:
     def read_limits(self, pod: Pod) -> CgroupResources:
         """The cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
         path = self.pod_path(pod)
-        limits = read_limits(self.files.version, partial(self.files.read, path))
+        limits = read_limits(self.files.version, partial(self.files.read_file, path))
         if limits is None:
             raise CgroupError(f"cgroup {path} does not show its cpu and memory limits")
         return limits
@@ -210,7 +210,7 @@ class CgroupTree:
 
     def _read_shares(self, path: str) -> int | None:
         name = "cpu.shares" if self.files.version == 1 else "cpu.weight"
-        found = number(self.files.read(path, "cpu", name))
+        found = number(self.files.read_file(path, "cpu", name))
         if found is None or self.files.version == 1:
             return found
         return weight_to_shares(found)

@@ -168,7 +168,7 @@ def burstable_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> Cgrou
 
 
 def best_effort_group(hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of BestEffort pods: the minimum of cpu while others want it."""
+    """The group of BestEffort pods: the minimum of cpu under contention."""
     return CgroupResources(shares=MIN_SHARES, hugepages=_unbounded(hugepage_sizes))
 
 

@@ -183,7 +183,7 @@ def refused_statuses(path: Path, clock: Clock, pods: Sequence[str]) -> tuple[str
     found = []
     for key in pods:
         try:
-            shown = agent_socket.ask(path, "pods", *key.split("/", 1))
+            shown = agent_socket.get_json(path, "pods", *key.split("/", 1))
         except agent_socket.NotFound:
             continue
         except agent_socket.NoAgent:

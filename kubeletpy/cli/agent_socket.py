@@ -96,7 +96,7 @@ def live(table: Path) -> list[Path]:
     return sorted(path for path in paths if path.name == SOCKET_NAME and path.is_absolute())
 
 
-def ask(path: Path, *parts: str) -> Any:
+def get_json(path: Path, *parts: str) -> Any:
     """GET /part/part/... as JSON.
 
     Raises:

@@ -20,7 +20,7 @@ it up to 32 MiB as large blocks are freed; to stay at 128 KiB made work with suc
 ENDS = 2 << 20
 """Bytes of free memory that an arena's end may have; glibc's is twice what LARGE has become."""
 GIVEN_BACK_EVERY_S = 30.0
-"""Free pages between used ones stay until somebody asks for them to be given back: after a burst of
+"""Free pages between used ones stay until they are trimmed: after a burst of
 500 pods 4 of 125 MB. It takes 2 ms, in a thread; 13 with 30 MB to give."""
 _OPTIONS = {
     "MALLOC_ARENA_MAX": (-8, ARENAS),

@@ -100,7 +100,7 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound
         print(json.dumps({"error": str(error), "api": to_builtins(found)}, indent=2))
     else:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
-    about = agent_socket.ask(path, "node")
+    about = agent_socket.get_json(path, "node")
     sys.stderr.write(render_notices.first(about.get("name") or "", about["troubles"]))
     return 1
 
@@ -143,7 +143,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
     )
 
     if given.node:
-        about = agent_socket.ask(path, "node")
+        about = agent_socket.get_json(path, "node")
         # to know the order takes a measurement of all pods, which is too much every second
         evictions = None if given.watch else _evictions(path)
         if given.output == "json":
@@ -159,7 +159,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         api = render_connections.connections(about.get("api"), time.time())
         return Answer("".join((*parts[:2], api, *parts[2:])), "".join(parts))
     place = ("pods", *names(given)) if given.pod else ("pods",)
-    found = agent_socket.ask(path, *place)
+    found = agent_socket.get_json(path, *place)
     unread = ""
     if not given.pod:
         unplaced, unread = _unplaced(path)
@@ -172,7 +172,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         return Answer(json.dumps(found, indent=2) + "\n", state)
     if given.pod:
         return Answer(render.pod(found, colours=_colours()), state)
-    about = agent_socket.ask(path, "node")
+    about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]
     text = render_notices.first(about.get("name") or "", troubles)
     text += render.pods(found, colours=_colours()) + unread
@@ -195,7 +195,7 @@ def _unplaced(path: Path) -> tuple[list[Any], str]:
 def _evictions(path: Path) -> Any:
     """In which order pods would be evicted; None: unknown, and the reason was printed."""
     try:
-        return agent_socket.ask(path, "evictions")
+        return agent_socket.get_json(path, "evictions")
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:  # of another version, or slow
         print(f"kubeletpy explain: who would be evicted is not known: {error}", file=sys.stderr)
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from kubeletpy import config
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.guards.kernel_settings import compare, refusal
-from kubeletpy.guards.sysctls import read
+from kubeletpy.guards.sysctls import read_sysctls
 from kubeletpy.host.kernel_text import lines
 
 
@@ -34,7 +34,7 @@ def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozense
 
 def wrong_kernel_settings(directory: Path = Path("/proc/sys")) -> str:
     """Which kernel settings do not suit a node, and what to do about it; ``""``: none."""
-    return refusal(compare(read(directory)))
+    return refusal(compare(read_sysctls(directory)))
 
 
 def problems_here(

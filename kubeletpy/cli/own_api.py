@@ -129,7 +129,7 @@ class OwnApi:
                 pod = await self._client.get(PODS, name, namespace=namespace)
             except (NotFound, BadRequest):
                 return None
-            return unplaced.told(pod, await self._events(namespace, name))
+            return unplaced.explain_unscheduled(pod, await self._events(namespace, name))
 
     async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """What schedulers and controllers reported about a pod, as the agent returns its events."""

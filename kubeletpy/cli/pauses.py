@@ -21,8 +21,9 @@ frozen: among them are connections that will soon be garbage, and a cycle that i
 alive stays for an hour. 30,000 connections that ended in their TLS handshake left 900 MB when every
 full collection froze what it found alive."""
 SWITCH_S = 0.001
-"""What a thread waits for the lock before it asks the one that has it. With Python's 5 ms the loop,
-which lets go of it at each system call, waited up to 0.1 s for six threads that write volumes."""
+"""Seconds that a thread waits for the lock before it interrupts its holder. With Python's
+5 ms the loop, which releases it at each system call, waited up to 0.1 s for six threads that write
+volumes."""
 
 
 class Collections:

@@ -20,7 +20,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
     given = parser().parse_args(arguments)
     try:
-        found = agent_socket.ask(agent_socket.find(given.socket), "pods", *names(given), "timeline")
+        found = agent_socket.get_json(
+            agent_socket.find(given.socket), "pods", *names(given), "timeline"
+        )
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:
         print(f"kubeletpy timeline: {error}", file=sys.stderr)
         return 1

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     try:
         path = agent_socket.find(given.socket)
-        agent_socket.ask(path, "node")
+        agent_socket.get_json(path, "node")
     except (agent_socket.NoAgent, agent_socket.NotFound) as error:
         print(f"kubeletpy view: {error}", file=sys.stderr)
         return 1
@@ -48,9 +48,9 @@ async def serve(path: Path, port: int) -> int:
     from kubeletpy.view.server import ViewServer
     from kubeletpy.view.watcher import Silent
 
-    def ask(*parts: str) -> Any:
+    def get_json(*parts: str) -> Any:
         try:
-            return agent_socket.ask(path, *parts)
+            return agent_socket.get_json(path, *parts)
         except agent_socket.NotFound as error:
             return {"error": str(error), "last": error.last}
         except agent_socket.NoAgent as error:
@@ -64,7 +64,7 @@ async def serve(path: Path, port: int) -> int:
         except own_api.Unread as error:
             print(f"kubeletpy view: pods that no node has are not shown: {error}", file=sys.stderr)
         loop = asyncio.get_running_loop()
-        return await _serve(ViewServer(Sources(ask, api, loop), port=port), port)
+        return await _serve(ViewServer(Sources(get_json, api, loop), port=port), port)
 
 
 async def _serve(server: ViewServer, port: int) -> int:

@@ -31,7 +31,7 @@ def read_credential_provider_files(path: str) -> list[tuple[str, bytes]]:
         raise _wrong(path, f"cannot be read: {error.strerror}") from error
     if not files:
         raise _wrong(path, "holds no *.json, *.yaml or *.yml file")
-    return [(str(file), _read(file)) for file in files]
+    return [(str(file), _read_limited(file)) for file in files]
 
 
 def check_programs(bin_dir: str, names: tuple[str, ...]) -> None:
@@ -70,7 +70,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _read(path: Path) -> bytes:
+def _read_limited(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)

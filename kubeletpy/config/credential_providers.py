@@ -85,7 +85,7 @@ def load_credential_providers(
     for file, content in documents:
         hashed.update(len(content).to_bytes(8, "big") + content)
         report = Report(file)
-        for provider in _read(content, report, token_gate=token_gate):
+        for provider in _parse_providers(content, report, token_gate=token_gate):
             if provider.name in seen:
                 where = "" if seen[provider.name] == file else f", first in {seen[provider.name]}"
                 at = f"providers[{provider.name}].name"
@@ -98,7 +98,9 @@ def load_credential_providers(
     return CredentialProviders(tuple(found), f"sha256:{hashed.hexdigest()}")
 
 
-def _read(content: bytes, report: Report, *, token_gate: bool) -> list[CredentialProvider]:
+def _parse_providers(
+    content: bytes, report: Report, *, token_gate: bool
+) -> list[CredentialProvider]:
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -35,11 +35,11 @@ def load_files(
     """
     node = flag_values.node
     problems: list[Problem] = []
-    text = _read(Path(node.config), "--config", problems) if node.config else None
+    text = _read_config_file(Path(node.config), "--config", problems) if node.config else None
     dropins = []
     if node.config_dir:
         for path in _dropin_paths(Path(node.config_dir), problems):
-            content = _read(path, "--config-dir", problems)
+            content = _read_config_file(path, "--config-dir", problems)
             if content is not None:
                 dropins.append((str(path), content))
     if problems:
@@ -96,7 +96,7 @@ def _dropin_paths(directory: Path, problems: list[Problem]) -> list[Path]:
     return paths
 
 
-def _read(path: Path, flag: str, problems: list[Problem]) -> str | None:
+def _read_config_file(path: Path, flag: str, problems: list[Problem]) -> str | None:
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)

@@ -68,7 +68,7 @@ class Allocator:
         self._state.reserved.update(made)
         return bool(made)
 
-    async def ask(self, pod: Pod, container: str | None = None) -> None:
+    async def call_plugins(self, pod: Pod, container: str | None = None) -> None:
         """Have the plugins agree to what is reserved for a pod, or for one container of it, and
         write it to the disk.
 
@@ -83,7 +83,7 @@ class Allocator:
         agreed = False
         try:
             for holder in holders:
-                await self._ask(pod, holder)
+                await self._call_plugin(pod, holder)
             await self._file.write()
             agreed = True
         except OSError as error:
@@ -99,13 +99,13 @@ class Allocator:
             self._state.bookings.pop(holder, None)
         self._file.write_soon()
 
-    async def _ask(self, pod: Pod, holder: Holder) -> None:
+    async def _call_plugin(self, pod: Pod, holder: Holder) -> None:
         """Raises NotGiven."""
         plugin = self._plugins.get(holder.resource)
         choice = self._chosen(pod, holder)
-        if plugin is not None and plugin.prefers and choice.ask:
+        if plugin is not None and plugin.prefers and choice.preferred_request:
             try:
-                liked = await plugin.preferred(*choice.ask, choice.wanted)
+                liked = await plugin.preferred(*choice.preferred_request, choice.wanted)
             except PluginCallFailed as error:
                 text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
                 raise NotGiven(text, holder.container) from None

@@ -47,7 +47,7 @@ def render(bookings: Mapping[Holder, Booking], registered: Mapping[str, Sequence
     return json.dumps({"Data": data, "Checksum": checksum(data)}, separators=(",", ":"))
 
 
-def read(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
+def parse_checkpoint(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
     """Which container has which devices, and the names of the resources that had a plugin.
 
     Raises:

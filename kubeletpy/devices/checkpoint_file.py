@@ -36,11 +36,11 @@ class CheckpointFile:
         self._soon: asyncio.Task[None] | None = None
         self._unwell = False
 
-    async def read(self, now: float) -> None:
+    async def restore(self, now: float) -> None:
         """Restore the state. An unusable file is reported and ignored."""
         try:
-            text = await asyncio.to_thread(_read, self._path)
-            bookings, resources = await asyncio.to_thread(checkpoint.read, text)
+            text = await asyncio.to_thread(_read_checkpoint, self._path)
+            bookings, resources = await asyncio.to_thread(checkpoint.parse_checkpoint, text)
         except FileNotFoundError:
             return
         except (OSError, checkpoint.BadCheckpoint) as error:
@@ -114,7 +114,7 @@ class CheckpointFile:
         )
 
 
-def _read(path: Path) -> bytes:
+def _read_checkpoint(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

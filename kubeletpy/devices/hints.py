@@ -59,7 +59,7 @@ def _of_resource(
         if len(own) != wanted:
             return ()
         return _masks(known.listed, own, (), wanted, nodes)
-    return _masks(known.listed, known.healthy - state.taken(name), again, wanted, nodes)
+    return _masks(known.listed, known.healthy - state.held_ids(name), again, wanted, nodes)
 
 
 def _masks(

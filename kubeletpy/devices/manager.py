@@ -101,7 +101,7 @@ class DeviceManager:
     async def start(self) -> None:
         """Read which container has what, then let plugins register."""
         now = asyncio.get_running_loop().time()
-        await self._file.read(now)
+        await self._file.restore(now)
         self._returns_until = now + RETURNS_WITHIN_S
         await self.plugins.listen()
 
@@ -121,7 +121,7 @@ class DeviceManager:
         """allocatedResourcesStatus of each container of a pod that has devices."""
         return on_node.resources_status(self.state, uid)
 
-    def held(self, uid: str) -> dict[str, int]:
+    def held_counts(self, uid: str) -> dict[str, int]:
         """How many devices are taken, by resource, if this pod has any.
 
         For such a pod the node counts as having at least that many.
@@ -129,7 +129,7 @@ class DeviceManager:
         if not any(holder.uid == uid for holder in self.state.bookings):
             return {}
         names = {holder.resource for holder in self.state.bookings}
-        return {name: len(self.state.taken(name)) for name in names}
+        return {name: len(self.state.held_ids(name)) for name in names}
 
     def by_container(self) -> dict[tuple[str, str], dict[str, dict[str, tuple[int, ...]]]]:
         """Pod uid and container name -> devices by resource, each with the NUMA nodes near it."""
@@ -225,14 +225,14 @@ class DeviceManager:
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider. Takes as long as the plugins."""
         try:
-            await self._allocator.ask(pod)
+            await self._allocator.call_plugins(pod)
         except NotGiven as error:
             raise _refused(error) from None
 
     def release(self, uids: Collection[str]) -> None:
         """Take back what all other pods have."""
         before = len(self.state.bookings)
-        self.state.keep(uids)
+        self.state.release_others(uids)
         if len(self.state.bookings) != before:
             self._file.write_soon()
 
@@ -261,7 +261,7 @@ class DeviceManager:
         if missing and self._is_active(pod.uid):
             try:
                 if self._allocator.reserve(pod, _wishes(pod, name, missing), pod_runs=False):
-                    await self._allocator.ask(pod, name)
+                    await self._allocator.call_plugins(pod, name)
             except NotGiven as error:
                 raise ContainerConfigError(str(error)) from None
         for resource in wanted:

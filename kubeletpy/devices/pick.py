@@ -51,7 +51,7 @@ class Choice(Struct, frozen=True):
         return self.wanted - len(self.taken)
 
     @property
-    def ask(self) -> tuple[frozenset[str], frozenset[str]] | None:
+    def preferred_request(self) -> tuple[frozenset[str], frozenset[str]] | None:
         """What the plugin chooses from, and what it must include; None: there is no choice."""
         if 0 < self.needed < len(self.aligned):  # 11
             return self.aligned | self.taken, self.taken
@@ -135,7 +135,7 @@ def decide(
         return Nothing("it has them" if own is not None else "it requests none")
     again = reusable(pod, container, resource, state) & known.healthy
     taken = frozenset(sorted(again)[:wanted])  # 8
-    free = known.healthy - state.taken(resource)
+    free = known.healthy - state.held_ids(resource)
     if len(free) < wanted - len(taken):  # 9
         return No(
             f"requested number of devices unavailable for {resource}. "

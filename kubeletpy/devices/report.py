@@ -54,9 +54,9 @@ class NodeReport:
         loop = asyncio.get_running_loop()
         if self._tell_node is None:
             at = max(loop.time(), self._reported_at + NODE_PACE_S)
-            self._tell_node = loop.call_at(at, self._tell)
+            self._tell_node = loop.call_at(at, self._report_to_node)
 
-    def _tell(self) -> None:
+    def _report_to_node(self) -> None:
         self._tell_node = None
         self._reported_at = asyncio.get_running_loop().time()
         self._node_changed()

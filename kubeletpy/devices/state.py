@@ -148,7 +148,7 @@ class DeviceState:
         known = self.resources.get(name)
         return known is not None and known.returning
 
-    def taken(self, name: str) -> frozenset[str]:
+    def held_ids(self, name: str) -> frozenset[str]:
         """Ids that any container has, or is about to get."""
         held = (b.ids for holder, b in self.bookings.items() if holder.resource == name)
         soon = (r.ids for holder, r in self.reserved.items() if holder.resource == name)
@@ -175,7 +175,7 @@ class DeviceState:
                 found[holder.resource] = found.get(holder.resource, frozenset()) | booking.ids
         return found
 
-    def keep(self, uids: Collection[str]) -> None:
+    def release_others(self, uids: Collection[str]) -> None:
         """Take back what all other pods have."""
         for held in (self.bookings, self.reserved):
             for holder in [each for each in held if each.uid not in uids]:

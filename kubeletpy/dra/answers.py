@@ -79,7 +79,7 @@ def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
     return getattr(messages, f"{name}Request")(claims=asked)
 
 
-def read(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
+def claim_answers(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
     """The answer for each claim: devices (none for unprepare) or an error. Silence is an error."""
     found = ClaimAnswers({}, {})
     for claim in claims:

@@ -1,6 +1,6 @@
-"""Asks DRA drivers to prepare and unprepare claims, and knows what pods wait for.
+"""Calls DRA drivers to prepare and unprepare claims, and records what pods wait for.
 
-Must never decide which claims a driver is asked for: :mod:`.manager` does.
+Must never decide for which claims a driver is called: :mod:`.manager` does.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class DriverCalls:
                 f"(registered: {here})"
             )
 
-    def keep(self, uids: Collection[str]) -> None:
+    def forget_others(self, uids: Collection[str]) -> None:
         """No other pod waits for a driver."""
         for waiting in self._missing.values():
             waiting.intersection_update(uids)
         self._missing = {name: waiting for name, waiting in self._missing.items() if waiting}
 
-    async def ask(
+    async def call_drivers(
         self, claims: Mapping[str, Sequence[ClaimInfo]], *, prepare: bool
     ) -> dict[str, Answer]:
         """Call drivers side by side, each with its claims; the answers by driver."""

@@ -29,8 +29,8 @@ def written(claims: Iterable[ClaimInfo]) -> str:
     )
 
 
-def read(text: str) -> list[ClaimInfo]:
-    """What a file says. Raises BadCheckpoint."""
+def parse_checkpoint(text: str) -> list[ClaimInfo]:
+    """The claims in a file. Raises BadCheckpoint."""
     try:
         document = json.loads(text)
         data = document["Data"]

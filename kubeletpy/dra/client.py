@@ -104,7 +104,7 @@ class DriverClient:
         version: the service that prepares claims.
         health: the service that reports the health of devices.
         changed: called with the driver's name when the connection is made or lost.
-        heard: called with the name and the driver's report on its devices; None: it is not asked.
+        heard: called with the name and the driver's report on its devices; None: it is not queried.
 
         Raises:
             ValueError: it cannot be called.
@@ -153,10 +153,10 @@ class DriverClient:
             raise ClaimProblem(str(error)) from None
         finally:
             self._times.called(self.driver, f"/{self._service}/{method}", code, loop.time() - start)
-        return answers.read(answer, claims)
+        return answers.claim_answers(answer, claims)
 
     async def _watch(self) -> None:
-        """Watch the devices' health; a driver that cannot report it is asked again on reconnect."""
+        """Watch the devices' health; a driver that cannot report it is retried on reconnect."""
         assert self._heard is not None
         messages = answers.HEALTH_SERVICES[self.health]
         while True:

@@ -36,7 +36,7 @@ class Drivers:
     ) -> None:
         """Args:
         calls: None: over sockets.
-        heard: called with a driver's name and its report on its devices; None: none is asked.
+        heard: called with a driver's name and its report on its devices; None: none is queried.
         """
         self._heard = heard
         self._times = times

@@ -1,4 +1,4 @@
-"""The health of DRA devices: what drivers report, how long it counts, what statuses say.
+"""The health of DRA devices: what drivers report, how long it counts, what statuses show.
 
 Pure. Source: docs/reference/behaviour-resources.md, rv, rx;
 docs/reference/dra-health-v1.json.
@@ -20,7 +20,7 @@ from kubeletpy.structs import Struct
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 TIMEOUT_S = 30.0
-"""How long a report counts, if the driver does not say."""
+"""How long a report counts, if the driver does not set it."""
 MAX_TEXT = 1024
 """Bytes of a driver's message about a device."""
 MAX_DEVICES = 16384
@@ -54,12 +54,12 @@ Known = Mapping[str, Mapping[DeviceKey, DeviceHealth]]
 """By driver."""
 
 
-def heard(
+def with_report(
     known: Mapping[DeviceKey, DeviceHealth], answer: Any, now: float
 ) -> tuple[dict[DeviceKey, DeviceHealth], set[DeviceKey]]:
     """What is known of a driver's devices after a message, and for which of them that changed.
 
-    A message may be about some devices only; it says nothing about the others.
+    A message may be about some devices only; the others keep theirs.
     """
     merged, changed = dict(known), set()
     for each in answer.devices:
@@ -71,13 +71,13 @@ def heard(
         state = _STATES.get(each.health, UNKNOWN)
         found = DeviceHealth(state, _cut(each.message), now, timeout)
         before = merged.get(key)
-        if before is None or _said(before, now) != _said(found, now):
+        if before is None or _reported_health(before, now) != _reported_health(found, now):
             changed.add(key)
         merged[key] = found
     return merged, changed
 
 
-def _said(health: DeviceHealth, now: float) -> tuple[str, str, float]:
+def _reported_health(health: DeviceHealth, now: float) -> tuple[str, str, float]:
     return (*health.now(now), health.timeout)
 
 
@@ -128,7 +128,7 @@ def users(claims: Claims, devices: Collection[tuple[str, DeviceKey]]) -> set[str
 def statuses(
     claims: Claims, known: Known, pod: Pod, uses: Iterable[ClaimUse], now: float, *, words: bool
 ) -> dict[str, list[api.ResourceStatus]]:
-    """allocatedResourcesStatus of each of a pod's containers that asks for claims.
+    """allocatedResourcesStatus of each of a pod's containers that uses claims.
 
     Args:
         words: whether to show the drivers' messages.
@@ -198,8 +198,8 @@ def _entry(key: DeviceKey, health: DeviceHealth) -> dict[str, Any]:
     }
 
 
-def read(text: str) -> dict[str, dict[DeviceKey, DeviceHealth]]:
-    """What a file says; an unreadable one says nothing."""
+def parse_health(text: str) -> dict[str, dict[DeviceKey, DeviceHealth]]:
+    """The reports in a file; none for an unreadable one."""
     try:
         return {
             str(driver): {

@@ -43,14 +43,14 @@ class HealthState:
         self._wait()
 
     @property
-    def known(self) -> Known:
+    def reported(self) -> Known:
         """By driver; whether a report still counts depends on the time."""
         return self._known
 
-    def heard(self, driver: str, answer: Any) -> None:
+    def driver_reported(self, driver: str, answer: Any) -> None:
         """Take in a driver's message."""
         now = self._clock.now()
-        self._known[driver], changed = health.heard(self._known.get(driver, {}), answer, now)
+        self._known[driver], changed = health.with_report(self._known.get(driver, {}), answer, now)
         if changed:
             self._save()
             self._changed({(driver, key) for key in changed})
@@ -67,7 +67,7 @@ class HealthState:
     # -- time ----------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Look again when the next report stops counting."""
+        """Check again when the next report expires."""
         end = health.next_end(self._known)
         if end is None or (self._timer is not None and self._timer_at <= end):
             return
@@ -75,9 +75,9 @@ class HealthState:
             self._timer.cancel()
         self._timer_at = end
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(end - self._clock.now(), 0) + _SOON_S, self._look)
+        self._timer = loop.call_later(max(end - self._clock.now(), 0) + _SOON_S, self._expire)
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         self._known, ended = health.without_ended(self._known, self._clock.now())
         if ended:
@@ -109,6 +109,6 @@ class HealthState:
 def _read(path: Path) -> dict[str, dict[DeviceKey, DeviceHealth]]:
     try:
         with path.open("rb") as file:
-            return health.read(file.read(MAX_BYTES).decode(errors="replace"))
+            return health.parse_health(file.read(MAX_BYTES).decode(errors="replace"))
     except OSError:
         return {}

@@ -1,7 +1,7 @@
 """Prepares the claims of pods, gives their containers the devices, and unprepares claims.
 
-:mod:`.calls` asks the drivers. Work on any one claim is serialized. A pod's use of a claim is on
-the disk before a driver is asked, and until the drivers have unprepared it. Source:
+:mod:`.calls` calls the drivers. Work on any one claim is serialized. A pod's use of a claim is on
+the disk before a driver is called, and until the drivers have unprepared it. Source:
 docs/reference/behaviour-resources.md, ru.
 """
 
@@ -153,7 +153,7 @@ class ClaimManager:
         """Set the pods that exist; claims of others are unprepared."""
         # only now is it known which pods left something: later there are others
         self._gone = self._users().difference(uids)
-        self._calls.keep(uids)
+        self._calls.forget_others(uids)
         if self._left():
             self._look.set()
 
@@ -188,7 +188,7 @@ class ClaimManager:
     # -- prepare -------------------------------------------------------------------------------
 
     async def _prepare(self, pod: Pod, wanted: Sequence[ClaimUse]) -> None:
-        objects = await _all(self._read(pod, use) for use in wanted)
+        objects = await _all(self._read_claim(pod, use) for use in wanted)
         found = {
             claim.name: claim
             for claim in (
@@ -204,9 +204,9 @@ class ClaimManager:
                 await self._state.put(claims)
             if unprepared:
                 self._metrics.skipped_prepare(model.exempted(unprepared, PREPARE))
-                await self._ask(claims, todo)
+                await self._call_drivers(claims, todo)
 
-    async def _read(self, pod: Pod, use: ClaimUse) -> Any:
+    async def _read_claim(self, pod: Pod, use: ClaimUse) -> Any:
         if self._api is None:
             raise ClaimProblem(f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here")
         try:
@@ -220,9 +220,11 @@ class ClaimManager:
         known = self._state.claims.get((pod.namespace, claim.name))
         return model.referenced(known, claim, pod.uid, may_skip=self._may_skip)
 
-    async def _ask(self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]) -> None:
+    async def _call_drivers(
+        self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]
+    ) -> None:
         """Call the drivers; keep what they gave even when one of them failed."""
-        answers = await self._calls.ask(todo, prepare=True)
+        answers = await self._calls.call_drivers(todo, prepare=True)
         problems: list[str] = []
         given: dict[str, dict[str, tuple[Device, ...]]] = {}
         for driver, answer in answers.items():
@@ -258,7 +260,9 @@ class ClaimManager:
             # whatever the result of the calls, the devices may be gone
             await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
             self._metrics.skipped_unprepare(model.exempted(ending, UNPREPARE))
-            answers = await self._calls.ask(model.to_call(ending, UNPREPARE), prepare=False)
+            answers = await self._calls.call_drivers(
+                model.to_call(ending, UNPREPARE), prepare=False
+            )
             gone = [
                 claim
                 for claim in ending

@@ -138,7 +138,7 @@ def referenced(
 
 
 def to_call(claims: Iterable[ClaimInfo], call: str) -> dict[str, list[ClaimInfo]]:
-    """The claims of each driver that gets a call: what one call asks for."""
+    """The claims of each driver that gets a call: the content of one call."""
     found: dict[str, list[ClaimInfo]] = {}
     for claim in claims:
         for driver in claim.called(call):

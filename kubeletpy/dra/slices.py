@@ -1,4 +1,4 @@
-"""Deletes the ResourceSlices of drivers that are gone: their devices must not be allocated.
+"""Deletes the ResourceSlices of drivers that were removed: their devices must not be allocated.
 
 Drivers write their slices themselves. Source: docs/reference/behaviour-resources.md, rv.
 """

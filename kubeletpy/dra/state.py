@@ -55,7 +55,7 @@ class ClaimState:
         await self._save()
 
     async def _save(self) -> None:
-        """Write what is known now; a write goes on even when its waiter is gone."""
+        """Write the current state; a write continues even when its waiter is canceled."""
         self._version += 1
         self._show(self._claims)
         writing = asyncio.create_task(self._write(self._version))
@@ -86,7 +86,7 @@ def _read(path: Path) -> list[ClaimInfo]:
             raise BadCheckpoint(f"it has more than {MAX_BYTES} bytes")
         from kubeletpy.dra import checkpoint  # most nodes have no claims
 
-        return checkpoint.read(data.decode())
+        return checkpoint.parse_checkpoint(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:

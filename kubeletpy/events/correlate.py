@@ -47,7 +47,7 @@ class Create(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """The Event exists: ``patch`` raises its count. ``obj`` is all of it, should it be gone."""
+    """The Event exists: ``patch`` raises its count. ``obj`` is complete, in case it was removed."""
 
     obj: JSON
     patch: JSON

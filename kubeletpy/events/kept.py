@@ -1,4 +1,4 @@
-"""The latest events of each pod, kept in memory for those who look at the node; bounded.
+"""The latest events of each pod, kept in memory for explain and the view; bounded.
 
 The API keeps events for an hour and counts similar ones; an agent without an API has no other place
 for them. Recording stays what it is for everybody else: an event is kept and handed on.
@@ -56,17 +56,17 @@ class KeptEvents:
         if involved.get("kind") == "Pod" and (uid := involved.get("uid")):
             now = self._clock.now()
             path = involved.get("fieldPath", "")
-            self._keep(
+            self._add_event(
                 uid,
                 KeptEvent(now, event_type, str(reason), message[:MAX_MESSAGE], path, 1, now),
             )
         self._to.event(involved, event_type, reason, message, annotations=annotations)
 
-    def of(self, uid: str) -> list[KeptEvent]:
+    def events(self, uid: str) -> list[KeptEvent]:
         """The latest events of a pod, oldest first."""
         return list(self._pods.get(uid, ()))
 
-    def _keep(self, uid: str, event: KeptEvent) -> None:
+    def _add_event(self, uid: str, event: KeptEvent) -> None:
         events = self._pods.setdefault(uid, deque(maxlen=MAX_EVENTS))
         self._pods.move_to_end(uid)
         for known in events:

@@ -1,7 +1,7 @@
 """The reasons of the events that the agent records, in one place. Pure.
 
 Source: docs/reference/events.csv. A test compares the members with the table and the list of
-differences in both directions, and looks for an emitter of each.
+differences in both directions, and finds an emitter of each.
 """
 
 from __future__ import annotations

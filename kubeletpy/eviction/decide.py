@@ -56,7 +56,7 @@ class Crossing(Struct, frozen=True):
     @property
     def quantity(self) -> int:
         """The threshold in bytes, inodes or tasks."""
-        return self.threshold.amount.of(self.seen.capacity)
+        return self.threshold.amount.in_units(self.seen.capacity)
 
 
 class Decision(Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from kubeletpy.eviction.settling import Awaited
-from kubeletpy.eviction.sight import Sight
+from kubeletpy.eviction.signal_observer import SignalObserver
 from kubeletpy.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -85,7 +85,7 @@ class Endings:
 
     def __init__(
         self,
-        sight: Sight,
+        observer: SignalObserver,
         *,
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
         is_over: Callable[[str], bool],
@@ -98,7 +98,7 @@ class Endings:
         clear: removes what such a pod left in the runtime.
         ended: called when one has stopped, is over, or is given up.
         """
-        self._sight = sight
+        self._observer = observer
         self._kill = kill
         self._is_over = is_over
         self._clear = clear
@@ -123,7 +123,7 @@ class Endings:
         """Whether a pod is ending for a limit of its own, or did not end in time."""
         return uid in self._stuck_over_limits or uid in self.over_limits
 
-    def keep(self, uids: Collection[str]) -> None:
+    def forget_others(self, uids: Collection[str]) -> None:
         """Forget pods that were removed."""
         self._stuck_over_limits &= set(uids)
 
@@ -157,14 +157,14 @@ class Endings:
         try:
             async with asyncio.timeout(CLEANUP_S):
                 await self._stop(going)
-                before = None if awaited is None else await self._sight.left(awaited.signal)
+                before = None if awaited is None else await self._observer.left(awaited.signal)
                 if not self._is_over(pod.uid):
                     await finished.wait()
                 problem = "the disk is still held by what an evicted pod has left"
                 if ending.condition in (None, Condition.DISK):
                     await self._all_cleared(pod.uid)
                 if awaited is not None:
-                    await self._sight.settled(awaited, before)
+                    await self._observer.settled(awaited, before)
         except TimeoutError:
             log.warning(problem, extra={"pod": pod.key})
             self._stuck.add(pod.uid)

@@ -23,7 +23,7 @@ from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.local_storage import (
     AT_ONCE,
     GRACE_S,
-    LimitDeed,
+    LimitEviction,
     Offender,
     evicted_status,
 )
@@ -33,7 +33,7 @@ from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.eviction.report import PressureReport, report
 from kubeletpy.eviction.settling import LAYER_S, Awaited
-from kubeletpy.eviction.sight import Sight
+from kubeletpy.eviction.signal_observer import SignalObserver
 from kubeletpy.eviction.signals import Condition
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.pods.pod import Pod
@@ -90,15 +90,15 @@ class EvictionKeeper:
         self._recorder = recorder
         self._clock = clock
         self._evicted = evicted
-        self._sight = Sight(signals, rules)
+        self._observer = SignalObserver(signals, rules)
         self._endings = Endings(
-            self._sight, kill=kill, is_over=is_over, clear=clear, ended=signals.wake
+            self._observer, kill=kill, is_over=is_over, clear=clear, ended=signals.wake
         )
         self.pod_finished = self._endings.pod_finished
         self._pressure = NodePressure(
             rules,
             signals,
-            self._sight,
+            self._observer,
             uses,
             limits=limits,
             endings=self._endings,
@@ -114,7 +114,7 @@ class EvictionKeeper:
         if limits is not None:
             limits.is_ending, limits.wake = self._endings.knows, signals.wake
         self.state = State()
-        self.done_for_limits: deque[LimitDeed] = deque(maxlen=REMEMBERED)
+        self.done_for_limits: deque[LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""
         self._restored = False
 
@@ -127,7 +127,7 @@ class EvictionKeeper:
         """What is known of the node's pressure, for explain."""
         now = asyncio.get_running_loop().time()
         wall = self._clock.now()
-        return report(self._rules, self.state, self._sight.doubts, self.done, now=now, wall=wall)
+        return report(self._rules, self.state, self._observer.doubts, self.done, now=now, wall=wall)
 
     async def order(
         self, asked: Pod | None = None, without: Collection[str] = ()
@@ -155,7 +155,7 @@ class EvictionKeeper:
 
     def pods_changed(self, uids: Collection[str]) -> None:
         """Set the pods that may run now; no others may. Never blocks."""
-        self._endings.keep(uids)
+        self._endings.forget_others(uids)
         if self._limits is not None:
             self._limits.pods_changed(uids)
 
@@ -188,7 +188,7 @@ class EvictionKeeper:
 
     async def _round(self) -> float | None:
         """Observe and act once; seconds until the next time, None: when a notification arrives."""
-        seen = await self._sight.look()
+        seen = await self._observer.observe()
         now = asyncio.get_running_loop().time()
         before = self.state
         decision = decide(
@@ -203,7 +203,7 @@ class EvictionKeeper:
         if decision.state.conditions != before.conditions:
             log.warning("pressure has changed", extra={"conditions": self.conditions})
             self._changed()
-        self._sight.arm(seen.observations)
+        self._observer.arm(seen.observations)
         self._end_offenders(decision)
         waits = [await self._pressure.act(decision)]
         if self._limits is not None:
@@ -225,7 +225,9 @@ class EvictionKeeper:
             return
         going = [(each, pod) for each in decision.over if (pod := self._pod(each.uid)) is not None]
         now = self._clock.now()
-        self.done_for_limits += [self._limits.deed(pod, each, now) for each, pod in going]
+        self.done_for_limits += [
+            self._limits.describe_eviction(pod, each, now) for each, pod in going
+        ]
         for offender, pod in going:
             self._limits.goes(offender)
             self._end(offender, pod, decision.held)

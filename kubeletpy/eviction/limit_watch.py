@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kubeletpy.eviction.local_storage import (
-    LimitDeed,
+    LimitEviction,
     LimitPlace,
     Limits,
     Offender,
@@ -129,7 +129,7 @@ class LimitWatch:
         """Note that it is being ended: only another measurement can blame it again."""
         self._offenders.remove(offender)
 
-    def deed(self, pod: Pod, offender: Offender, at: float) -> LimitDeed:
+    def describe_eviction(self, pod: Pod, offender: Offender, at: float) -> LimitEviction:
         """What is remembered of an eviction at that time (Unix seconds): call it before the end."""
         watched, offenders = self._watched(), {each.uid for each in self._offenders}
         others = (
@@ -140,7 +140,7 @@ class LimitWatch:
             and (other := self._pod(uid)) is not None
             and not is_critical(other)
         )
-        return LimitDeed(at, _place(pod, offender.verdict.share), next_to_go(others))
+        return LimitEviction(at, _place(pod, offender.verdict.share), next_to_go(others))
 
     async def close(self) -> None:
         """Stop measuring."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.canonical import read
+from kubeletpy.api.canonical import parse_quantity
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.resources import pod_quantities
 from kubeletpy.stats.disk_plan import PodStorage
@@ -90,7 +90,7 @@ class LimitPlace(Struct, frozen=True):
     share: Share
 
 
-class LimitDeed(Struct, frozen=True):
+class LimitEviction(Struct, frozen=True):
     """A pod that was evicted for a limit of its own, with the numbers of that moment.
 
     Attributes:
@@ -205,7 +205,7 @@ def _pod_limit(pod: Pod) -> Limit | None:
 def _limit(text: object) -> Limit | None:
     """A limit that is not given is as none as one that can't be read."""
     try:
-        limit = read(str(text))
+        limit = parse_quantity(str(text))
     except ValueError:
         return None
     return Limit(limit.amount, str(limit))

@@ -95,7 +95,7 @@ class MachineSignals:
         notices = MemoryNotices(memory, version)
         return cls(groups, kubepods, root_dir, images, notices, huge_pages=huge_pages)
 
-    async def look(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[Signal]) -> Observations:
         """What is available for each signal that can be observed."""
         loop = asyncio.get_running_loop()
         found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))

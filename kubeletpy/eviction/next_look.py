@@ -37,7 +37,7 @@ def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
         now = seen.get(threshold.signal)
         if now is None:
             continue
-        left = now.available - threshold.amount.of(now.capacity)
+        left = now.available - threshold.amount.in_units(now.capacity)
         if left < 0:  # it is acted on, or its grace period runs: nothing can be missed
             wait = min(wait, threshold.grace or PERIOD_S)
             continue

@@ -38,7 +38,7 @@ from kubeletpy.eviction.ranking import (
 )
 from kubeletpy.eviction.report import SHOWN, Done
 from kubeletpy.eviction.settling import Awaited, freed_by, freed_by_reclaim, may_be_settling
-from kubeletpy.eviction.sight import Sight
+from kubeletpy.eviction.signal_observer import SignalObserver
 from kubeletpy.eviction.signals import DISK, Condition, Layout, condition_of, resource_of
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
@@ -64,7 +64,7 @@ class NodePressure:
         self,
         rules: Rules,
         signals: NodeSignals,
-        sight: Sight,
+        observer: SignalObserver,
         uses: PodUses,
         *,
         limits: LimitWatch | None,
@@ -80,7 +80,7 @@ class NodePressure:
         """Args: as :class:`kubeletpy.eviction.keeper.EvictionKeeper`."""
         self._rules = rules
         self._signals = signals
-        self._sight = sight
+        self._observer = observer
         self._uses = uses
         self._limits = limits
         self._endings = endings
@@ -186,14 +186,14 @@ class NodePressure:
         if not active:
             self._warn("the node runs short, and there is no pod to evict", crossing)
             return
-        uses = await self._uses.of(list(active.values()), disk=on_disk)
+        uses = await self._uses.candidates(list(active.values()), disk=on_disk)
         ranking = rank(uses, signal, layout)
         chosen = first_to_go(ranking)
         if chosen is None:
             self._warn("the node runs short, and only critical pods run", crossing)
             return
         crossed_for = asyncio.get_running_loop().time() - crossing.since
-        written = self._sight.most_left(signal) - crossing.seen.available
+        written = self._observer.most_left(signal) - crossing.seen.available
         if on_disk and crossed_for < LAYERS_S:
             self._counts_wait = is_premature(
                 chosen,
@@ -227,7 +227,7 @@ class NodePressure:
         on_disk = bool(watched & DISK)
         layout = await self._signals.layout() if on_disk else None
         pods = [pod for uid, pod in self._evictable().items() if uid not in without]
-        uses = await self._uses.of(pods, disk=on_disk) if pods else []
+        uses = await self._uses.candidates(pods, disk=on_disk) if pods else []
         crossed = {threshold.signal for threshold in state.first_seen}
         wanted = None
         if asked is not None:
@@ -239,7 +239,7 @@ class NodePressure:
         """Reclaim, then check whether that was enough."""
         well = freed_later = False
         try:
-            before = await self._sight.left(crossing.threshold.signal)
+            before = await self._observer.left(crossing.threshold.signal)
             for each in what:
                 try:
                     freed_later = await self._reclaim(each) or freed_later
@@ -247,8 +247,8 @@ class NodePressure:
                     log.exception("node resources could not be reclaimed", extra={"of": each.value})
             if freed_later:
                 freed = freed_by_reclaim(crossing.threshold, self._age())
-                await self._sight.settled(freed, before)
-            seen = await self._sight.look()
+                await self._observer.settled(freed, before)
+            seen = await self._observer.observe()
             well = is_well(seen.observations, self._rules, crossing.threshold.signal)
             self.done.append(Done(self._clock.now(), crossing, reclaimed=what, helped=well))
         finally:

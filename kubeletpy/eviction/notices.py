@@ -120,7 +120,7 @@ class MemoryNotices:
     def _crossed(self, event: int) -> None:
         with contextlib.suppress(OSError):
             os.eventfd_read(event)
-        self._tell()
+        self._signal()
 
     def _trigger(self, path: str, wanted: bytes | None) -> None:
         """Wait for POLLPRI on a file, once ``wanted`` was written to it."""
@@ -158,9 +158,9 @@ class MemoryNotices:
         elif any(event & (select.EPOLLERR | select.EPOLLHUP) for _, event in events):
             self._forget(path)
             return
-        self._tell()
+        self._signal()
 
-    def _tell(self) -> None:
+    def _signal(self) -> None:
         self.count += 1
         self._notified.set()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kubeletpy.api import types as api
-from kubeletpy.api.canonical import Quantity, read
+from kubeletpy.api.canonical import Quantity, parse_quantity
 from kubeletpy.api.quantity import whole
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
@@ -156,7 +156,7 @@ def _requests(pod: Pod) -> dict[str, int]:
 def _requests_of(container: api.Container) -> dict[str, Quantity]:
     asked = (container.get("resources") or {}).get("requests") or {}
     try:
-        return {name: read(asked[name]) for name in (MEMORY, STORAGE) if name in asked}
+        return {name: parse_quantity(asked[name]) for name in (MEMORY, STORAGE) if name in asked}
     except ValueError:
         return {}
 
@@ -164,6 +164,6 @@ def _requests_of(container: api.Container) -> dict[str, Quantity]:
 def _pod_level(pod: Pod) -> Quantity | None:
     asked = (pod.spec.get("resources") or {}).get("requests") or {}
     try:
-        return read(asked[MEMORY]) if MEMORY in asked else None
+        return parse_quantity(asked[MEMORY]) if MEMORY in asked else None
     except ValueError:
         return None

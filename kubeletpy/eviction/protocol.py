@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import Pod
 class NodeSignals(Protocol):
     """What a node has left."""
 
-    async def look(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[Signal]) -> Observations:
         """What is available for each signal that can be observed."""
         ...
 
@@ -41,7 +41,7 @@ class NodeSignals(Protocol):
 class PodUses(Protocol):
     """What pods use, as of now."""
 
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+    async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it uses; ``disk``: including the disk."""
         ...
 

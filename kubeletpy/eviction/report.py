@@ -74,7 +74,7 @@ class Place(Struct, frozen=True):
     """It uses more than it requested."""
 
 
-class Deed(Struct, frozen=True):
+class EvictionReport(Struct, frozen=True):
     """What was done about a crossing, with the numbers of that moment."""
 
     at: float
@@ -133,7 +133,7 @@ class PressureReport(Struct, frozen=True):
     levels: tuple[Level, ...]
     doubts: tuple[tuple[Signal, Doubt], ...]
     """Implausible numbers that are ignored, and why."""
-    deeds: tuple[Deed, ...]
+    deeds: tuple[EvictionReport, ...]
     """Oldest first."""
     helps: tuple[Help, ...]
 
@@ -171,7 +171,7 @@ def report(
         conditions=held,
         levels=levels,
         doubts=tuple(doubts.items()),
-        deeds=tuple(_deed(each, offset) for each in done),
+        deeds=tuple(_eviction_report(each, offset) for each in done),
         helps=tuple(_helps(rules, state, held)),
     )
 
@@ -185,7 +185,7 @@ def _level(threshold: Threshold, seen: Observation, state: State, offset: float)
     return Level(
         threshold.signal,
         f"{threshold.at}.{threshold.signal}",
-        threshold.amount.of(seen.capacity),
+        threshold.amount.in_units(seen.capacity),
         threshold.grace,
         seen.available,
         seen.capacity,
@@ -199,8 +199,8 @@ def _helps(rules: Rules, state: State, held: tuple[Held, ...]) -> Iterable[Help]
         seen = state.last.get(threshold.signal)
         if threshold not in state.first_seen or seen is None:
             continue
-        more = threshold.reclaim.of(seen.capacity) if threshold.reclaim is not None else 0
-        wanted = threshold.amount.of(seen.capacity) + more - seen.available
+        more = threshold.reclaim.in_units(seen.capacity) if threshold.reclaim is not None else 0
+        wanted = threshold.amount.in_units(seen.capacity) + more - seen.available
         missing[threshold.signal] = max(wanted, missing.get(threshold.signal, 0))
     for signal, amount in missing.items():
         remedy = _REMEDIES.get(condition_of(signal), Remedy.FREE_SPACE)
@@ -211,14 +211,14 @@ def _helps(rules: Rules, state: State, held: tuple[Held, ...]) -> Iterable[Help]
         yield Help(Remedy.WAIT, None, 0)
 
 
-def _deed(done: Done, offset: float) -> Deed:
+def _eviction_report(done: Done, offset: float) -> EvictionReport:
     crossing = done.crossing
     outcome = Outcome.EVICTED
     if done.pod is None:
         outcome = Outcome.RECLAIMED if done.helped else Outcome.RECLAIM_NOT_ENOUGH
     rest = [each for each in done.ranking if each is not done.pod]
     after = first_to_go(rest) if done.pod is not None else None
-    return Deed(
+    return EvictionReport(
         at=done.at,
         outcome=outcome,
         signal=crossing.threshold.signal,

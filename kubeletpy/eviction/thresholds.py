@@ -30,7 +30,7 @@ class Amount(Struct, frozen=True):
     units: int | None = None
     share: float = 0.0
 
-    def of(self, capacity: int) -> int:
+    def in_units(self, capacity: int) -> int:
         """The amount in units."""
         return self.units if self.units is not None else int(capacity * self.share)
 
@@ -57,12 +57,12 @@ class Threshold(Struct, frozen=True):
 
     def met(self, seen: Observation) -> bool:
         """Whether there is too little."""
-        return seen.available < self.amount.of(seen.capacity)
+        return seen.available < self.amount.in_units(seen.capacity)
 
     def unresolved(self, seen: Observation) -> bool:
         """Whether there is still too little after it was acted on."""
-        more = self.reclaim.of(seen.capacity) if self.reclaim is not None else 0
-        return seen.available < self.amount.of(seen.capacity) + more
+        more = self.reclaim.in_units(seen.capacity) if self.reclaim is not None else 0
+        return seen.available < self.amount.in_units(seen.capacity) + more
 
 
 class Rules(Struct, frozen=True):
@@ -98,8 +98,8 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
     """
     minimum = settings.eviction_minimum_reclaim
     found = [
-        *_read(settings.eviction_hard, {}, minimum, "evictionHard"),
-        *_read(
+        *_parse_thresholds(settings.eviction_hard, {}, minimum, "evictionHard"),
+        *_parse_thresholds(
             settings.eviction_soft, settings.eviction_soft_grace_period, minimum, "evictionSoft"
         ),
     ]
@@ -120,7 +120,7 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
     )
 
 
-def _read(
+def _parse_thresholds(
     amounts: Mapping[str, str],
     graces: Mapping[str, float],
     minimum: Mapping[str, str],

@@ -17,7 +17,7 @@ class Unwatched:
     def __init__(self) -> None:
         self._woken = asyncio.Event()
 
-    async def look(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[Signal]) -> Observations:
         """Nothing."""
         return {}
 
@@ -39,7 +39,7 @@ class Unwatched:
         """Have :meth:`noticed` return."""
         self._woken.set()
 
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+    async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Nobody is a candidate."""
         return []
 

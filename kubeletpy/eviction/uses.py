@@ -15,7 +15,7 @@ class CollectedUses:
     def __init__(self, collector: StatsCollector) -> None:
         self._collector = collector
 
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+    async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it uses; ``disk``: including the disk, which may take 2 s."""
         reading, disks = await self._collector.at_once(disk=disk)
         readings = {each.ref.uid: each for each in reading.pods}

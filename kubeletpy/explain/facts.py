@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kubeletpy.api import types as api
 from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
-from kubeletpy.images.standing import PullStanding
+from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
@@ -78,7 +78,7 @@ class PodFacts(Struct, frozen=True):
     read; times are on the event loop's clock."""
     claims: tuple[ClaimWait, ...] = ()
     """Calls to DRA drivers in flight; times are on the event loop's clock."""
-    pulls: Mapping[str, PullStanding] = field(default_factory=dict)
+    pulls: Mapping[str, PullPosition] = field(default_factory=dict)
     """Image -> where its pull stands; times are on the event loop's clock."""
     held: tuple[Held, ...] = ()
     """The parts of the machine that its containers have."""

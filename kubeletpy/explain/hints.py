@@ -168,8 +168,8 @@ def _access(facts: PodFacts) -> str:
 
 
 def _pull(facts: PodFacts, image: str) -> str:
-    standing = facts.pulls.get(image)
-    if standing is not None and standing.ahead is not None:
+    position = facts.pulls.get(image)
+    if position is not None and position.ahead is not None:
         return "see the pulls before it; maxParallelImagePulls lets more run at once"
     return "if it takes too long, see the registry, and the runtime's log"
 

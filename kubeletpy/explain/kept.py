@@ -37,7 +37,7 @@ class KeptTroubles:
 
     async def start(self) -> None:
         """Take what an earlier agent has left."""
-        self._troubles.take(await asyncio.to_thread(_read, self._path))
+        self._troubles.restore(await asyncio.to_thread(_read, self._path))
         self._written = self._troubles.begun()
 
     async def run(self) -> None:

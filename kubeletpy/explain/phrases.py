@@ -13,7 +13,7 @@ from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.explain.words import duration, one_line, restarts, until
-from kubeletpy.images.standing import PullStanding
+from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind
@@ -53,12 +53,12 @@ def claim_call(call: str, driver: str) -> str:
     return f"{call} of DRA driver {driver} is under way"
 
 
-def pull(standing: PullStanding | None) -> str:
+def pull(position: PullPosition | None) -> str:
     """An image is pulled, or waits for others to be."""
-    if standing is None or standing.ahead is None:
+    if position is None or position.ahead is None:
         return "is being pulled"
-    others = f"{standing.ahead} before it, {standing.running} under way"
-    most = "" if standing.limit is None else f", at most {standing.limit} at once"
+    others = f"{position.ahead} before it, {position.running} under way"
+    most = "" if position.limit is None else f", at most {position.limit} at once"
     return f"is queued to be pulled ({others}{most})"
 
 

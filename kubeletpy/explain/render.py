@@ -60,7 +60,7 @@ def pod(view: View, *, colours: bool = False) -> str:
         waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),
-        _held(view["held"]),
+        _held_table(view["held"]),
         _probes(view["probes"], now),
         _exits(view["exits"], now),
         _history("Last errors", view["errors"], MAX_ERRORS, now),
@@ -145,7 +145,7 @@ def _containers(containers: Sequence[View], now: float) -> str:
     return _table("Containers", rows)
 
 
-def _held(held: Sequence[View]) -> str:
+def _held_table(held: Sequence[View]) -> str:
     rows = []
     for each in held:
         nodes = ", ".join(map(str, each["nodes"]))

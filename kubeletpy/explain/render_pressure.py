@@ -8,7 +8,7 @@ from typing import Any
 from kubeletpy.explain.amounts import amounts, sizes
 from kubeletpy.explain.words import ago, duration, one_line, until
 
-MAX_DEEDS = 10
+MAX_EVICTIONS = 10
 UNCOUNTABLE = 1 << 64
 """Bytes, as in :mod:`kubeletpy.stats.disk_plan`."""
 View = Mapping[str, Any]
@@ -38,7 +38,9 @@ def node(view: View | None) -> str:
         lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
         parts.append(f"Implausible numbers, ignored\n{lines}")
     if view["deeds"]:
-        lines = "\n".join(f"  {_deed(each, now)}" for each in reversed(view["deeds"][-MAX_DEEDS:]))
+        lines = "\n".join(
+            f"  {_eviction_line(each, now)}" for each in reversed(view["deeds"][-MAX_EVICTIONS:])
+        )
         parts.append(f"What was done, newest first\n{lines}")
     if view["helps"]:
         lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
@@ -46,32 +48,32 @@ def node(view: View | None) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def eviction(deed: View, now: float) -> str:
+def eviction(row: View, now: float) -> str:
     """Why one pod was evicted."""
-    pod = deed["pod"]
+    pod = row["pod"]
     lines = [
-        f"  {ago(deed['at'], now)}: {_crossing(deed)}",
-        f"  {_place(pod, deed['signal'])}",
+        f"  {ago(row['at'], now)}: {_crossing(row)}",
+        f"  {_place(pod, row['signal'])}",
     ]
-    if deed["ranking"]:
+    if row["ranking"]:
         lines.append("  the order then:")
         lines += [
-            f"    {number}. {_name(each)}: {_place(each, deed['signal'])}"
-            for number, each in enumerate(deed["ranking"], 1)
+            f"    {number}. {_name(each)}: {_place(each, row['signal'])}"
+            for number, each in enumerate(row["ranking"], 1)
         ]
-    if deed["next"] is not None:
-        lines.append(f"  next would have been {_name(deed['next'])}")
+    if row["next"] is not None:
+        lines.append(f"  next would have been {_name(row['next'])}")
     return "Evicted because the node ran short\n" + "\n".join(lines)
 
 
-def by_limit(deed: View, now: float) -> str:
+def by_limit(row: View, now: float) -> str:
     """Why one pod was evicted for exceeding its own limit."""
-    lines = [f"  {ago(deed['at'], now)}: {_share(deed['pod']['share'])}"]
-    if deed["ranking"]:
+    lines = [f"  {ago(row['at'], now)}: {_share(row['pod']['share'])}"]
+    if row["ranking"]:
         lines.append("  the nearest to a limit then, which would be next:")
         lines += [
             f"    {number}. {_name(each)}: {_share(each['share'])}"
-            for number, each in enumerate(deed["ranking"], 1)
+            for number, each in enumerate(row["ranking"], 1)
         ]
     return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
 
@@ -114,23 +116,23 @@ def _levels(levels: Sequence[View], now: float) -> str:
     return "Thresholds\n" + "\n".join(lines)
 
 
-def _deed(deed: View, now: float) -> str:
-    when = ago(deed["at"], now)
-    what = " and ".join(deed["reclaimed"])
-    match deed["outcome"]:
+def _eviction_line(row: View, now: float) -> str:
+    when = ago(row["at"], now)
+    what = " and ".join(row["reclaimed"])
+    match row["outcome"]:
         case "evicted":
-            done = f"evicted {_name(deed['pod'])} ({_place(deed['pod'], deed['signal'])})"
+            done = f"evicted {_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
         case "reclaimed":
             done = f"removed unused {what}, which was enough"
         case _:
             done = f"removed unused {what}, which was not enough"
-    return f"{when}: {done}: {_crossing(deed)}"
+    return f"{when}: {done}: {_crossing(row)}"
 
 
-def _crossing(deed: View) -> str:
-    grace = f" for more than {duration(deed['grace'])}" if deed["grace"] else ""
-    available, threshold = amounts(deed["signal"], deed["available"], deed["threshold"])
-    return f"{deed['signal']} was {available}, below {threshold}{grace}"
+def _crossing(row: View) -> str:
+    grace = f" for more than {duration(row['grace'])}" if row["grace"] else ""
+    available, threshold = amounts(row["signal"], row["available"], row["threshold"])
+    return f"{row['signal']} was {available}, below {threshold}{grace}"
 
 
 def _place(place: View, signal: str) -> str:

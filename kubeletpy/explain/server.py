@@ -199,8 +199,8 @@ class ExplainServer:
         from kubeletpy.explain.gather import explain
 
         uid, found = facts.uid, to_builtins(explain(facts))
-        deeds = (self._pressure() or {}).get("deeds") or ()
-        evicted = [deed for deed in deeds if deed["pod"] is not None and deed["pod"]["uid"] == uid]
+        evictions = (self._pressure() or {}).get("deeds") or ()
+        evicted = [row for row in evictions if row["pod"] is not None and row["pod"]["uid"] == uid]
         by_limit = None if evicted else self._by_limit(uid)
         return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
 
@@ -237,7 +237,7 @@ class ExplainServer:
         """What else is known: how it was when it went, or what the API has of it."""
         from kubeletpy.explain import phrases
         from kubeletpy.explain.from_api import verdict
-        from kubeletpy.explain.gone import told
+        from kubeletpy.explain.removed_pods import explain_removed
         from kubeletpy.explain.words import duration
 
         error = f"no pod {namespace}/{name} on this node"
@@ -261,7 +261,7 @@ class ExplainServer:
         because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
         return {
             "error": f"{error} any more: it ended {duration(since)} ago{because}",
-            "last": {**to_builtins(told(facts)), "eviction": None, "by_limit": None},
+            "last": {**to_builtins(explain_removed(facts)), "eviction": None, "by_limit": None},
         }
 
     async def _node(self, _request: Any) -> Any:
@@ -316,7 +316,7 @@ class ExplainServer:
 
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         uid = self._snapshots.find(namespace, name)
-        trace = self._traces.find(namespace, name) if uid is None else self._traces.of(uid)
+        trace = self._traces.find(namespace, name) if uid is None else self._traces.pod_trace(uid)
         now = asyncio.get_running_loop().time()
         if trace is None:
             if uid is None:

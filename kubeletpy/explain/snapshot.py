@@ -29,7 +29,7 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
-    from kubeletpy.images.standing import PullStanding
+    from kubeletpy.images.pull_position import PullPosition
 
 
 NODE_PORTS = "NodePorts"
@@ -61,7 +61,7 @@ class Snapshots:
         held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
         node: Callable[[], api.Node | None] = lambda: None,
-        pulls: Callable[[str], Mapping[str, PullStanding]] = lambda uid: {},
+        pulls: Callable[[str], Mapping[str, PullPosition]] = lambda uid: {},
         runtime_good_at: Callable[[], float | None] = lambda: None,
         spared: Callable[[str], Spared | None] = lambda uid: None,
     ) -> None:
@@ -144,12 +144,12 @@ class Snapshots:
             record=record,
             status=status if status is not None else pod.status if pod is not None else {},
             runtime=entry.status if entry else None,
-            history=self._workers.notes.history.of(uid),
+            history=self._workers.notes.history.decisions(uid),
             last_sync=self._workers.notes.last.get(uid),
             next_sync_at=None if wait is None else now + wait,
             start_errors=dict(self._reasons.get(uid)),
             write_problem=self._statuses.problem(uid),
-            trace=self._workers.traces.of(uid),
+            trace=self._workers.traces.pod_trace(uid),
             runtime_error=self._runtime_error(),
             runtime_good_at=self._runtime_good_at(),
             network_error=self._network_error(),

@@ -81,14 +81,14 @@ class StuckPods:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                self.look()
+                self.report_stuck()
                 failed = ""
             except OSError as error:  # the first look imports what it needs
                 if str(error) != failed:
                     failed = str(error)
                     log.warning("terminating pods could not be checked", extra={"error": failed})
 
-    def look(self) -> None:
+    def report_stuck(self) -> None:
         """Report each pod that is held up, unless already reported."""
         ending = self._ending()
         self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}

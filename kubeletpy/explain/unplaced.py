@@ -49,7 +49,7 @@ def _line(pod: View, waiting: from_api.Unscheduled, newest: Mapping[str, View]) 
     }
 
 
-def told(pod: View, events: Iterable[View]) -> JSON | None:
+def explain_unscheduled(pod: View, events: Iterable[View]) -> JSON | None:
     """All about one such pod, as about a pod of the node; None: it waits for no scheduler."""
     waiting = from_api.unscheduled(pod)
     if waiting is None:

@@ -148,9 +148,9 @@ def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
 
 
 def _pull(facts: PodFacts, action: Action) -> Wait:
-    standing = facts.pulls.get(action.subject)
-    since = action.since if standing is None else standing.since + facts.wall_offset
-    why = phrases.pull(standing)
+    position = facts.pulls.get(action.subject)
+    since = action.since if position is None else position.since + facts.wall_offset
+    why = phrases.pull(position)
     return Wait(WaitKind.IMAGE_PULL, action.subject, why, since, action.until, action.what)
 
 

@@ -1,6 +1,6 @@
 """What this node would do with a pod, or with a change to one, before anybody does it.
 
-The decisions are those of the components that carry them out, asked with the node as it is now.
+The decisions are those of the components that carry them out, called with the node as it is now.
 ``durations``, ``updates``, ``model``, ``pressure``, ``start`` and ``render`` are pure; ``foreseer``
-asks the components. Must never change, book, pull or write anything.
+queries the components. Must never change, book, pull or write anything.
 """

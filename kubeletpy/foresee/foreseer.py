@@ -1,4 +1,4 @@
-"""Asks the agent's components what they would do with a pod. Must never change anything in them."""
+"""Computes what the agent's components would do with a pod. Must never change anything in them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Foreseer:
         manifest = asked.get("pod")
         if not isinstance(manifest, dict):
             raise Nonsense("there is no pod in the request")
-        wanted = _read(manifest)
+        wanted = _pod_from_manifest(manifest)
         existing = self._node.pods.by_name(wanted.namespace, wanted.name)
         if existing is None:
             return await self._new(wanted)
@@ -181,7 +181,7 @@ class Foreseer:
         return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
 
     async def _present(self, pod: Pod) -> dict[str, bool | None]:
-        """Image -> whether the node has it; None: the runtime did not say."""
+        """Image -> whether the node has it; None: the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
         asked = list(names)[:MAX_IMAGES]
         found = await asyncio.gather(*(self._has(name) for name in asked))
@@ -206,7 +206,7 @@ class Foreseer:
         )
 
 
-def _read(manifest: JSON) -> Pod:
+def _pod_from_manifest(manifest: JSON) -> Pod:
     metadata = manifest.get("metadata")
     if manifest.get("kind") != "Pod" or not isinstance(metadata, dict):
         raise Nonsense("it is no pod: kind is not Pod, or it has no metadata")

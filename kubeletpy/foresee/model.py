@@ -140,7 +140,7 @@ class Foreseen(Struct, frozen=True):
     """What the node would do.
 
     Attributes:
-        message: why, for a refusal; what the API server or the node would say.
+        message: why, for a refusal; the message of the API server or the node.
         victims: pods that would be preempted.
         restarts: containers that restart.
         acts: in order.

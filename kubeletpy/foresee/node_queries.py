@@ -30,13 +30,13 @@ class NodeQueries(Struct, frozen=True):
         place: where on the machine a pod would go; raises AllocationRefused.
         allocated: a pod with the resources allocated to it.
         resized: a pod as it would be run after a resize.
-        seen: what the runtime knows of a pod (uid); None: not known yet.
+        seen: what the runtime has of a pod (uid); None: not read yet.
         probes: the results of a pod's probes.
         intends: what the runtime sync would do.
         traces: of the pods that this agent has started.
         levels: the node's eviction thresholds with what is left (eviction.report.Level).
         evictions: in which order pods would be evicted, with a pod among them and others (uids)
-            gone.
+            removed.
     """
 
     node_name: str

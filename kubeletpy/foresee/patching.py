@@ -54,7 +54,7 @@ POD_SCHEMA: JSON = {
 
 
 class PatchType(StrEnum):
-    """The kinds of patch that ``kubectl patch`` knows, by its names."""
+    """The kinds of patch of ``kubectl patch``, by its names."""
 
     STRATEGIC = "strategic"
     MERGE = "merge"

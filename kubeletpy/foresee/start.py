@@ -33,7 +33,7 @@ def images(
 ) -> tuple[ImageUse, ...]:
     """Where the images of containers (by name) come from.
 
-    ``present``: image -> whether the node has it; None: the runtime could not say.
+    ``present``: image -> whether the node has it; None: the runtime could not report it.
     """
     users: dict[tuple[str, str], list[str]] = {}
     for _, container in pod.all_containers():

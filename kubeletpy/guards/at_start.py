@@ -35,7 +35,7 @@ Warn = Callable[[Reason, str], None]
 
 
 class StartSettings(Struct, frozen=True):
-    """What the configuration says about machine and process."""
+    """The configuration of machine and process."""
 
     oom_score_adj: int = DEFAULT_OOM_SCORE_ADJ
     max_open_files: int = 0

@@ -31,7 +31,7 @@ _FOREIGN_LOOPBACK = (
 
 
 class Answer(Enum):
-    """What the exit code of iptables says."""
+    """The meaning of an exit code of iptables."""
 
     YES = "done, or it is there"
     NO = "it is there already, or it is not there"
@@ -52,7 +52,7 @@ class Wanted(Struct, frozen=True):
     """Checks whether it exists before it is created; empty: ``make`` reports that itself."""
 
 
-def wanted(version: int) -> Iterator[Wanted]:
+def required_rules(version: int) -> Iterator[Wanted]:
     """What has to exist for IPv4 or IPv6, in order of creation."""
     yield _chain("mangle", HINT)
     if version == 4:  # IPv6 has one loopback address, and nothing routes it

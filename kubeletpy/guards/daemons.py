@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 60.0
 ROUNDS = 10
-"""How many rounds to look for: processes start others while they are moved."""
+"""How many rounds to search: processes start others while they are moved."""
 _INIT = 1
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """The machine's own PID namespace has the same number in every kernel."""
@@ -56,28 +56,28 @@ class DaemonCgroups:
         self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look every minute until cancelled; an error is logged once while it lasts."""
+        """Check every minute until cancelled; an error is logged once while it lasts."""
         while True:
             for field, path, move in (
                 ("systemCgroups", self._system, self.move_system),
                 ("kubeletCgroups", self._kubelet, self.move_own),
             ):
                 if path:
-                    self._tell(field, path, await asyncio.to_thread(_why_not, move))
+                    self._warn_once(field, path, await asyncio.to_thread(_why_not, move))
             await asyncio.sleep(CHECK_EVERY_S)
 
     def move_own(self) -> None:
         """Move the agent's own process. Raises CgroupError."""
         if not self._in_own_namespace():
             return  # in a container: what runs the container decides where it belongs
-        self._groups.make(self._kubelet)
-        self._groups.put(self._own, self._kubelet)
+        self._groups.create(self._kubelet)
+        self._groups.move_process(self._own, self._kubelet)
 
     def move_system(self) -> None:
         """Move the processes that are in no cgroup. Raises CgroupError."""
         if not self._in_own_namespace():
             return
-        self._groups.make(self._system)
+        self._groups.create(self._system)
         failed: dict[int, str] = {}
         for _ in range(ROUNDS):
             waiting = [pid for pid in sorted(self._groups.in_none()) if self._may_move(pid)]
@@ -86,7 +86,7 @@ class DaemonCgroups:
                 break
             for pid in waiting:
                 try:
-                    self._groups.put(pid, self._system)
+                    self._groups.move_process(pid, self._system)
                 except CgroupError as error:
                     failed[pid] = str(error)
         if failed:
@@ -115,7 +115,7 @@ class DaemonCgroups:
     def _namespace(self, pid: int) -> Path:
         return self._proc / str(pid) / "ns" / "pid"
 
-    def _tell(self, field: str, path: str, why: str) -> None:
+    def _warn_once(self, field: str, path: str, why: str) -> None:
         if why and why != self._reported.get(field):
             log.warning(
                 "processes are not in the cgroup that is configured for them; trying again",

@@ -19,7 +19,7 @@ from kubeletpy.guards.chains import (
     command,
     is_there,
     is_usable,
-    wanted,
+    required_rules,
 )
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.structs import Struct
@@ -47,7 +47,7 @@ Run = Callable[[Sequence[str]], Awaitable[Ended]]
 
 
 class IPTablesError(Exception):
-    """iptables did not do what it was asked to; the message states what it printed."""
+    """iptables failed; the message states what it printed."""
 
 
 class IPTablesChains:
@@ -61,7 +61,7 @@ class IPTablesChains:
     async def run(self) -> None:
         """Keep the chains in place until cancelled; return where iptables can't be used."""
         try:
-            await self._do(is_usable(self._version))
+            await self._run_check(is_usable(self._version))
         except IPTablesError as error:
             log.info(
                 "iptables can't be used: its chains for other components are not created",
@@ -70,7 +70,7 @@ class IPTablesChains:
             return
         while True:
             try:
-                await self._ensure([*wanted(self._version), *canaries()])
+                await self._ensure([*required_rules(self._version), *canaries()])
                 self._failing = False
                 await self._flushed()
             except IPTablesError as error:
@@ -89,27 +89,27 @@ class IPTablesChains:
 
     async def _ensure(self, things: Iterable[Wanted]) -> None:
         for each in things:
-            there = bool(each.check) and await self._do(self._command(each, each.check))
+            there = bool(each.check) and await self._run_check(self._command(each, each.check))
             if not there:
-                await self._do(self._command(each, each.make))
+                await self._run_check(self._command(each, each.make))
 
     def _command(self, thing: Wanted, arguments: tuple[str, ...]) -> list[str]:
         return command(self._version, thing.table, arguments)
 
     async def _flushed(self) -> None:
-        """Wait until the canaries are gone."""
+        """Wait until the canaries have disappeared."""
         first, *others = CANARY_TABLES
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            if not await self._do(is_there(self._version, first)):
+            if not await self._run_check(is_there(self._version, first)):
                 break
         looks = round(FLUSH_TAKES_S / FLUSH_LOOK_S)
         for _ in range(looks):
-            if not any([await self._do(is_there(self._version, table)) for table in others]):
+            if not any([await self._run_check(is_there(self._version, table)) for table in others]):
                 return
             await asyncio.sleep(FLUSH_LOOK_S)
 
-    async def _do(self, words: Sequence[str]) -> bool:
+    async def _run_check(self, words: Sequence[str]) -> bool:
         """Whether the answer is yes. Raises IPTablesError."""
         try:
             ended = await self._run(words)

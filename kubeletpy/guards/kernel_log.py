@@ -1,4 +1,4 @@
-"""Records of the kernel's log, and what they say about the OOM killer. Pure.
+"""Records of the kernel's log, and the kills of the OOM killer in them. Pure.
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel writes several records
 about one kill: the first begins it, and the one on the killed process ends it. Processes choose

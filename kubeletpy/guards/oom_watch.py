@@ -2,7 +2,7 @@
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel keeps the log from boot
 on: what was reported is not reported again after the agent restarts, and what happened while no
-agent ran is reported late (a kill of the agent itself, say). Must never block.
+agent ran is reported late (for example a kill of the agent itself). Must never block.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def knows_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None
 
 
 def mounts_noswap(root: Path) -> bool:
-    """Try it in a directory below ``root``, which is gone again afterwards."""
+    """Try it in a directory below ``root``, which is removed afterwards."""
     try:
         with tempfile.TemporaryDirectory(prefix="noswap-", dir=root) as directory:
             mount("tmpfs", directory, "tmpfs", data="noswap")

@@ -12,7 +12,7 @@ from kubeletpy.guards.kernel_settings import WANTED, Wrong, compare
 log = logging.getLogger(__name__)
 
 
-def read(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
+def read_sysctls(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
     """Texts by name, without those that can't be read."""
     found = {}
     for name in names:
@@ -30,7 +30,7 @@ def settle(directory: Path) -> Sequence[str]:
     up to the machine's administrator.
     """
     problems = []
-    for wrong in compare(read(directory)):
+    for wrong in compare(read_sysctls(directory)):
         try:
             _set(directory, wrong)
         except OSError as error:

@@ -14,10 +14,10 @@ async def run_command(
 ) -> Reply:
     """Success if the command exits with 0 within ``timeout`` seconds; 0: no limit.
 
-    A command that ends otherwise, or does not end, is a Failure: its output says more. The answer
-    may come after the limit: a runtime waits for every process that holds the command's output
-    open, even when the command itself has ended. The call's own deadline bounds the wait; probes
-    keep a shorter one (:mod:`kubeletpy.probes.commands`).
+    A command that ends otherwise, or does not end, is a Failure: its output has the details. The
+    answer may come after the limit: a runtime waits for every process that holds the command's
+    output open, even when the command itself has ended. The call's own deadline bounds the wait;
+    probes keep a shorter one (:mod:`kubeletpy.probes.commands`).
 
     Raises:
         HandlerError: the runtime could not run the command.

@@ -49,12 +49,12 @@ async def check(
     tls: bool = False,
     agent: str = "kube-probe",
 ) -> Reply:
-    """Success if the service reports SERVING; connecting and asking share ``timeout`` seconds.
+    """Success if the service reports SERVING; connecting and the call share ``timeout`` seconds.
 
     Args:
         host: an address.
         port: of the server.
-        service: whose health is asked for; empty: that of the whole server.
+        service: whose health is queried; empty: that of the whole server.
         timeout: in seconds.
         turns: shared by all checks of the event loop; None: this is the only one.
         tls: over TLS, without verifying the server; it must agree on HTTP/2 (ALPN).

@@ -76,7 +76,8 @@ Exchange = Callable[[Resolver, HttpRequest], Awaitable[Answered]]
 async def probe(
     resolver: Resolver, request: HttpRequest, timeout: float, exchange: Exchange | None = None
 ) -> Reply:
-    """Ask, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect Warning.
+    """Send a request, within ``timeout`` seconds in total: 2xx is Success, an unfollowed redirect
+    Warning.
 
     Args:
         resolver: of names of hosts.

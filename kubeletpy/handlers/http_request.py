@@ -24,7 +24,7 @@ _LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class BadRequest(ValueError):
-    """The action asks for a request that cannot be sent."""
+    """The action defines a request that cannot be sent."""
 
 
 class HttpRequest(Struct, frozen=True):

@@ -29,7 +29,7 @@ _WORDS = {
 
 
 def must_have_been_asked(error: Exception) -> None:
-    """Whether a container is well is not known when it could not be asked for want of descriptors
+    """A container's health is unknown when it could not be probed for lack of descriptors
     or threads: nothing is restarted for that. Raises HandlerError."""
     if (cause := exhausted(error)) is not None:
         raise HandlerError(f"the container could not be asked: {cause}") from error

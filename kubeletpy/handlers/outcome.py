@@ -32,7 +32,7 @@ class Reply(Struct, frozen=True):
 
 
 class HandlerError(Exception):
-    """The container could not be queried, which says nothing about its health."""
+    """The container could not be queried, so its health is unknown."""
 
 
 def go_seconds(seconds: float) -> str:

@@ -1,6 +1,6 @@
-"""Whether something failed because the machine has run out of something, which no caller can mend.
+"""Whether something failed because the machine has run out of something, which no caller can fix.
 
-Such a failure says nothing about the program: its words are enough, a traceback tells nothing more,
+Such a failure is not the program's: its message is enough, a traceback adds nothing,
 and at such times there are thousands of them. Pure.
 """
 

@@ -1,7 +1,7 @@
 """Notices when something in a directory changes: the kernel's inotify, read by the event loop.
 
 Reports *that* something changed, and which names were deleted, since they may exist again by the
-time one looks: for everything else the listener looks at the files itself. Needs libc, no library;
+time one checks: for everything else the listener reads the files itself. Needs libc, no library;
 without inotify, ``start`` returns False and the caller keeps polling.
 """
 

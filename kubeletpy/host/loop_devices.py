@@ -23,7 +23,7 @@ def attach(path: str) -> str:
 
     Raises OSError.
     """
-    found = of(path)
+    found = loop_device_of(path)
     if found is not None:
         return found
     backing = _open(path)
@@ -44,7 +44,7 @@ def attach(path: str) -> str:
     raise OSError(errno.EBUSY, "no loop device stays free", path)
 
 
-def of(path: str) -> str | None:
+def loop_device_of(path: str) -> str | None:
     """The loop device of a path, if there is one."""
     with os.scandir(_SYS) as entries:
         names = [entry.name for entry in entries if entry.name.startswith("loop")]

@@ -1,4 +1,4 @@
-"""What /proc/PID/mountinfo says. Pure.
+"""The entries of /proc/PID/mountinfo. Pure.
 
 Pods choose names in it: what is mounted (the part of a volume behind a subPath) and, with
 propagation, where. The kernel escapes only blank, tab, newline and backslash, in octal. Anything

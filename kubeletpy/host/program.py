@@ -85,7 +85,7 @@ async def run_program(
     finished = False
     try:
         async with asyncio.timeout(seconds):
-            _say(transport, request)
+            _write_stdin(transport, request)
             await conversation.ended
         finished = True
     except TimeoutError:
@@ -131,7 +131,7 @@ def _kill(transport: asyncio.SubprocessTransport) -> None:
         os.killpg(transport.get_pid(), signal.SIGKILL)
 
 
-def _say(transport: asyncio.SubprocessTransport, request: bytes) -> None:
+def _write_stdin(transport: asyncio.SubprocessTransport, request: bytes) -> None:
     stdin = transport.get_pipe_transport(0)
     assert isinstance(stdin, asyncio.WriteTransport), "it was asked for"
     stdin.write(request)

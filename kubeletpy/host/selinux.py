@@ -1,4 +1,4 @@
-"""What this machine's SELinux says about container files. Reads files only; blocking, once."""
+"""The machine's SELinux policy for container files. Reads files only; blocking, once."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Tree:
         """Enter a subdirectory of the open directory; stay here on an error.
 
         Raises:
-            OSError: it is gone or no longer a directory; EXDEV: something is mounted there.
+            OSError: it is absent or no longer a directory; EXDEV: something is mounted there.
         """
         inside = os.open(name, _OPEN, dir_fd=self.here)
         level = _level(name, inside)

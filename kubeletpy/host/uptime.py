@@ -19,7 +19,7 @@ def booted_at(now: float) -> float:
 
 
 def process_started_at(now: float, stat: Path = Path("/proc/self/stat")) -> float:
-    """When this process was started; ``now`` where the kernel does not say. Unix seconds."""
+    """When this process was started; ``now`` where the kernel does not show it. Unix seconds."""
     try:
         ticks = int(stat.read_text().rpartition(") ")[2].split()[_START_TICKS - 3])
     except (OSError, ValueError, IndexError):

@@ -28,7 +28,7 @@ from kubeletpy.host.pki import Certificate, CertificateError, Names
 
 MAX_PEM_BYTES = 256 * 1024
 RSA_BITS = range(2048, 8192 + 1)
-"""For keys that others want certified: with more, checking one signature takes seconds."""
+"""For keys in requests of others: with more, checking one signature takes seconds."""
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(
@@ -140,7 +140,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def read_certificate(pem: bytes) -> Certificate:
-    """What the first certificate of a PEM text says. Raises CertificateError."""
+    """The fields of the first certificate of a PEM text. Raises CertificateError."""
     found = certificates_of(pem)
     if not found:
         raise CertificateError("there is no certificate in it")

@@ -100,7 +100,7 @@ class ImageGarbageCollector:
         records, so that it is known what has long been unused once the disk fills up.
         """
         if self._policy.off:
-            await self.look()
+            await self.record_images()
             return
         try:
             await self.collect()
@@ -112,7 +112,7 @@ class ImageGarbageCollector:
         else:
             self._failed_last_time = False
 
-    async def look(self) -> None:
+    async def record_images(self) -> None:
         """Record which images exist; removes none. Never raises for what the runtime does."""
         try:
             async with self._one_by_one:

@@ -33,7 +33,7 @@ from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
-    from kubeletpy.images.standing import PullStanding
+    from kubeletpy.images.pull_position import PullPosition
 
 __all__ = ["ImageManager", "LocalImage", "PullSettings"]
 
@@ -74,9 +74,9 @@ class ImageManager:
             pulled=pulled,
         )
 
-    def pulls(self, uid: str) -> dict[str, PullStanding]:
+    def pulls(self, uid: str) -> dict[str, PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
-        return self._puller.standings(uid)
+        return self._puller.positions(uid)
 
     async def ensure_image_exists(
         self,
@@ -107,7 +107,7 @@ class ImageManager:
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         wanted = WantedImage(pod, image, spec, reference, wanted_policy)
-        credentials = self._sources.of(pod, full, secrets)
+        credentials = self._sources.for_image(pod, full, secrets)
         found = await self._look_up(wanted) if needs_lookup(wanted_policy) else None
         present = found is not None if needs_lookup(wanted_policy) else None
         accessible = True

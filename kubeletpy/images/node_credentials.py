@@ -27,9 +27,9 @@ class NodeCredentials:
 
     async def keyring(self) -> Keyring:
         """The current content of the files; an empty keyring when there are none."""
-        return await asyncio.to_thread(self._read)
+        return await asyncio.to_thread(self._read_keyring)
 
-    def _read(self) -> Keyring:
+    def _read_keyring(self) -> Keyring:
         for path in self._paths:
             config = self._read_one(path)
             if config is not None:

@@ -31,7 +31,7 @@ class CredentialSources:
         self._node = node
         self._providers = providers
 
-    def of(self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]) -> PodCredentials:
+    def for_image(self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]) -> PodCredentials:
         """The credentials of a pod for an image; nothing is looked up yet."""
         return PodCredentials(self, pod, image, secrets)
 

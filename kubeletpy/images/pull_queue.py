@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
-    from kubeletpy.images.standing import PullStanding
+    from kubeletpy.images.pull_position import PullPosition
 
 
 class PullRateExceeded(Exception):
@@ -58,15 +58,15 @@ class PullQueue:
             self._waiting.pop(ticket, None)
             self._running.pop(ticket, None)
 
-    def standings(self) -> Iterator[tuple[Ticket, PullStanding]]:
+    def positions(self) -> Iterator[tuple[Ticket, PullPosition]]:
         """The pulls that are under way, and those that wait, in order."""
-        from kubeletpy.images.standing import PullStanding  # for who asks, seldom
+        from kubeletpy.images.pull_position import PullPosition  # for who asks, seldom
 
         running = len(self._running)
         for ticket, since in self._running.items():
-            yield ticket, PullStanding(since, None, running, self._limit)
+            yield ticket, PullPosition(since, None, running, self._limit)
         for ahead, (ticket, since) in enumerate(self._waiting.items()):
-            yield ticket, PullStanding(since, ahead, running, self._limit)
+            yield ticket, PullPosition(since, ahead, running, self._limit)
 
     def take_token(self) -> None:
         """Count one request to a registry.

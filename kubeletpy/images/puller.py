@@ -40,7 +40,7 @@ from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
-    from kubeletpy.images.standing import PullStanding
+    from kubeletpy.images.pull_position import PullPosition
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +167,10 @@ class ImagePuller:
         self._backoff.forget_expired(steady_now())
         return image
 
-    def standings(self, uid: str) -> dict[str, PullStanding]:
+    def positions(self, uid: str) -> dict[str, PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
-        found = self._queue.standings()
-        return {ticket.what: standing for ticket, standing in found if ticket.pod == uid}
+        found = self._queue.positions()
+        return {ticket.what: position for ticket, position in found if ticket.pod == uid}
 
     @asynccontextmanager
     async def _recorded(self, wanted: WantedImage) -> AsyncIterator[PullInProgress | None]:

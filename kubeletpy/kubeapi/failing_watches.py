@@ -82,7 +82,7 @@ class FailingWatches:
         self._rows.pop(watch, None)
         self._accepted.pop(watch, None)
 
-    def of(self, keys: Collection[tuple[str, str, str]]) -> Sequence[FailingWatch]:
+    def of_objects(self, keys: Collection[tuple[str, str, str]]) -> Sequence[FailingWatch]:
         """Those that fail now, of certain objects: plural, namespace and name of each."""
         return [row for row in self.now() if (row.plural, row.namespace, row.name) in keys]
 

@@ -35,12 +35,12 @@ class Inflater:
         """Members that have ended."""
         self._silent = 0
 
-    def take(self, data: bytes) -> Iterator[bytes]:
+    def decompress(self, data: bytes) -> Iterator[bytes]:
         """Yield what these bytes decompress to, piece by piece. Raises TransportError."""
         for at in range(0, len(data), SLICE_BYTES):
-            yield from self._take(data[at : at + SLICE_BYTES])
+            yield from self._decompress_slice(data[at : at + SLICE_BYTES])
 
-    def _take(self, data: bytes) -> Iterator[bytes]:
+    def _decompress_slice(self, data: bytes) -> Iterator[bytes]:
         pending = False
         while data or pending:
             self._begun = True
@@ -86,7 +86,7 @@ async def decompressed(encoding: str, chunks: AsyncIterator[bytes]) -> AsyncIter
         raise TransportError("the answer has a content-encoding that was not requested")
     inflater = Inflater()
     async for chunk in chunks:
-        for piece in inflater.take(chunk):
+        for piece in inflater.decompress(chunk):
             yield piece
             await asyncio.sleep(0)  # a little may become a lot
     inflater.end()

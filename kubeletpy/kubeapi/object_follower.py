@@ -98,7 +98,7 @@ class ObjectFollower:
 
     def _has_slot(self, tracked: Tracked) -> bool:
         most = self._api.watch_capacity
-        if self._slots.take(tracked.key, tracked.users, most):
+        if self._slots.acquire(tracked.key, tracked.users, most):
             return True
         if len(self._slots) >= most and not self._said_full:
             self._said_full = True
@@ -193,7 +193,7 @@ class ObjectFollower:
     async def _poll(self, tracked: Tracked) -> bool:
         """Read an object once; returns whether the API answered."""
         try:
-            found = await self._reader.read(tracked.key, first=not tracked.known)
+            found = await self._reader.read_object(tracked.key, first=not tracked.known)
         except ApiError as error:
             self._failed(tracked, error)
             return False

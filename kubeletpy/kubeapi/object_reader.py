@@ -23,7 +23,9 @@ class ObjectReader:
         self._api = api
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def read(self, key: ObjectKey, *, first: bool, resource_version: str = "") -> JSON | None:
+    async def read_object(
+        self, key: ObjectKey, *, first: bool, resource_version: str = ""
+    ) -> JSON | None:
         """An object as it is now; None: it does not exist.
 
         Args:

@@ -161,7 +161,7 @@ class WatchedObjects:
             else:
                 tracked.pressed.discard(uid)
 
-    def known(self, key: ObjectKey) -> JSON | ApiError | None:
+    def cached(self, key: ObjectKey) -> JSON | ApiError | None:
         """An object as last read, without waiting; None: it does not exist. Never change it."""
         tracked = self._tracked.get(key)
         if tracked is None or not tracked.known:
@@ -208,13 +208,13 @@ class WatchedObjects:
     def _replaced(self, tracked: Tracked, items: list[JSON]) -> None:
         # an API that ignores the selector must not make us mistake another object for this one
         named = [item for item in items if is_that_object(tracked.key, item)]
-        self._take(tracked, named[0] if named else None)
+        self._store(tracked, named[0] if named else None)
 
     def _changed(self, tracked: Tracked, event: WatchEvent) -> None:
         if is_that_object(tracked.key, event.object):
-            self._take(tracked, None if event.type == "DELETED" else event.object)
+            self._store(tracked, None if event.type == "DELETED" else event.object)
 
-    def _take(self, tracked: Tracked, found: JSON | None) -> None:
+    def _store(self, tracked: Tracked, found: JSON | None) -> None:
         changed = tracked.known and version(found) != version(tracked.object)
         if changed or not tracked.known:
             tracked.object = None if found is None else self._keep(found)

@@ -67,7 +67,7 @@ class _Item:
     reading: asyncio.Task[None] | None = None
 
     @property
-    def known(self) -> bool:
+    def is_current(self) -> bool:
         """Whether ``object`` is for all of the pods."""
         return self.read > self.registered
 
@@ -120,12 +120,12 @@ class ObjectsOnRequest:
         if self._is_current(item):
             return item.object
         asked = next(self._numbers)
-        patience = FIRST_ANSWER_S if item.known and self._ttl is not None else None
+        patience = FIRST_ANSWER_S if item.is_current and self._ttl is not None else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while item.ended < asked and not self._is_current(item):
                     await asyncio.wait([self._reading(key, item)])
-        if not (item.known or item.read > asked):
+        if not (item.is_current or item.read > asked):
             raise item.error or Unavailable(f"{shown(key)} could not be read")
         return item.object
 
@@ -141,7 +141,7 @@ class ObjectsOnRequest:
 
     def _is_current(self, item: _Item) -> bool:
         """Whether no read is needed."""
-        if not item.known:
+        if not item.is_current:
             return False
         if is_immutable(item.object):
             return True
@@ -153,22 +153,24 @@ class ObjectsOnRequest:
         """The read that is under way, or a new one."""
         if item.reading is None:
             name = f"read {shown(key)}"
-            item.reading = asyncio.create_task(self._read(key, item), name=name)
+            item.reading = asyncio.create_task(self._read_object(key, item), name=name)
         return item.reading
 
-    async def _read(self, key: ObjectKey, item: _Item) -> None:
+    async def _read_object(self, key: ObjectKey, item: _Item) -> None:
         number, begun = next(self._numbers), asyncio.get_running_loop().time()
         # one that is only looked at again may come from the server's cache, as with the kubelet
-        of_cache = "0" if item.known and self._ttl is not None else ""
+        of_cache = "0" if item.is_current and self._ttl is not None else ""
         try:
-            found = await self._reader.read(key, first=not item.read, resource_version=of_cache)
+            found = await self._reader.read_object(
+                key, first=not item.read, resource_version=of_cache
+            )
         except ApiError as error:
             item.error = error
             if self._ttl is None:
                 item.read = 0
         else:
             item.error = None
-            changed = self._take(item, found)
+            changed = self._store(item, found)
             item.read, item.read_at = number, begun
             if changed and self._ttl is not None:
                 for uid in list(item.users):
@@ -177,7 +179,7 @@ class ObjectsOnRequest:
             item.ended, item.reading = number, None
 
     @staticmethod
-    def _take(item: _Item, found: JSON | None) -> bool:
+    def _store(item: _Item, found: JSON | None) -> bool:
         """Keep what was read; returns whether it differs from what was known."""
         before = item.object if item.read else None
         if before and found and revision(found) < revision(before):

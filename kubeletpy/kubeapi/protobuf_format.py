@@ -52,7 +52,7 @@ class ProtobufFormat:
         """Decode an object."""
         if not _is_protobuf(content_type):
             return await JSON_FORMAT.decode(content_type, body)
-        return await _read(self._objects.decode, body)
+        return await _decode_off_loop(self._objects.decode, body)
 
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
@@ -64,7 +64,7 @@ class ProtobufFormat:
             return
         async for frame in _frames(chunks):
             try:
-                kind, obj = await _read(self._objects.event, frame)
+                kind, obj = await _decode_off_loop(self._objects.event, frame)
             except formats.UNREADABLE:
                 raise formats.no_event() from None
             if (found := event_of(kind, obj)) is not None:
@@ -75,7 +75,7 @@ def _is_protobuf(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-async def _read(read: Callable[[bytes], T], body: bytes) -> T:
+async def _decode_off_loop(read: Callable[[bytes], T], body: bytes) -> T:
     return read(body) if len(body) < LARGE else await asyncio.to_thread(read, body)
 
 

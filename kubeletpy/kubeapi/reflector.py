@@ -195,7 +195,7 @@ class Reflector:
         self._version = version
         # Items of a list do not carry their kind; those of a watch do.
         stamp = {"apiVersion": self._resource.api_version, "kind": self._resource.kind}
-        self._tell(self._on_replace, [{**stamp, **each} for each in objects])
+        self._call_back(self._on_replace, [{**stamp, **each} for each in objects])
         self._worked()
         self.synced.set()
 
@@ -221,7 +221,7 @@ class Reflector:
                         if initial is None:
                             # to decode a large object and to take it are a turn of the loop each
                             await asyncio.sleep(0)
-                            self._take(event)
+                            self._handle_event(event)
                             continue
                         accepted = True
                         if self._initial(initial, event):
@@ -245,14 +245,14 @@ class Reflector:
     def _initial(self, initial: InitialEvents, event: WatchEvent) -> bool:
         if event.type != "BOOKMARK" and not self._sound(event.object):
             return False
-        return initial.take(event.type, event.object)
+        return initial.add_event(event.type, event.object)
 
-    def _take(self, event: WatchEvent) -> None:
+    def _handle_event(self, event: WatchEvent) -> None:
         self._worked()
         metadata = event.object.get("metadata")
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if event.type != "BOOKMARK" and self._sound(event.object):
-            self._tell(self._on_event, event)
+            self._call_back(self._on_event, event)
         if isinstance(version, str) and version:
             self._version = version
 
@@ -265,7 +265,7 @@ class Reflector:
         logger.warning("malformed object ignored", extra={"resource": self._resource.plural})
         return False
 
-    def _tell(self, callback: Callable[[Any], None], argument: Any) -> None:
+    def _call_back(self, callback: Callable[[Any], None], argument: Any) -> None:
         try:
             callback(argument)
         except (

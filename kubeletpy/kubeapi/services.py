@@ -56,7 +56,7 @@ class ServiceList:
     def _replaced(self, items: list[JSON]) -> None:
         self._services = {}
         for item in items:
-            self._put(item)
+            self._store_service(item)
 
     def _changed(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
@@ -64,9 +64,9 @@ class ServiceList:
             namespace = metadata.get("namespace", "")
             self._services.get(namespace, {}).pop(metadata["name"], None)
         else:
-            self._put(event.object)
+            self._store_service(event.object)
 
-    def _put(self, item: JSON) -> None:
+    def _store_service(self, item: JSON) -> None:
         metadata, spec = item["metadata"], item.get("spec")
         if not isinstance(spec, dict):
             return

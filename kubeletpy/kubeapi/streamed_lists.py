@@ -65,7 +65,7 @@ class InitialEvents:
         """Those that exist."""
         return list(self._objects.values())
 
-    def take(self, kind: str, obj: JSON) -> bool:
+    def add_event(self, kind: str, obj: JSON) -> bool:
         """Add a bookmark, or an event of an object that has a name; returns whether that was all.
 
         Raises:

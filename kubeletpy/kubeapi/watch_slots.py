@@ -30,7 +30,7 @@ class WatchSlots:
         """How many are taken."""
         return len(self._holders)
 
-    def take(self, watch: Hashable, uids: Iterable[str], node: int = MAX_WATCHES) -> bool:
+    def acquire(self, watch: Hashable, uids: Iterable[str], node: int = MAX_WATCHES) -> bool:
         """Take a slot for a watch, on behalf of one of the pods; returns whether it has one.
 
         Args:
@@ -43,7 +43,7 @@ class WatchSlots:
         uid = next((uid for uid in uids if self._counts[uid] < self._pod), None)
         if uid is None:
             return False
-        self._hold(watch, uid)
+        self._assign(watch, uid)
         return True
 
     def pass_on(self, watch: Hashable, uid: str, others: Iterable[str]) -> None:
@@ -52,7 +52,7 @@ class WatchSlots:
             self.give_back(watch)
             other = next(iter(others), None)
             if other is not None:
-                self._hold(watch, other)
+                self._assign(watch, other)
 
     def give_back(self, watch: Hashable) -> None:
         """A watch is over."""
@@ -62,6 +62,6 @@ class WatchSlots:
             if not self._counts[uid]:
                 del self._counts[uid]
 
-    def _hold(self, watch: Hashable, uid: str) -> None:
+    def _assign(self, watch: Hashable, uid: str) -> None:
         self._holders[watch] = uid
         self._counts[uid] += 1

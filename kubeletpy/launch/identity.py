@@ -72,7 +72,7 @@ async def join(
 
 
 async def wire_format(content_type: str) -> WireFormat:
-    """What requests are in. The code for protobuf is loaded in a thread if it is wanted."""
+    """The format of requests. The code for protobuf is loaded in a thread if it is used."""
     if content_type != PROTOBUF:
         return JSON_FORMAT
 
@@ -124,7 +124,7 @@ class _Joining:
             stop_loading(str(self._kubeconfig))
             try:
                 # problems with it must be reported now, not by a request that waits forever
-                await asyncio.to_thread(kubeconfig.read, self._bootstrap)
+                await asyncio.to_thread(kubeconfig.read_kubeconfig, self._bootstrap)
             except KubeconfigError as error:
                 raise KubeconfigError(
                     f"{self._kubeconfig} can't be used ({why}), and neither can the bootstrap"
@@ -140,7 +140,7 @@ class _Joining:
     async def _with_manager(self) -> Identity:
         context = files = None
         if not self._unwritten:
-            context = await asyncio.to_thread(kubeconfig.read, self._kubeconfig)
+            context = await asyncio.to_thread(kubeconfig.read_kubeconfig, self._kubeconfig)
             files = context.certificate_files()
         self._store = CertificateStore(self._directory, CLIENT, files)
         certificates = self._metrics.certificates
@@ -253,7 +253,7 @@ class _Joining:
 
         def write() -> None:
             assert self._bootstrap is not None
-            like = kubeconfig.read(self._bootstrap)
+            like = kubeconfig.read_kubeconfig(self._bootstrap)
             kubeconfig.write(self._kubeconfig, like, self._store.current_path.absolute())
 
         await asyncio.to_thread(write)
@@ -265,7 +265,7 @@ class _Joining:
     def _credential_files(self) -> list[Path]:
         """The kubeconfig and the files it names, except for the pair that we write ourselves."""
         try:
-            found = kubeconfig.read(self._kubeconfig).files()
+            found = kubeconfig.read_kubeconfig(self._kubeconfig).files()
         except KubeconfigError:
             return [self._kubeconfig]
         own = self._store.current_path.absolute() if hasattr(self, "_store") else None

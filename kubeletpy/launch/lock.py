@@ -1,4 +1,4 @@
-"""--lock-file: one agent at a time holds it, and may exit as soon as another one wants it.
+"""--lock-file: one agent at a time holds it, and may exit as soon as another one requests it.
 
 Source: docs/reference/flags.csv: lock-file, exit-on-lock-contention. It is a kernel lock (flock):
 it ends with the process, whatever happens to the file.
@@ -33,7 +33,7 @@ async def run_locked(flags: NodeFlags, running: Coroutine[Any, Any, None]) -> No
     path = Path(flags.lock_file)
     with ExitStack() as stack:
         try:
-            await _take(path, stack)
+            await _lock_file(path, stack)
             wanted = _watch(path, stack) if flags.exit_on_lock_contention else asyncio.Event()
         except BaseException:
             running.close()
@@ -53,7 +53,7 @@ async def run_locked(flags: NodeFlags, running: Coroutine[Any, Any, None]) -> No
             agent.result()
 
 
-async def _take(path: Path, stack: ExitStack) -> None:
+async def _lock_file(path: Path, stack: ExitStack) -> None:
     try:
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The version that an agent runs as: asks the API server at the start.
+"""The version that an agent runs as: queried from the API server at the start.
 
-An agent starts without its API server: what is asked is bounded in time and bytes, and without an
+An agent starts without its API server: the query is bounded in time and bytes, and without an
 answer the record of the last start applies. Decisions: :mod:`kubeletpy.config.version_choice`.
 """
 
@@ -27,10 +27,10 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubernetes_version import supported
-from kubeletpy.node.server_version import ask, write_version_record
+from kubeletpy.node.server_version import query_version, write_version_record
 
 ANSWER_S = 3.0
-"""Seconds that a start waits for the API server's version if no earlier start knew it."""
+"""Seconds that a start waits for the API server's version if no earlier start recorded it."""
 ANSWER_WITH_RECORD_S = 1.0
 """The same if there is a record: a wrong one is noticed later, as any upgrade is."""
 
@@ -116,7 +116,7 @@ async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
 async def ask_joining(flags: NodeFlags, api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
     """As :func:`ask`; with the bootstrap credentials until the node has a certificate."""
     if not flags.bootstrap_kubeconfig or not isinstance(api, KubeClient) or api.host:
-        return await ask(api, seconds)
+        return await query_version(api, seconds)
     return await ask_kubeconfig(flags.bootstrap_kubeconfig, seconds)
 
 
@@ -127,7 +127,7 @@ async def ask_kubeconfig(path: str, seconds: float = ANSWER_S) -> ServerVersion 
     except KubeconfigError as error:
         return NoVersion(str(error))
     try:
-        return await ask(client, seconds)
+        return await query_version(client, seconds)
     finally:
         await client.close()
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """The manager that started this process, if it wants to be notified."""
+    """The manager that started this process, if it requests notifications."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         """Removes the variables from the environment: they are not for programs that we start.

@@ -104,10 +104,10 @@ async def make_agent(
     ``manager``: the one whose watchdog to notify; None: there is none.
     """
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
-    return await made(loaded, stack, partial(_make, manager=manager))
+    return await made(loaded, stack, partial(_create_agent, manager=manager))
 
 
-async def _make(
+async def _create_agent(
     loaded: LoadedConfig,
     stack: AsyncExitStack,
     resolved: ResolvedVersion | None,
@@ -298,7 +298,7 @@ def make_root(root: Path) -> None:
 
 
 def clear_unfinished(flags: NodeFlags) -> None:
-    """Files whose writer was killed, once the ports say that no other agent is at work here."""
+    """Files whose writer was killed, once the ports prove that no other agent is at work here."""
     for directory in (flags.root_dir, flags.cert_dir, flags.device_plugins_dir):
         try:
             remove_unfinished(Path(directory))

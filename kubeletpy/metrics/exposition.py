@@ -1,7 +1,7 @@
 """The scrape: a registry in Prometheus' text format, written as the kubelet writes it.
 
 Not the library's, which writes every counter as ``…_total``, adds ``_created`` series and writes
-buckets as le="1.0" where the kubelet's dashboards look for le="1". Must never change a metric.
+buckets as le="1.0" where the kubelet's dashboards expect le="1". Must never change a metric.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def render(registry: CollectorRegistry) -> bytes:
 
 def _lines(metric: Metric) -> Iterator[str]:
     """HELP, TYPE and the samples of a family."""
-    samples = list(_wanted(metric))
+    samples = list(_without_created(metric))
     if not samples:
         return
     # Only a counter's samples say whether its name ends in _total.
@@ -36,7 +36,7 @@ def _lines(metric: Metric) -> Iterator[str]:
         yield f"{sample.name}{_labels(sample)} {_number(sample.value)}\n"
 
 
-def _wanted(metric: Metric) -> Iterable[Sample]:
+def _without_created(metric: Metric) -> Iterable[Sample]:
     """The samples without OpenMetrics' creation times."""
     created = f"{metric.name}_created"
     return (sample for sample in metric.samples if sample.name != created)

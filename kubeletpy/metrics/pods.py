@@ -257,7 +257,7 @@ class PodCountMetrics:
         self.restarted_pods.labels(static).inc()
 
     def orphan_found(self) -> None:
-        """A running pod that nobody wants was found in the runtime."""
+        """A running pod that no source has was found in the runtime."""
         self.orphaned_runtime_pods.inc()
 
     def ephemeral_containers(self, count: int) -> None:

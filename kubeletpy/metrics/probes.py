@@ -50,7 +50,7 @@ class ProbeMetrics:
             self.duration.labels(*target[:4]).observe(seconds)
 
     def gone(self, target: tuple[str, ...]) -> None:
-        """A probe is gone. A later pod of the same name keeps the series that they share."""
+        """A probe was removed. A later pod of the same name keeps the series that they share."""
         if target not in self._known:
             return
         self._known.discard(target)

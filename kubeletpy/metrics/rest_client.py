@@ -140,19 +140,19 @@ class RestClientMetrics:
         self.requests.labels(status, method, host).inc()
         if again:
             self.request_retries.labels(status, method, host).inc()
-        series = self._of(method, host)
+        series = self._series_of(method, host)
         series.duration.observe(seconds)
         series.sent.observe(sent)
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
         """An attempt waited that long, often not at all, for our client-side rate limit."""
-        self._of(method, host).held_back.observe(seconds)
+        self._series_of(method, host).held_back.observe(seconds)
 
     def answered(self, method: str, host: str, received: int) -> None:
         """A response had a body of that many bytes."""
-        self._of(method, host).received.observe(received)
+        self._series_of(method, host).received.observe(received)
 
-    def _of(self, method: str, host: str) -> _Series:
+    def _series_of(self, method: str, host: str) -> _Series:
         found = self._series.get((method, host))
         if found is None:
             found = self._series[method, host] = _Series(

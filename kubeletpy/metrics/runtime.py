@@ -1,4 +1,4 @@
-"""Metrics of calls to the container runtime. Must never know what a call means."""
+"""Metrics of calls to the container runtime. Must never depend on what a call means."""
 
 from __future__ import annotations
 

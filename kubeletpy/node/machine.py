@@ -19,7 +19,7 @@ from kubeletpy.node.facts import MachineFacts
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace").strip()
     except OSError:
@@ -27,7 +27,7 @@ def _read(path: str) -> str:
 
 
 def _os_image() -> str:
-    for line in lines(_read("/etc/os-release")):
+    for line in lines(_read_text("/etc/os-release")):
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             return value.strip().strip('"')
@@ -36,7 +36,7 @@ def _os_image() -> str:
 
 def _meminfo() -> dict[str, int]:
     sizes = {}
-    for line in lines(_read("/proc/meminfo")):
+    for line in lines(_read_text("/proc/meminfo")):
         key, _, rest = line.partition(":")
         size = number(rest.removesuffix("kB")) if rest.endswith(" kB") else None
         if size is not None:
@@ -58,15 +58,15 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
     """Read the facts; blocks for a few file reads, all from kernel file systems."""
     memory = _meminfo()
     machine = platform.machine()
-    machine_id = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
+    machine_id = _read_text("/etc/machine-id") or _read_text("/var/lib/dbus/machine-id")
     return MachineFacts(
         hostname=socket.gethostname(),
         architecture=ARCHITECTURES.get(machine, machine),
         kernel_version=platform.release(),
         os_image=_os_image(),
         machine_id=machine_id,
-        system_uuid=_read("/sys/class/dmi/id/product_uuid") or machine_id,
-        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        system_uuid=_read_text("/sys/class/dmi/id/product_uuid") or machine_id,
+        boot_id=_read_text("/proc/sys/kernel/random/boot_id"),
         cpu_count=os.cpu_count() or 1,
         memory_bytes=memory.get("MemTotal", 0),
         swap_bytes=memory.get("SwapTotal", 0),
@@ -87,7 +87,7 @@ def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
     found = {}
     for entry in Path(directory).glob("hugepages-*kB/nr_hugepages"):
         size = number(entry.parent.name.removeprefix("hugepages-").removesuffix("kB"))
-        pages = number(_read(str(entry)))
+        pages = number(_read_text(str(entry)))
         if size is not None and pages is not None:
             found[size * 1024] = size * 1024 * pages
     return found

@@ -229,7 +229,7 @@ class NodeManager:
         self._startup.registered()
         self._remember(created)
         self._wrote(asyncio.get_running_loop().time(), in_step=True)
-        self._tell({}, wanted["status"])
+        self._record_condition_events({}, wanted["status"])
 
     def _remember(self, node: JSON) -> None:
         self._node = cast(api.Node, node)
@@ -276,13 +276,13 @@ class NodeManager:
         self._remember(answer)
         self._wrote(now, in_step=in_step)
         self._volumes_in_use_written()
-        self._tell(old, status)
+        self._record_condition_events(old, status)
 
     def _wrote(self, now: float, *, in_step: bool) -> None:
         period = self._options.status_report_s
         self._report_at = now + until_report(period, self._rng.random(), in_step=in_step)
 
-    def _tell(self, old: api.NodeStatus, new: api.NodeStatus) -> None:
+    def _record_condition_events(self, old: api.NodeStatus, new: api.NodeStatus) -> None:
         reference = node_reference(self._options.name, self.uid)
         for reason in condition_events(old, new):
             message = f"Node {self._options.name} status is now: {reason}"

@@ -94,7 +94,7 @@ class OwnNode:
         except ApiError as error:
             log.debug("node not read", extra={"why": str(error)})
             return None
-        self._take(found)
+        self._note_node(found)
         return self._with_own_amounts(found)
 
     async def run(self) -> None:
@@ -102,7 +102,7 @@ class OwnNode:
         if self._reflector is not None:
             await self._reflector.run()
 
-    async def known(self, within: float) -> None:
+    async def wait_synced(self, within: float) -> None:
         """Wait at most ``within`` seconds until the API has shown the node, or has none."""
         if self._reflector is None:
             return
@@ -116,13 +116,13 @@ class OwnNode:
 
     def _replace(self, objects: list[JSON]) -> None:
         for found in objects:
-            self._take(cast(api.Node, found))
+            self._note_node(cast(api.Node, found))
 
     def _event(self, event: WatchEvent) -> None:
         if event.type != "DELETED":
-            self._take(cast(api.Node, event.object))
+            self._note_node(cast(api.Node, event.object))
 
-    def _take(self, found: api.Node) -> None:
+    def _note_node(self, found: api.Node) -> None:
         if found["metadata"].get("name") != self.name:
             return
         self._watched = _newer(found, self._watched)

@@ -71,7 +71,7 @@ class RuntimeMonitor:
                 self._lost = ""
         after = (self.runtime_error(), self.network_error())
         if after != before:
-            self._say(after)
+            self._log_readiness(after)
             self._on_change()
         return health is not None
 
@@ -112,7 +112,7 @@ class RuntimeMonitor:
             return ""
         return network_not_ready(self._health.network_message)
 
-    def _say(self, errors: tuple[str, str]) -> None:
+    def _log_readiness(self, errors: tuple[str, str]) -> None:
         problems = [error for error in errors if error]
         if problems:
             log.warning("runtime not ready", extra={"why": "; ".join(problems)})

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class RuntimeUpkeep:
-    """What is known about the runtime, and what the runtime knows about the node."""
+    """Keeps the runtime's properties and the node's range of pod addresses current."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class RuntimeUpkeep:
     ) -> None:
         """Args:
         info: the runtime at startup.
-        read: asks it again, may raise CRIError; None: it never changes.
+        read: reads them again, may raise CRIError; None: it never changes.
         changed: called when the runtime info has changed.
         pod_cidr: from the configuration, for a node without an API.
         """
@@ -76,7 +76,7 @@ class RuntimeUpkeep:
             await self._due.wait()
             self._due.clear()
             try:
-                await self._do()
+                await self._refresh()
             except CRIError as error:
                 log.warning(
                     "could not update or query the runtime; retrying",
@@ -85,7 +85,7 @@ class RuntimeUpkeep:
                 await asyncio.sleep(RETRY_S)
                 self._due.set()
 
-    async def _do(self) -> None:
+    async def _refresh(self) -> None:
         if self._returned and self._read is not None:
             found = await self._read()
             self._returned = False

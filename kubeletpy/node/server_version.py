@@ -1,4 +1,4 @@
-"""The version of the API server: asked at the start, and again while the agent runs.
+"""The version of the API server: queried at the start, and again while the agent runs.
 
 An agent stays what it was at its start. When its API server is upgraded it reports once that a
 restart would move the node to the new version, and records that version for starts without the
@@ -41,7 +41,7 @@ ANSWER_S = 10.0
 log = logging.getLogger(__name__)
 
 
-async def ask(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
+async def query_version(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
     """What the API server states, within ``seconds``."""
     try:
         async with asyncio.timeout(seconds):
@@ -97,7 +97,7 @@ class VersionFollower:
         rng: random.Random,
     ) -> None:
         """Args:
-        api: to ask; None: the node has no API server.
+        api: queried; None: the node has no API server.
         resolved: what the agent runs as.
         root: the directory of the record.
         notify: reports a sentence to the owner of the node, and whether it is a warning; called
@@ -123,14 +123,14 @@ class VersionFollower:
         )
 
     async def run(self) -> None:
-        """Ask from time to time, until cancelled."""
+        """Query from time to time, until cancelled."""
         assert self._api is not None, "no task without an API"
         while True:
             seconds = CHECK_S if self._server else UNKNOWN_CHECK_S
             await asyncio.sleep(spread(seconds, self._rng.random()))
-            await self.heard(await ask(self._api, ANSWER_S))
+            await self.note_version(await query_version(self._api, ANSWER_S))
 
-    async def heard(self, answer: ServerVersion | NoVersion) -> None:
+    async def note_version(self, answer: ServerVersion | NoVersion) -> None:
         """Take note of an answer."""
         if isinstance(answer, NoVersion):
             if not self._unreached:

@@ -114,7 +114,7 @@ class CpuManager:
             await self._file.write(self.state)
         except OSError as error:
             for name in names:
-                self.state = self.state.taken_back(pod.uid, name)
+                self.state = self.state.without_container(pod.uid, name)
                 self._refused()
             self._file.write_soon(self.state)
             raise not_written(_FORM.name, error) from error
@@ -157,7 +157,7 @@ class CpuManager:
 
     def placement(self, uid: str, container: str) -> Placement:
         """The CPUs that a container runs on, and whether it has a CFS quota."""
-        own = self.state.of(uid, container)
+        own = self.state.container_cpus(uid, container)
         return Placement(
             cpuset_cpus=format_ids(self.cpus_of(uid, container)),
             no_cfs_quota=own is not None and self._quota_off,
@@ -165,12 +165,12 @@ class CpuManager:
 
     def cpus_of(self, uid: str, container: str) -> frozenset[int]:
         """The CPUs that a container runs on; empty: cpuManagerPolicy is none."""
-        own = self.state.of(uid, container)
+        own = self.state.container_cpus(uid, container)
         return self.state.pool if own is None else own
 
     def own_cpus(self, uid: str, container: str) -> frozenset[int]:
         """The CPUs that are exclusive to a container."""
-        return self.state.of(uid, container) or frozenset()
+        return self.state.container_cpus(uid, container) or frozenset()
 
     def allocatable(self) -> frozenset[int]:
         """The CPUs that are, or can be, exclusive to a container."""
@@ -205,7 +205,7 @@ class CpuManager:
             self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
 
     def _note(self, pod: Pod, container: str) -> None:
-        given = self.state.of(pod.uid, container) or frozenset()
+        given = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
             extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},

@@ -80,9 +80,9 @@ class CpuReconciler:
         for each in running:
             cpus = format_ids(self._cpus_of(each.uid, each.name))
             if cpus and self._sent.get(each.id) != cpus:
-                await self._tell(each, cpus)
+                await self._update_cpuset(each, cpus)
 
-    async def _tell(self, container: RunningContainer, cpus: str) -> None:
+    async def _update_cpuset(self, container: RunningContainer, cpus: str) -> None:
         resources = cri.LinuxContainerResources(cpuset_cpus=cpus)
         try:
             await self._runtime.update_container_resources(container.id, resources)

@@ -36,20 +36,20 @@ class CpuState(Struct, frozen=True):
         """Whether it holds nothing."""
         return not self.pool and not self.entries
 
-    def of(self, uid: str, container: str) -> frozenset[int] | None:
+    def container_cpus(self, uid: str, container: str) -> frozenset[int] | None:
         """A container's own; None: it has none."""
         return self.entries.get(uid, {}).get(container)
 
-    def given(self, uid: str, container: str, cpus: frozenset[int]) -> CpuState:
+    def with_container(self, uid: str, container: str, cpus: frozenset[int]) -> CpuState:
         """The state after CPUs move from the pool to a container."""
         mine = {**self.entries.get(uid, {}), container: cpus}
         return CpuState(self.policy, self.pool - cpus, {**self.entries, uid: mine})
 
-    def taken_back(self, uid: str, container: str) -> CpuState:
+    def without_container(self, uid: str, container: str) -> CpuState:
         """The state without a container: CPUs that no other of its pod has return to the pool."""
         others = {k: v for k, v in self.entries.get(uid, {}).items() if k != container}
         held = {cpu for cpus in others.values() for cpu in cpus}
-        pool = self.pool | ((self.of(uid, container) or frozenset()) - held)
+        pool = self.pool | ((self.container_cpus(uid, container) or frozenset()) - held)
         rest = {k: v for k, v in self.entries.items() if k != uid}
         return CpuState(self.policy, pool, {**rest, uid: others} if others else rest)
 

@@ -24,7 +24,7 @@ from kubeletpy.placement.memory_state import (
 from kubeletpy.placement.refusal import AllocationRefused, not_written
 from kubeletpy.placement.state_file import Form, StateFile
 from kubeletpy.placement.static_cpus import containers_in_order
-from kubeletpy.placement.static_memory import MEMORY, StaticMemory, wanted
+from kubeletpy.placement.static_memory import MEMORY, StaticMemory, requested_memory
 from kubeletpy.pods.granted import Held
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
@@ -76,12 +76,12 @@ class MemoryManager:
     def wants(self, pod: Pod) -> bool:
         """See ResourceProvider."""
         return self._policy is not None and any(
-            wanted(pod, each) for each in containers_in_order(pod)
+            requested_memory(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
-        if self._policy is None or not wanted(pod, container):
+        if self._policy is None or not requested_memory(pod, container):
             return False
         self._metrics.memory_requests.inc()
         before = self.state
@@ -141,12 +141,12 @@ class MemoryManager:
 
     def nodes_of(self, uid: str, container: str) -> frozenset[int]:
         """The NUMA nodes of a container's memory; empty: any."""
-        blocks = self.state.of(uid, container) or ()
+        blocks = self.state.container_blocks(uid, container) or ()
         return frozenset(node for block in blocks for node in block.nodes or ())
 
     def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
         """The memory that is booked for a container."""
-        return self.state.of(uid, container) or ()
+        return self.state.container_blocks(uid, container) or ()
 
     def allocatable(self) -> list[Block]:
         """The memory that can be, or is, booked: by node and type."""

@@ -75,7 +75,7 @@ class MemoryState(Struct, frozen=True):
         """Whether it holds nothing."""
         return not self.nodes and not self.entries
 
-    def of(self, uid: str, container: str) -> Sequence[Block] | None:
+    def container_blocks(self, uid: str, container: str) -> Sequence[Block] | None:
         """A container's blocks; None: it has none."""
         return self.entries.get(uid, {}).get(container)
 

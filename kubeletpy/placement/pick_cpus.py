@@ -78,9 +78,9 @@ def _packed(
         picking.take_caches()
     if not options.across_cores:
         picking.take_whole(by_core)
-        picking.take(picking.in_order((*big, by_core)))
+        picking.take_cpus(picking.in_order((*big, by_core)))
     else:
-        picking.take(picking.in_order(big[: big.index(by_socket) + 1]))
+        picking.take_cpus(picking.in_order(big[: big.index(by_socket) + 1]))
     return frozenset(picking.taken)
 
 
@@ -96,7 +96,7 @@ class _Picking:
             (by_numa, by_socket) if topology.numa_first else (by_socket, by_numa)
         )
 
-    def take(self, ids: Iterable[int]) -> None:
+    def take_cpus(self, ids: Iterable[int]) -> None:
         """Take the first of these, as many as are needed."""
         for each in ids:
             if self.wanted <= 0:
@@ -122,7 +122,7 @@ class _Picking:
         """Take entirely free units, as long as one fits into the number needed."""
         for members in self._whole(unit):
             if len(members) <= self.wanted:
-                self.take(members)
+                self.take_cpus(members)
 
     def take_caches(self) -> None:
         """Whole L3 caches, then the rest from the first one into which it fits."""
@@ -130,7 +130,7 @@ class _Picking:
             self.take_whole(by_uncore)
             fits = self._part_of(cache)
             if len(fits) == self.wanted:
-                self.take(fits)
+                self.take_cpus(fits)
                 return
 
     def _part_of(self, cache: int) -> list[int]:

@@ -125,7 +125,7 @@ class StaticCpus:
         wanted = exclusive_cpus(pod, container)
         if not wanted:
             return {}
-        if (held := state.of(pod.uid, container["name"])) is not None:
+        if (held := state.container_cpus(pod.uid, container["name"])) is not None:
             return {CPU: self._masks(held, NOTHING, wanted) if len(held) == wanted else ()}
         reusable = self.reusable(state, pod, container)
         return {CPU: self._masks(self.free(state), reusable, wanted)}
@@ -136,7 +136,7 @@ class StaticCpus:
             return {}
         held = NOTHING
         for container in containers_in_order(pod):
-            found = state.of(pod.uid, container["name"])
+            found = state.container_cpus(pod.uid, container["name"])
             if found is not None:
                 if len(found) != exclusive_cpus(pod, container):
                     return {CPU: ()}
@@ -177,7 +177,7 @@ class StaticCpus:
         for each in containers_in_order(pod):
             if each["name"] == container["name"]:
                 break
-            held = state.of(pod.uid, each["name"]) or NOTHING
+            held = state.container_cpus(pod.uid, each["name"]) or NOTHING
             found = found | held if each["name"] in regular_init else found - held
         return found
 
@@ -189,7 +189,7 @@ class StaticCpus:
         """
         wanted = exclusive_cpus(pod, container)
         name = container["name"]
-        if not wanted or state.of(pod.uid, name) is not None:
+        if not wanted or state.container_cpus(pod.uid, name) is not None:
             return state
         self._check_cores(state, wanted)
         free = self.free(state) | self.reusable(state, pod, container)
@@ -201,7 +201,7 @@ class StaticCpus:
             raise AllocationRefused(
                 f"Allocate failed due to {error}, which is unexpected"
             ) from error
-        return state.given(pod.uid, name, taken)
+        return state.with_container(pod.uid, name, taken)
 
     def _pick(self, free: frozenset[int], count: int) -> frozenset[int]:
         return pick(self.topology, free, count, self.options.picking(self.topology))

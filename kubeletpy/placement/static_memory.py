@@ -34,7 +34,7 @@ MEMORY = "memory"
 HUGE = "hugepages-"
 
 
-def wanted(pod: Pod, container: api.Container) -> dict[str, int]:
+def requested_memory(pod: Pod, container: api.Container) -> dict[str, int]:
     """What is to be booked for a container. Raises ValueError for an invalid quantity."""
     if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
         return {}
@@ -51,14 +51,14 @@ def wanted_of_pod(pod: Pod) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.init_containers:
-        for name, size in wanted(pod, container).items():
+        for name, size in requested_memory(pod, container).items():
             together = sidecars.get(name, 0) + size
             if is_sidecar(container):
                 sidecars[name] = together
             peak[name] = max(peak.get(name, 0), together)
     regular = dict(sidecars)
     for container in pod.containers:
-        for name, size in wanted(pod, container).items():
+        for name, size in requested_memory(pod, container).items():
             regular[name] = regular.get(name, 0) + size
     names = sorted(peak.keys() | regular.keys())
     return {name: max(peak.get(name, 0), regular.get(name, 0)) for name in names}
@@ -96,8 +96,8 @@ class StaticMemory:
         """Where the memory could be; ``container`` None: that of the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
-        amounts = wanted(pod, container)
-        held = state.of(pod.uid, container["name"])
+        amounts = requested_memory(pod, container)
+        held = state.container_blocks(pod.uid, container["name"])
         if not amounts:
             return {}
         if held is not None:
@@ -172,7 +172,7 @@ class StaticMemory:
             if container is not None and each["name"] == container["name"]:
                 break
             if not is_sidecar(each):
-                for block in state.of(pod.uid, each["name"]) or ():
+                for block in state.container_blocks(pod.uid, each["name"]) or ():
                     if block.nodes == nodes:
                         found[block.type] = found.get(block.type, 0) + block.size
         return found
@@ -187,8 +187,8 @@ class StaticMemory:
         Raises:
             AllocationRefused: there is not that much, or only where it must not be mixed.
         """
-        amounts, name = wanted(pod, container), container["name"]
-        if not amounts or state.of(pod.uid, name) is not None:
+        amounts, name = requested_memory(pod, container), container["name"]
+        if not amounts or state.container_blocks(pod.uid, name) is not None:
             return state
         nodes = self._chosen(state, amounts, pod, container, hint)
         reusable = self.reusable(state, pod, container, nodes)

@@ -87,7 +87,7 @@ class TopologyManager:
         began = self._elapsed()
         booked: list[ResourceProvider] = []
         try:
-            if self._policy is not Policy.NONE or self._wanted(pod):
+            if self._policy is not Policy.NONE or self._needs_resources(pod):
                 self.release()
                 booked = self._book(pod)
         except ValueError as error:  # an invalid quantity
@@ -128,7 +128,7 @@ class TopologyManager:
         for provider in self._providers:
             provider.release(users)
 
-    def _wanted(self, pod: Pod) -> bool:
+    def _needs_resources(self, pod: Pod) -> bool:
         return any(provider.wants(pod) for provider in self._providers)
 
     def _book(self, pod: Pod) -> list[ResourceProvider]:

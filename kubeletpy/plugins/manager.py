@@ -1,4 +1,4 @@
-"""Registers the plugins whose sockets exist and deregisters those whose sockets are gone.
+"""Registers the plugins whose sockets exist and deregisters those whose sockets were removed.
 
 One step at a time for each socket, sockets in parallel. Failures are retried after a wait that
 doubles, or at once when the socket is recreated or another plugin gives up its name. Source:
@@ -55,7 +55,7 @@ class PluginManager:
         self._soon: asyncio.Handle | None = None
 
     @property
-    def known(self) -> dict[str, Known]:
+    def plugins(self) -> dict[str, Known]:
         """What is known of each socket, for diagnostics."""
         return dict(self._known)
 

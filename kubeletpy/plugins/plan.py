@@ -61,7 +61,7 @@ class Deregister(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What to do now, and when to ask again if nothing changes (event-loop time)."""
+    """What to do now, and when to plan again if nothing changes (event-loop time)."""
 
     deregister: tuple[Deregister, ...]
     register: tuple[Register, ...]

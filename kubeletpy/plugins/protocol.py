@@ -1,6 +1,6 @@
 """Plugins of the node and their handlers: CSI drivers, device plugins, DRA drivers.
 
-A handler is chosen by type and knows nothing about sockets and handshakes; the plugin manager knows
+A handler is chosen by type and is independent of sockets and handshakes; the plugin manager has
 nothing about what a plugin is for. Source: docs/reference/behaviour-storage.md, sm1;
 docs/reference/behaviour-resources.md, rm.
 """

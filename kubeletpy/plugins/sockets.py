@@ -35,10 +35,10 @@ class Seen(Struct, frozen=True):
     directories: dict[str, int]
     """Path -> inode."""
     cut: bool = False
-    """There are more entries than are looked at."""
+    """There are more entries than are read."""
 
 
-def look(directory: str) -> Seen:
+def find_sockets(directory: str) -> Seen:
     """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
     sockets: dict[str, Stamp] = {}
     directories = {directory: os.lstat(directory).st_ino}
@@ -90,7 +90,7 @@ class PluginSockets:
         try:
             while True:
                 self._changed.clear()
-                all_watched = await self._read()
+                all_watched = await self._scan()
                 try:
                     async with asyncio.timeout(SETTLED_S if all_watched else UNWATCHED_S):
                         await self._changed.wait()
@@ -100,15 +100,15 @@ class PluginSockets:
             self._ends.clear()
             self._watches.close()
 
-    async def _read(self) -> bool:
+    async def _scan(self) -> bool:
         """Read, notify, watch; returns whether every directory is watched."""
         while True:
             try:
-                seen = await asyncio.to_thread(self._look)
+                seen = await asyncio.to_thread(self._find_sockets)
             except OSError as error:
-                self._say(f"{error.strerror}: {error.filename}")
+                self._log_problem(f"{error.strerror}: {error.filename}")
                 return False
-            self._say("there is more in it than is looked at" if seen.cut else "")
+            self._log_problem("there is more in it than is looked at" if seen.cut else "")
             new, failed = self._watch(seen.directories)
             if not new:  # anything created before a watch existed is found by the reading after it
                 break
@@ -117,9 +117,9 @@ class PluginSockets:
             self._listener(dict(seen.sockets))
         return not failed
 
-    def _look(self) -> Seen:
+    def _find_sockets(self) -> Seen:
         self._directory.mkdir(0o750, parents=True, exist_ok=True)
-        return look(str(self._directory))
+        return find_sockets(str(self._directory))
 
     def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
         """Watch exactly these directories; whether a watch is new, whether one can't be set."""
@@ -136,7 +136,7 @@ class PluginSockets:
                 log.debug("directory not watched", extra={"path": key[0], "why": str(error)})
         return new, failed
 
-    def _say(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
             extra = {"directory": str(self._directory), "why": problem}
             log.warning("not all plugin sockets are seen", extra=extra)

@@ -1,4 +1,4 @@
-"""What the pod resources API says, from pods and what they have. Pure.
+"""Answers of the pod resources API, from pods and what they have. Pure.
 
 Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-v1.json.
 """
@@ -21,7 +21,7 @@ DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class Devices(Protocol):
-    """Knows which devices exist, and which containers have them."""
+    """Lists which devices exist, and which containers have them."""
 
     def by_container(self) -> Mapping[tuple[str, str], DevicesHeld]:
         """Those of each container, by uid of its pod and its name."""
@@ -33,7 +33,7 @@ class Devices(Protocol):
 
 
 class Cpus(Protocol):
-    """Knows which containers have which CPUs."""
+    """Lists which containers have which CPUs."""
 
     def own_cpus(self, uid: str, container: str) -> Collection[int]:
         """The CPUs that are exclusive to a container."""
@@ -45,7 +45,7 @@ class Cpus(Protocol):
 
 
 class Memory(Protocol):
-    """Knows which containers have which memory."""
+    """Lists which containers have which memory."""
 
     def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
         """The memory booked for a container."""
@@ -57,7 +57,7 @@ class Memory(Protocol):
 
 
 class Claims(Protocol):
-    """Knows which resource claims are prepared."""
+    """Lists which resource claims are prepared."""
 
     def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
         """The claims that a container uses."""

@@ -47,7 +47,7 @@ class PodResourcesServer:
         directory: ``{root}/pod-resources``.
         sources: what allocates the node's resources; obtained with the first call.
         active: pods that use the node.
-        pods: all pods that are asked for.
+        pods: all pods of the node's sources.
         release: takes back what other pods have.
         """
         self._directory = directory
@@ -73,7 +73,7 @@ class PodResourcesServer:
                 {
                     "v1.PodResourcesLister": {
                         "List": self._counted(V1, "List", self._list),
-                        "Get": self._counted(V1, "Get", self._get),
+                        "Get": self._counted(V1, "Get", self._get_pod_resources),
                         "GetAllocatableResources": self._counted(
                             V1, "GetAllocatableResources", self._allocatable
                         ),
@@ -134,7 +134,7 @@ class PodResourcesServer:
 
         return answers.allocatable_v1(self._sources())
 
-    def _get(self, data: bytes) -> Message:
+    def _get_pod_resources(self, data: bytes) -> Message:
         from kubeletpy.pod_resources import answers
         from kubeletpy.remote.generated import podresources_pb2 as pb
 

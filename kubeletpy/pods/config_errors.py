@@ -18,7 +18,7 @@ class SpecField(StrEnum):
 
 
 class SandboxConfigError(ValueError):
-    """The pod's sandbox cannot be configured as the spec asks."""
+    """The pod's sandbox cannot be configured as the spec requires."""
 
     about: SpecField | None = None
     """The field that it is about, where that is distinguished."""
@@ -31,7 +31,7 @@ class RuntimeClassError(SandboxConfigError):
 
 
 class ContainerConfigError(ValueError):
-    """The container cannot be configured as the spec asks (CreateContainerConfigError)."""
+    """The container cannot be configured as the spec requires (CreateContainerConfigError)."""
 
     about: SpecField | None = None
     """The field that it is about, where that is distinguished."""
@@ -44,7 +44,7 @@ class SubPathError(ContainerConfigError):
 
 
 class RunAsNonRootError(ContainerConfigError):
-    """The container may not run as root, and would, or it can't be told."""
+    """The container may not run as root, and would, or it is unclear."""
 
     about = SpecField.RUN_AS_NON_ROOT
 

@@ -20,7 +20,7 @@ class KillReason(StrEnum):
 class Decision(Struct, frozen=True):
     """One thing the agent decided about a pod, for `explain`: what and why.
 
-    The words are for people; whoever has to know what was decided reads the other fields.
+    The text is for people; code reads the other fields.
 
     Attributes:
         failed: it is a failure rather than a decision: explain lists failures separately.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.canonical import read
+from kubeletpy.api.canonical import parse_quantity
 from kubeletpy.api.types import JSON
 
 _FILE_MODE = 0o644
@@ -74,7 +74,7 @@ def _pod_resources(spec: JSON) -> JSON:
 
 def _total(texts: list[str]) -> str:
     """The sum of quantities."""
-    first, *others = map(read, texts)
+    first, *others = map(parse_quantity, texts)
     return str(sum(others, first))
 
 

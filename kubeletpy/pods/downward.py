@@ -22,7 +22,7 @@ class DownwardError(ValueError):
 
 
 class NodeFacts(Struct, frozen=True):
-    """What a pod may ask about its node."""
+    """What a pod may read about its node."""
 
     pod_ips: tuple[str, ...] = ()
     """The preferred family first."""

@@ -79,7 +79,7 @@ def build_environment(
         if size > MAX_ENVIRONMENT:
             raise _too_large()
 
-    def known(name: str) -> str | None:
+    def value_of(name: str) -> str | None:
         found = variables.get(name)
         return services.get(name) if found is None else found
 
@@ -87,7 +87,7 @@ def build_environment(
         name = entry.get("name") or ""
         try:
             if entry.get("value"):
-                value: str | None = expand(entry["value"], known)
+                value: str | None = expand(entry["value"], value_of)
             else:
                 value = _referred(pod, container, entry.get("valueFrom") or {}, inputs)
         except (DownwardError, ExpansionTooLong) as error:

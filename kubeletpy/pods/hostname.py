@@ -1,4 +1,4 @@
-"""The names by which a pod knows itself: hostname, domain and FQDN.
+"""The names of a pod inside it: hostname, domain and FQDN.
 
 Source: docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797, KEP-4762
 (hostnameOverride).
@@ -18,7 +18,7 @@ MAX_FQDN = 64
 
 
 class HostnameError(ValueError):
-    """A pod cannot be named as its spec asks; the message names the field."""
+    """A pod cannot be named as its spec requires; the message names the field."""
 
 
 def pod_hostname(pod: Pod) -> str:

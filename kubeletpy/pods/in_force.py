@@ -21,7 +21,7 @@ def requests_in_force(pod: Pod) -> Amounts:
     """The pod's requests, of cpu and memory the maximum of those of its spec and of its status.
 
     The sums of all containers are compared, so that what moves from one container to another counts
-    once. What an infeasible resize asks for does not count. Raises ValueError for a malformed
+    once. The requests of an infeasible resize do not count. Raises ValueError for a malformed
     quantity.
     """
     total = pod_requests(pod)

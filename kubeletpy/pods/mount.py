@@ -27,7 +27,7 @@ class Mount(Struct, frozen=True):
     """The image whose files are mounted, as named in the spec; ``host_path`` is then empty."""
     image_pull_policy: str = ""
     image_ref: str = ""
-    """The same image as the runtime knows it, once it is on the node."""
+    """The same image by the runtime's name, once it is on the node."""
     image_sub_path: str = ""
     device: str = ""
     """Permissions (``mrw``, ``r``): ``host_path`` is a block device and appears as one in the

@@ -14,6 +14,6 @@ class NodePods(Struct, frozen=True):
     """Those whose containers may run: not yet stopped by their worker, or in the runtime."""
 
     @property
-    def known(self) -> frozenset[str]:
+    def existing(self) -> frozenset[str]:
         """All of them."""
         return self.desired | self.possibly_running

@@ -1,4 +1,4 @@
-"""A pod: a read-only view of the API object, with the questions that everyone asks about it.
+"""A pod: a read-only view of the API object, with the properties that all packages use.
 
 Must never change the object (it is shared with caches and watches), read a clock or do I/O.
 """

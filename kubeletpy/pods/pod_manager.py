@@ -16,7 +16,7 @@ class Resolved(Struct, frozen=True):
     """The pod that runs; None for a mirror without a static pod here."""
     mirror: Pod | None
     was_mirror: bool
-    """Whether the object asked about was the mirror."""
+    """Whether the object in question was the mirror."""
 
 
 class PodManager:

@@ -1,6 +1,6 @@
 """Settled probe results of containers, as read by compute-actions and status.
 
-Must never know how a container is probed.
+Must never depend on how a container is probed.
 """
 
 from __future__ import annotations

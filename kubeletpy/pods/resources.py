@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from kubeletpy.api import types as api
 from kubeletpy.api.canonical import Quantity
-from kubeletpy.api.canonical import read as read_quantity
+from kubeletpy.api.canonical import parse_quantity as read_quantity
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod, is_sidecar
 

@@ -98,7 +98,7 @@ class SandboxStatus(Struct, frozen=True):
 
 
 class PodRuntimeStatus(Struct, frozen=True, dict=True):
-    """Everything that the runtime knows about one pod.
+    """Everything that the runtime has of one pod.
 
     ``observed_at`` is a lower bound, in nanoseconds of the event loop's clock: just before the
     runtime was queried, or when its event was sent. Of two statuses the one observed later wins,

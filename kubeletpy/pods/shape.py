@@ -2,7 +2,7 @@
 
 Typed clients reject malformed objects while decoding; we work on plain JSON, so this is our
 decoding step: once for each object that arrives, and from then on every field is what
-:mod:`kubeletpy.api.types` says or absent. Unknown fields pass: newer APIs have more. Must never
+:mod:`kubeletpy.api.types` declares or absent. Unknown fields pass: newer APIs have more. Must never
 judge a value that can be read: that is validation, and the API's job.
 """
 
@@ -33,7 +33,7 @@ _UNCHECKED = frozenset({"managedFields"})
 """Long, and not read by anything here."""
 _QUANTITIES = {"ResourceRequirements": ("limits", "requests"), "PodSpec": ("overhead",)}
 _TIMES = {"ObjectMeta": ("creationTimestamp", "deletionTimestamp")}
-"""Fields, by kind, that are more than the plain strings they look like."""
+"""Fields, by kind, that are more than plain strings."""
 _MAX_NAME = 253
 _PATH_FIELDS = ("name", "namespace", "uid")
 

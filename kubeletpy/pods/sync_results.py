@@ -72,7 +72,7 @@ class PodSyncResult(Struct, frozen=True):
     results: tuple[SyncResult, ...] = ()
     decisions: tuple[Decision, ...] = ()
     sync_error: StartError | None = None
-    """A failure of no single step (the runtime is gone, the configuration is impossible)."""
+    """A failure of no single step (the runtime is absent, the configuration is impossible)."""
     retry_at: float | None = None
     """Unix seconds at which the earliest backoff of this sync ends."""
     status: PodRuntimeStatus | None = None

@@ -43,7 +43,7 @@ class _Watcher:
     def __init__(self) -> None:
         self.told: dict[str, View] = {}
         self.changed: dict[str, None] = {}
-        """Uids, in the order of their first change that it was not told of."""
+        """Uids, in the order of their first change that was not sent to it."""
         self.woken = asyncio.Event()
 
 
@@ -102,7 +102,7 @@ class PodsServer:
             self._server = LocalServer(
                 socket,
                 MAX_AT_ONCE,
-                {SERVICE: {"ListPods": self._list, "GetPod": self._get}},
+                {SERVICE: {"ListPods": self._list, "GetPod": self._get_pod}},
                 streams={SERVICE: {"WatchPods": self._watch}},
                 rate=Rate(PER_SECOND, BURST),
                 ended=self._ended,
@@ -143,7 +143,7 @@ class PodsServer:
             await asyncio.sleep(0)  # a node full of pods must not hold up the event loop
         return answer.SerializeToString()
 
-    async def _get(self, data: bytes) -> bytes:
+    async def _get_pod(self, data: bytes) -> bytes:
         self._require_ready()
         from kubeletpy.remote.generated import pods_pb2 as pb
 
@@ -206,7 +206,7 @@ class PodsServer:
         return View(pod, unconfirmed(pod.status) if status is None else status).object
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
-        """None, and said once: a field of the pod has a value of another type than the API's."""
+        """None, and logged once: a field of the pod has a value of another type than the API's."""
         from kubeletpy.pods_api.marshal import marshal
 
         try:

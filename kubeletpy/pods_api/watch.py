@@ -2,7 +2,7 @@
 
 Source: docs/reference/behaviour.md, t5.
 
-A watcher is told of the newest state of a pod, not of each: however slowly it reads, it waits for
+A watcher receives the newest state of a pod, not of each: however slowly it reads, it waits for
 at most one event a pod, and none is lost. An object that differs in nothing but ``resourceVersion``
 and ``managedFields`` is no news.
 """
@@ -47,7 +47,7 @@ class View(Struct, frozen=True):
 
 
 def news(before: View | None, now: View | None) -> Event | None:
-    """What happened to a pod for a watcher that was told ``before``; None: nothing."""
+    """What happened to a pod for a watcher that last received ``before``; None: nothing."""
     if now is None:
         return None if before is None else Event.DELETED
     if before is None:

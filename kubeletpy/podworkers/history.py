@@ -67,7 +67,7 @@ class DecisionHistory:
             else:
                 ring.append(HistoryEntry(now, decision))
 
-    def of(self, uid: str) -> tuple[HistoryEntry, ...]:
+    def decisions(self, uid: str) -> tuple[HistoryEntry, ...]:
         """The kept decisions of a pod, oldest first."""
         return tuple(self._pods.get(uid, ()))
 

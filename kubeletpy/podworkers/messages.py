@@ -14,7 +14,7 @@ from kubeletpy.structs import replace
 _NO_OPTIONS = KillOptions()
 
 
-def first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
+def new_record(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
     """The record of a pod that has no worker yet."""
     record = WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
     pod = event.update.pod

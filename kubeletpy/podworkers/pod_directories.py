@@ -58,9 +58,9 @@ class PodDirectories:
         except OSError:
             return False
 
-    def keep(self, found: NodePods) -> None:
+    def sweep_unknown(self, found: NodePods) -> None:
         """Remove the directories of all unknown pods in the background. Never blocks."""
-        self.sweep_soon(found.known)
+        self.sweep_soon(found.existing)
 
     def sweep_soon(self, keep: Collection[str]) -> None:
         """Remove the directories of pods not in ``keep`` (uids) in the background. Never blocks."""

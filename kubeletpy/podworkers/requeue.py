@@ -19,7 +19,7 @@ AFTER_DUE = 0.1
 """Seconds until the next try when the time to retry had passed before the sync ended: a sync that
 keeps requesting a time in the past must not spin."""
 
-BEAT_S = 2.0
+TICK_S = 2.0
 """Approximate seconds between the ticks of an agent. A core that wakes up for each pod alone finds
 its caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
 
@@ -30,16 +30,16 @@ class RequeueSettings(Struct, frozen=True):
     sync_frequency: float = 60.0
     error_backoff: float = 10.0
     network_backoff: float = 1.0
-    beat: float = 0.0
+    tick: float = 0.0
     """Pods with nothing due are synced together, at multiples of this; 0: each by itself."""
 
 
-def beat_of(node_name: str) -> float:
-    """Seconds between the ticks of a node: a tenth more or less than BEAT_S, by its name.
+def tick_of(node_name: str) -> float:
+    """Seconds between the ticks of a node: a tenth more or less than TICK_S, by its name.
 
     Nodes whose clocks agree would otherwise send the API the reads of their syncs all at once.
     """
-    return BEAT_S * (0.9 + 0.2 * zlib.crc32(node_name.encode()) / 0xFFFFFFFF)
+    return TICK_S * (0.9 + 0.2 * zlib.crc32(node_name.encode()) / 0xFFFFFFFF)
 
 
 def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
@@ -87,8 +87,8 @@ def _without_deadline(
 def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
     """On the last tick of the stretched time, which is 1..1.5 times the frequency anyway."""
     frequency = settings.sync_frequency
-    beat = min(settings.beat, frequency / 2)
-    if not beat:
+    tick = min(settings.tick, frequency / 2)
+    if not tick:
         return frequency * stretch
-    delay = (now + frequency * stretch) // beat * beat - now
-    return delay if delay >= frequency else delay + beat
+    delay = (now + frequency * stretch) // tick * tick - now
+    return delay if delay >= frequency else delay + tick

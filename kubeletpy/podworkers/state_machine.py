@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from kubeletpy.podworkers.messages import (
-    first_sight,
     is_urgent,
     merge_kill,
+    new_record,
     next_work,
     request_termination,
 )
@@ -80,9 +80,9 @@ class WorkerMachine:
         if everything is not None:
             uid, why = check_all(everything, self.records)
             if why:
-                raise ImpossibleTransition(uid, why, self.trail.of(uid))
+                raise ImpossibleTransition(uid, why, self.trail.last_events(uid))
         elif why := violation(before, after):
-            self._impossible(ImpossibleTransition(uid, why, self.trail.of(uid)))
+            self._impossible(ImpossibleTransition(uid, why, self.trail.last_events(uid)))
         return effects
 
     def _handle(self, event: Event) -> list[Effect]:
@@ -125,7 +125,7 @@ class WorkerMachine:
             return []
         record = self.records.get(named.uid)
         if record is None:
-            record = first_sight(named.uid, f"{named.name}_{named.namespace}", event)
+            record = new_record(named.uid, f"{named.name}_{named.namespace}", event)
         elif record.termination_requested and update.type is UpdateType.CREATE:
             self.records[record.uid] = replace(record, restart_requested=True)
             return []

@@ -158,7 +158,7 @@ class PodStatusCache:
             self._running.add(status.uid)
         else:
             self._running.discard(status.uid)
-        self._tell(status.uid)
+        self._notify(status.uid)
         return True
 
     def set_error(self, status: PodRuntimeStatus, error: str) -> None:
@@ -171,7 +171,7 @@ class PodStatusCache:
         self._entries[status.uid] = CacheEntry(kept, error=error)
         self._running.add(status.uid)
         if old is None or old.error != error:
-            self._tell(status.uid)
+            self._notify(status.uid)
 
     def invalidate(self, uid: str) -> None:
         """The pod was acted on with unknown result: query the runtime before deciding."""
@@ -185,13 +185,13 @@ class PodStatusCache:
         self._running.discard(uid)
         if self._entries.pop(uid, None) is None:
             return False
-        self._tell(uid)
+        self._notify(uid)
         return True
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call a function on every change; it must not block."""
         self._subscribers.append(subscriber)
 
-    def _tell(self, uid: str) -> None:
+    def _notify(self, uid: str) -> None:
         for subscriber in self._subscribers:
             subscriber(uid)

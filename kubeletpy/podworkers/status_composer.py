@@ -166,7 +166,7 @@ class StatusComposer:
             terminated=terminated,
             agent_started_at=self._agent_started_at(),
             resize_conditions=self._resizes.conditions(pod.uid),
-            actuated=self._given(pod),
+            actuated=self._actuated_resources(pod),
             actuated_pod=self._actuated.get_pod_level(pod.uid),
             device_health=self._device_health(pod),
             volume_health=self._volume_health(pod.uid),
@@ -240,7 +240,7 @@ class StatusComposer:
             ),
         )
 
-    def held(self, pod: Pod) -> None:
+    def show_held(self, pod: Pod) -> None:
         """A pod's admission takes a while: show what has become of one that ran before.
 
         After a reboot its containers have ended, whatever the API shows; it is not Ready.
@@ -262,7 +262,7 @@ class StatusComposer:
         """Settle the status of a pod that has ended and holds nothing any more."""
         self._statuses.finish(pod)
 
-    def _given(self, pod: Pod) -> dict[str, api.ResourceRequirements]:
+    def _actuated_resources(self, pod: Pod) -> dict[str, api.ResourceRequirements]:
         found = {}
         for container in (*pod.init_containers, *pod.containers):
             name = container["name"]

@@ -116,7 +116,7 @@ class EventTrail:
         """The pod has no record any more."""
         self._kept.pop(uid, None)
 
-    def of(self, uid: str) -> tuple[str, ...]:
+    def last_events(self, uid: str) -> tuple[str, ...]:
         """The last events of a pod, oldest first."""
         return tuple(
             f"{'' if now is None else f'{now:.3f} '}{kind}{detail and f': {detail[:_SHOWN]}'}"

@@ -65,7 +65,7 @@ class Troubles:
         rows = {uid: list(row) for uid, row in self._rows.items()}
         return {k: v for k, v in (("failing", rows), ("ends", {**self._ends})) if v}
 
-    def take(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, kept: Mapping[str, Any]) -> None:
         """What an earlier agent noted; what this one has noted since counts more."""
         failing, ends = (_mapping(kept.get(each)) for each in ("failing", "ends"))
         self._take_ends(ends)

@@ -315,7 +315,7 @@ class PodWorkers:
                 outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
                 named = run.work.pod or run.work.runtime_pod
                 pod = "" if named is None else f"{named.namespace}/{named.name}"
-                events = self._machine.trail.of(run.uid)
+                events = self._machine.trail.last_events(run.uid)
                 extra = {"pod": pod, "uid": run.uid, "events": events}
                 log.error("sync of pod failed", extra=extra, exc_info=error)
         self.notes.ended(run, outcome, now)

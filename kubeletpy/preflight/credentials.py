@@ -30,7 +30,7 @@ def _client(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator
         return
     path = Path(flags.kubeconfig)
     try:
-        context = kubeconfig.read(path)
+        context = kubeconfig.read_kubeconfig(path)
     except KubeconfigError as error:
         severity = Severity.NOTE if flags.bootstrap_kubeconfig else Severity.BLOCKS
         then = (

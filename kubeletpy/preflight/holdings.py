@@ -61,7 +61,7 @@ def _cpus(text: str) -> dict[str, list[str]]:
 def _devices(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     try:
-        bookings = device_checkpoint.read(text)[0] if text else {}
+        bookings = device_checkpoint.parse_checkpoint(text)[0] if text else {}
     except UNUSABLE:
         return found
     for holder in bookings:
@@ -72,7 +72,7 @@ def _devices(text: str) -> dict[str, list[str]]:
 def _claims(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     try:
-        claims = claim_checkpoint.read(text) if text else []
+        claims = claim_checkpoint.parse_checkpoint(text) if text else []
     except UNUSABLE:
         return found
     for claim in claims:

@@ -164,7 +164,7 @@ async def judge_pods(
     async def one(pod: Pod) -> PodVerdict:
         async with limit:
             try:
-                status = await source.read(pod.uid, pod.name, pod.namespace)
+                status = await source.read_pod_status(pod.uid, pod.name, pod.namespace)
             except CRIError as error:
                 return unclear(pod, f"the runtime does not report it: {error}")
         return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.plugins.sockets import look
+from kubeletpy.plugins.sockets import find_sockets
 from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.preflight.state_files import (
     DEVICES,
@@ -104,7 +104,7 @@ def _shutdown_times(root: Path) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        times_file.read(root)
+        times_file.read_times(root)
     except (OSError, ValueError) as error:
         yield _unclear(path, str(error), "the metrics of the last shutdown are missing")
         return
@@ -113,7 +113,7 @@ def _shutdown_times(root: Path) -> Iterator[Finding]:
 
 def _sockets(directory: Path) -> Iterator[Finding]:
     try:
-        sockets = look(str(directory)).sockets
+        sockets = find_sockets(str(directory)).sockets
     except FileNotFoundError:
         return
     except OSError as error:

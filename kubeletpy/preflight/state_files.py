@@ -115,12 +115,12 @@ def _check(found: str, configured: str, setting: str) -> None:
 
 
 def _claims(text: str) -> str:
-    return counted(len(claim_checkpoint.read(text)), "claim")
+    return counted(len(claim_checkpoint.parse_checkpoint(text)), "claim")
 
 
 def _health(text: str) -> str:
     json.loads(text)  # the reader takes what is not JSON for empty
-    return f"devices of {counted(len(health.read(text)), 'driver')}"
+    return f"devices of {counted(len(health.parse_health(text)), 'driver')}"
 
 
 def _resources(text: str) -> str:
@@ -128,7 +128,7 @@ def _resources(text: str) -> str:
 
 
 def _devices(text: str) -> str:
-    bookings, resources = device_checkpoint.read(text)
+    bookings, resources = device_checkpoint.parse_checkpoint(text)
     of = counted(len(bookings), "container")
     return f"devices of {of}, {counted(len(resources), 'resource')} with a plugin"
 

@@ -102,7 +102,7 @@ class ProbeCommands:
     async def _was_silent(self, key: Key, call: _Call) -> bool:
         """Whether the runtime, which answers now, was silent since the call or the last check.
 
-        A runtime that answers nothing says nothing about the container. Raises HandlerError.
+        An empty answer of the runtime has no meaning for the container. Raises HandlerError.
         """
         loop = asyncio.get_running_loop()
         asked_at = loop.time()

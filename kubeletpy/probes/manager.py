@@ -1,7 +1,7 @@
 """Runs the probes of all pods: keeps the state of each, its next run, and its settled result.
 
 A task exists only while a probe runs; one timer does all the waiting. :mod:`.schedule` decides when
-to run and what a result means, :mod:`.prober` how to ask.
+to run and what a result means, :mod:`.prober` runs it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kubeletpy.probes.schedule import (
     ProbeState,
     end,
     finished,
-    look,
+    with_container_state,
 )
-from kubeletpy.probes.seen import see
+from kubeletpy.probes.seen import container_state
 from kubeletpy.probes.timetable import Timetable
 from kubeletpy.probes.turns import Turns
 
@@ -103,14 +103,16 @@ class KubeProbeManager:
         for probe in probes:
             probe.pod = pod
             probe.pod_ip = status.get("podIP") or ""
-            seen = see(
+            seen = container_state(
                 pod,
                 probe.container,
                 status,
                 now=wall,
                 agent_started_at=self._agent_started_at(),
             )
-            self._set(probe, look(probe.spec, probe.state, seen, now, self._rng.random()))
+            self._set(
+                probe, with_container_state(probe.spec, probe.state, seen, now, self._rng.random())
+            )
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:
         """The pod is terminating: stop these probes of its regular containers."""
@@ -196,7 +198,7 @@ class KubeProbeManager:
             self._start(probe, turns)
             return True
 
-        turns.ask(start)
+        turns.start_when_free(start)
 
     def _start(self, probe: Probe, turns: Turns) -> None:
         target = Target(
@@ -208,7 +210,7 @@ class KubeProbeManager:
             probe.spec,
         )
         loop = asyncio.get_running_loop()
-        begun, release = loop.time(), turns.hold()
+        begun, release = loop.time(), turns.acquire()
         task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
         probe.task = task
 

@@ -53,7 +53,7 @@ def probes_of(pod: Pod) -> Iterator[Probe]:
         for kind, field in FIELDS.items():
             probe = container.get(field)
             if isinstance(probe, dict):
-                yield Probe(pod, container_kind, container, ProbeSpec.of(kind, probe))
+                yield Probe(pod, container_kind, container, ProbeSpec.from_probe(kind, probe))
 
 
 def report(probe: Probe) -> ProbeReport:

@@ -1,4 +1,4 @@
-"""One run of one probe: asks, and reports the result as an event and a metric.
+"""One run of one probe: probes the container and reports the result as an event and a metric.
 
 Must never decide what a result means for the container: that is :mod:`.schedule`.
 """
@@ -100,27 +100,27 @@ class Prober:
         """Run a probe once. ``quietly``: a failure is not reported."""
         for attempt in range(TRIES):
             try:
-                reply = await self._ask(target)
+                reply = await self._run_probe(target)
             except HandlerError as error:
                 if attempt < TRIES - 1:
                     await asyncio.sleep(0)  # let others run, should all fail at once
                     continue
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
-                    self._tell(target, Reason.UNHEALTHY, text)
+                    self._record_event(target, Reason.UNHEALTHY, text)
                 return Finding(None, str(error)[:KEPT_WORDS])
             break
         words = reply.output[:KEPT_WORDS]
         if reply.answer is Answer.FAILURE:
             if not quietly:
-                self._tell(target, Reason.UNHEALTHY, f"probe failed: {reply.output}")
+                self._record_event(target, Reason.UNHEALTHY, f"probe failed: {reply.output}")
             return Finding(ProbeOutcome.FAILURE, words)
         if reply.answer is Answer.WARNING:
-            self._tell(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
+            self._record_event(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
         return Finding(ProbeOutcome.SUCCESS, words)
 
-    async def _ask(self, target: Target) -> Reply:
-        """Ask the container. Raises HandlerError."""
+    async def _run_probe(self, target: Target) -> Reply:
+        """Probe the container. Raises HandlerError."""
         probe: api.Probe = target.container.get(FIELDS[target.spec.kind], {})  # type: ignore[assignment]
         ports = target.container.get("ports") or ()
         timeout = target.spec.timeout
@@ -158,7 +158,7 @@ class Prober:
             f"missing probe handler for {target.pod.description}:{target.container['name']}"
         )
 
-    def _tell(self, target: Target, reason: Reason, text: str) -> None:
+    def _record_event(self, target: Target, reason: Reason, text: str) -> None:
         reference = pod_reference(target.pod, field_path(target.kind, target.container["name"]))
         message = f"{target.spec.kind} {text}"[:EVENT_TEXT]
         self._recorder.event(reference, WARNING, reason, message)

@@ -1,7 +1,7 @@
 """When a probe runs and what its result is: a state machine. Pure.
 
 ``look`` takes in what is known about the container, ``finished`` the finding of a run. The state
-says when the next run is due; no polling is needed in between. Sources:
+contains when the next run is due; no polling is needed in between. Sources:
 docs/reference/behaviour.md, m1, m2. Must never read a clock: times are seconds of the event loop,
 given as ``now``.
 
@@ -54,7 +54,7 @@ _INITIAL = {
 
 
 class ProbeSpec(Struct, frozen=True):
-    """How a probe is run. Seconds and counts, kept sane whatever a manifest says."""
+    """How a probe is run. Seconds and counts, kept within bounds for any manifest."""
 
     kind: ProbeKind
     period: float = 10
@@ -64,7 +64,7 @@ class ProbeSpec(Struct, frozen=True):
     success_threshold: int = 1
 
     @classmethod
-    def of(cls, kind: ProbeKind, probe: Mapping[str, object]) -> ProbeSpec:
+    def from_probe(cls, kind: ProbeKind, probe: Mapping[str, object]) -> ProbeSpec:
         """Read the API's Probe, with the API's defaults for missing fields."""
 
         def number(field: str, default: int) -> int:
@@ -84,7 +84,7 @@ class ProbeSpec(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What the pod's status says about the container."""
+    """The container's state from the pod's status."""
 
     phase: str
     container_id: str = ""
@@ -96,7 +96,7 @@ class Seen(Struct, frozen=True):
     may_run_again: bool = True
     """For a container that does not run: whether it will be restarted."""
     deleting: bool = False
-    """Deletion of the pod was asked for, or its termination has begun."""
+    """Deletion of the pod was requested, or its termination has begun."""
 
 
 class ProbeState(Struct, frozen=True):
@@ -114,7 +114,7 @@ class ProbeState(Struct, frozen=True):
     """Nothing to do for good, unless there is a new container after all."""
     survivor: bool = False
     due: float | None = None
-    """When to run next; None: not until ``look`` says otherwise."""
+    """When to run next; None: not until its state changes."""
     counts_from: float = 0.0
     """When the first run is due that counts whatever its result."""
     pause: float = EARLY_PAUSE_S
@@ -126,7 +126,7 @@ class ProbeState(Struct, frozen=True):
         return self.due is not None and self.due < self.counts_from
 
 
-def look(
+def with_container_state(
     spec: ProbeSpec, state: ProbeState, seen: Seen | None, now: float, draw: float
 ) -> ProbeState:
     """Take in what is known about the container. ``draw`` is random, in [0, 1)."""

@@ -1,4 +1,4 @@
-"""Derives what probes must know about each container from a pod and its API status. Pure."""
+"""Derives the inputs of probes about each container from a pod and its API status. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_al
 from kubeletpy.probes.schedule import RESTART_SLACK_S, Seen
 
 
-def see(
+def container_state(
     pod: Pod,
     container: api.Container,
     status: api.PodStatus,
@@ -17,7 +17,7 @@ def see(
     now: float,
     agent_started_at: float,
 ) -> Seen:
-    """What the status says about a container. ``now`` and ``agent_started_at`` in Unix seconds."""
+    """A container's state by the status. ``now`` and ``agent_started_at`` in Unix seconds."""
     phase = status.get("phase") or ""
     known = _find(status, container["name"])
     container_id = (known or {}).get("containerID", "").partition("://")[2]

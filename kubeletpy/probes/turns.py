@@ -27,12 +27,12 @@ class Turns:
         """How many wait for a slot."""
         return len(self._waiting)
 
-    def ask(self, start: Callable[[], bool]) -> None:
+    def start_when_free(self, start: Callable[[], bool]) -> None:
         """Call ``start`` as soon as a slot is free; it returns whether it took it."""
         self._waiting.append(start)
         self._next()
 
-    def hold(self) -> Callable[[], None]:
+    def acquire(self) -> Callable[[], None]:
         """For the one started: call what is returned to release the slot, once or repeatedly."""
         loop = asyncio.get_running_loop()
         held = True

@@ -21,9 +21,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KEPT_ANNOTATIONS = "kubernetes.io/config."
 """Prefix of the annotations that decisions read: where a static pod came from, and its hash."""
 SHORTEST_WORD = 4
-"""Characters of the shortest value that is looked for in free texts."""
+"""Characters of the shortest value that is searched for in free texts."""
 MOST_WORDS = 4000
-"""Values of a pod that are looked for; a text about a pod with more is hashed as one."""
+"""Values of a pod that are searched for; a text about a pod with more is hashed as one."""
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
 _ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")

@@ -1,6 +1,6 @@
 """Gives what was recorded to the same functions again, and compares. Pure.
 
-The functions are those of the version that runs this; time is what the recording says. Lines that
+The functions are those of the version that runs this; time comes from the recording. Lines that
 can't be understood are counted by their cause.
 """
 
@@ -107,7 +107,7 @@ def _take_any(found: Replayed, player: _Player, read: Any) -> None:
     if not isinstance(read, dict):
         raise BadRecording("a line is no object")
     try:
-        _take(found, player, read)
+        _replay_line(found, player, read)
     except BadRecording:
         raise
     except Exception as error:
@@ -115,7 +115,7 @@ def _take_any(found: Replayed, player: _Player, read: Any) -> None:
         raise BadRecording(f"{type(error).__name__}: {error}") from error
 
 
-def _take(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
+def _replay_line(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
     kind = _kind(line)
     if kind is Kind.SHARED:
         value = player.share(line)

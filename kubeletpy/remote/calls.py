@@ -63,7 +63,7 @@ class Calls:
     """The calls of one service ("RuntimeService", "ImageService") over one connection.
 
     ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``, of
-    which the runtime is told.
+    which is passed to the runtime.
     """
 
     def __init__(

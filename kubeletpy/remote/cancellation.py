@@ -6,10 +6,10 @@ import asyncio
 
 
 def is_ours() -> bool:
-    """Whether the running task was asked to end.
+    """Whether cancellation of the running task was requested.
 
-    A cancelled task keeps the frames that it left: a frame of theirs that knows the task is a cycle
-    with it, so it is asked for here.
+    A cancelled task keeps the frames that it left: a frame of theirs that refers to the task is a
+    cycle with it, so it is looked up here.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Asking a runtime at startup how it is configured. Must never delay the start for long."""
+"""Queries a runtime's configuration at startup. Must never delay the start for long."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ PAUSE = 2.0
 async def cgroup_driver(
     runtime: RuntimeService, losing_support: Callable[[], None] = lambda: None
 ) -> str | None:
-    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not say.
+    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not report it.
 
-    A runtime without the call (containerd before 2.0) or without a Linux answer does not say: then
-    KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called if it lacks the
+    A runtime without the call (containerd before 2.0) or without a Linux answer does not report
+    it: then KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called if it
+        lacks the
     call: future kubelets will not start with such a runtime. Other failures are tried TRIES times
     (as the kubelet does); raises the last CRIError.
     """

@@ -49,7 +49,7 @@ def code_in_words(name: str) -> str:
 class CRIError(Exception):
     """A call to the runtime or image service that failed.
 
-    ``method`` is the CRI's name of the call ("RunPodSandbox"), ``details`` what the runtime said,
+    ``method`` is the CRI's name of the call ("RunPodSandbox"), ``details`` the runtime's message,
     ``target`` the id, image or pod the call was about ("" for calls about the whole runtime),
     ``code`` the status. The text of the exception names them all.
     """
@@ -81,7 +81,7 @@ class InvalidArgument(CRIError):
 
 
 class DeadlineExceeded(CRIError):
-    """No answer in time. The runtime may still be working on it: check before asking again."""
+    """No answer in time. The runtime may still be working on it: check before retrying."""
 
     code = Code.DEADLINE_EXCEEDED
 
@@ -105,7 +105,7 @@ class PermissionDenied(CRIError):
 
 
 class Unauthenticated(CRIError):
-    """The registry wants different credentials."""
+    """The registry requires different credentials."""
 
     code = Code.UNAUTHENTICATED
 

@@ -48,7 +48,7 @@ class Split(Struct, Generic[Filter], frozen=True):
 
     Attributes:
         parts: the filters of the parts; empty when it does not divide this list.
-        refusable: a runtime may not know such filters.
+        refusable: a runtime may not support such filters.
     """
 
     parts: Callable[[Filter], Awaitable[Sequence[Filter]]]

@@ -2,7 +2,7 @@
 
 Every call of both CRI services is here and answers Unimplemented, but for those that have one
 obvious answer: streamed lists are the plain lists in pieces, a runtime that answers is ready, and
-what it is told about the node's addresses may be ignored. Must never do any I/O.
+the node's addresses passed to it may be ignored. Must never do any I/O.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class PluginCallFailed(Exception):
     Attributes:
         code: gRPC's status.
         call: ``NodeStageVolume of driver x``.
-        details: what the plugin said.
+        details: the plugin's message.
         answered: the plugin itself reported it; False: the call was lost, or its answer was
             nonsense.
     """
@@ -147,7 +147,7 @@ class PluginCalls:
     ) -> Answer:
         """Call ``method`` and wait at most ``within`` seconds for its answer.
 
-        ``secrets`` are kept out of errors, whatever the plugin says. Raises PluginCallFailed.
+        ``secrets`` are kept out of errors, whatever the plugin answers. Raises PluginCallFailed.
         """
         call = f"{method} of {self._plugin}"
         if self._closed:
@@ -185,7 +185,7 @@ class PluginCalls:
     async def stream(
         self, method: str, request: Message, answer: type[Answer]
     ) -> AsyncIterator[Answer]:
-        """Yield answers for as long as the plugin sends any; the next is read when it is asked for.
+        """Yield answers for as long as the plugin sends any; the next is read on demand.
 
         Raises PluginCallFailed, also when the connection is lost.
         """

@@ -2,7 +2,7 @@
 
 It remembers sandboxes and containers and answers the CRI's questions about them; a subclass starts
 a container, waits for its end and sends it signals. For runtimes without images, pod networks and
-memory: what it knows ends with the program.
+memory: it is lost when the program ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubeletpy.structs import Struct, field
 log = logging.getLogger(__name__)
 
 MOST_EVENTS = 1000
-"""Exits that nobody has asked for yet; more are left to the agent's next look."""
+"""Exits that were not fetched yet; more are left to the agent's next relist."""
 
 
 def _id() -> str:
@@ -49,7 +49,7 @@ class Sandbox(Struct, eq=False):
     """What holds a pod together.
 
     Attributes:
-        config: as the agent asked for it: the pod's name, namespace, uid, labels, log directory.
+        config: as the agent requested it: the pod's name, namespace, uid, labels, log directory.
         state: SANDBOX_READY or SANDBOX_NOTREADY.
         created_at: in Unix nanoseconds.
     """
@@ -64,7 +64,7 @@ class Container(Struct, eq=False):
     """One run of a container.
 
     Attributes:
-        config: as the agent asked for it: command, args, envs, mounts, labels.
+        config: as the agent requested it: command, args, envs, mounts, labels.
         state: CONTAINER_CREATED, CONTAINER_RUNNING or CONTAINER_EXITED.
         created_at, started_at, finished_at: in Unix nanoseconds; 0: not yet.
         exit_code: once it has exited.
@@ -92,7 +92,7 @@ class Container(Struct, eq=False):
 
 
 def log_line(text: bytes, stream: str = "stdout") -> bytes:
-    """A line of output, ending in a newline, as the CRI wants it in a log: with the time of now."""
+    """A line of output, ending in a newline, in the CRI's log format: with the time of now."""
     now_ns = time.time_ns()
     when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 10**9))
     return f"{when}.{now_ns % 10**9:09}Z {stream} F ".encode() + text
@@ -128,7 +128,7 @@ class SimpleRuntime(PartialRuntime):
 
     @abstractmethod
     def send(self, container: Container, signum: int) -> None:
-        """Send a running container SIGTERM or SIGKILL; nothing if it is just gone."""
+        """Send a running container SIGTERM or SIGKILL; nothing if it has just exited."""
 
     async def close(self) -> None:
         """Stop all pods at once."""

@@ -246,7 +246,7 @@ class KubeRuntimeManager:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         pod = request.pod
         found, status = status, with_shown_ends(pod, status, request.shown)
-        in_effect = self._in_effect.of(pod, found)
+        in_effect = self._in_effect.pod_in_effect(pod, found)
         restarting = restart_all_active(pod, found)
         plan = compute_pod_actions(
             pod,
@@ -325,7 +325,7 @@ class KubeRuntimeManager:
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         """Read all that the runtime has of a pod. Raises CRIError."""
-        return await self._source.read(uid, name, namespace)
+        return await self._source.read_pod_status(uid, name, namespace)
 
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod the runtime has, dead ones included. Raises CRIError."""
@@ -381,7 +381,7 @@ class KubeRuntimeManager:
         planned = not run.plan.resize.empty
         if planned:
             self._in_effect.resized(run.pod.uid, worked=run.resize_done)
-        differs = resize_in_progress(run.pod, after, self._in_effect.of(run.pod, after))
+        differs = resize_in_progress(run.pod, after, self._in_effect.pod_in_effect(run.pod, after))
         if not planned and not differs:
             return None
         return ResizeOutcome(
@@ -395,7 +395,7 @@ class KubeRuntimeManager:
         await self._mutations.settled(uid)
         if not self._mutations.outdated(uid, status.observed_at):
             return status
-        return await self._source.read(uid, status.name, status.namespace)
+        return await self._source.read_pod_status(uid, status.name, status.namespace)
 
     async def _after(
         self, draft: StatusDraft, before: PodRuntimeStatus, certain: bool
@@ -407,7 +407,7 @@ class KubeRuntimeManager:
             if certain:
                 return await draft.finished(source), None
             # A failed call may have had its effect all the same: a sandbox we don't know of.
-            return await source.read(before.uid, before.name, before.namespace), None
+            return await source.read_pod_status(before.uid, before.name, before.namespace), None
         except CRIError as error:
             # We know what was done, not its effect: an old time makes the next sync look.
             return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))

@@ -17,7 +17,7 @@ from kubeletpy.pods.pod import Pod
 class PodCgroupLimits(Protocol):
     """Reads and writes the limits of pods' cgroups. All methods raise PodLimitsError."""
 
-    def wanted(self, pod: Pod) -> PodLimits | None:
+    def requested(self, pod: Pod) -> PodLimits | None:
         """The limits that the pod's spec requests; None: pods don't have their own cgroups."""
         ...
 
@@ -37,7 +37,7 @@ class PodCgroupLimits(Protocol):
 class NoPodCgroupLimits:
     """Where pods don't have their own cgroups (cgroupsPerQOS false)."""
 
-    def wanted(self, pod: Pod) -> PodLimits | None:
+    def requested(self, pod: Pod) -> PodLimits | None:
         """None: only containers are limited."""
         return None
 

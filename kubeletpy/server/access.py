@@ -131,7 +131,7 @@ class Access:
             self._good[digest] = None
             if len(self._good) > CACHED:
                 self._good.popitem(last=False)
-            self._identities.keep(digest, found, self._settings.token_ttl)
+            self._identities.store(digest, found, self._settings.token_ttl)
         return found
 
     async def _review_token(

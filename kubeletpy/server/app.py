@@ -129,7 +129,7 @@ class AgentServer:
         began = asyncio.get_running_loop().time()
         try:
             who = await self._admit(request, route)
-            if self._door is not None and not self._door.know(request.transport, who):
+            if self._door is not None and not self._door.admit_identity(request.transport, who):
                 raise web.HTTPTooManyRequests(
                     text=f"{who} has too many connections to this port\n",
                     headers={"Retry-After": "1", "Connection": "close"},

@@ -76,7 +76,7 @@ def no_room(kept: Kept) -> str | None:
     return None
 
 
-def look(directory: Path) -> Kept:
+def kept_archives(directory: Path) -> Kept:
     """What is kept now; creates the directory if it is missing. Blocks. Raises OSError."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     archives = used = 0
@@ -127,7 +127,7 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
                 raise FileExistsError(f"{location.name} exists; try again in a second")
             if len(owners) > MAX_KEPT:
                 del owners[next(iter(owners))]
-            why = no_room(await asyncio.to_thread(look, directory))
+            why = no_room(await asyncio.to_thread(kept_archives, directory))
             if why is not None:
                 log.warning(
                     "checkpoint refused: remove old ones",

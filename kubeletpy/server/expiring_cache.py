@@ -48,9 +48,9 @@ class ExpiringCache(Generic[K, V]):
         self._under_way.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
-        self.keep(key, *done.result())
+        self.store(key, *done.result())
 
-    def keep(self, key: K, value: V, seconds: float) -> None:
+    def store(self, key: K, value: V, seconds: float) -> None:
         """Cache an answer that is known from elsewhere."""
         if seconds <= 0:
             return

@@ -74,7 +74,7 @@ class ServingTls:
         self._client_ca = client_ca
         self._minimum = VERSIONS[min_version]
         self._ciphers = openssl_names(ciphers)
-        self._seen = self._look(pair())
+        self._seen = self._reload_changed(pair())
         self._current = self._load(pair())
         self.context: ssl.SSLContext = _Following(self._newest)
 
@@ -111,7 +111,7 @@ class ServingTls:
 
     def _newest(self) -> _Loaded:
         pair = self._pair()
-        seen = self._look(pair)
+        seen = self._reload_changed(pair)
         if seen != self._seen:
             self._seen = seen
             try:
@@ -127,7 +127,7 @@ class ServingTls:
                 )
         return self._current
 
-    def _look(self, pair: KeyPair | None) -> tuple[Stamp | None, ...]:
+    def _reload_changed(self, pair: KeyPair | None) -> tuple[Stamp | None, ...]:
         paths = [] if pair is None else [pair.certificate, pair.key]
         paths += [] if self._client_ca is None else [self._client_ca]
         return tuple(stamp(path) for path in paths)

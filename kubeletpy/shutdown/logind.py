@@ -75,7 +75,7 @@ class _Signals:
         """The connection that owns logind's name; empty while none does, None: not known."""
         self._warned = False
 
-    def wanted(self, message: Message) -> bool:
+    def is_shutdown_signal(self, message: Message) -> bool:
         """Whether this is logind's shutdown signal; keeps track of who logind is."""
         said = (message.interface, message.member, message.signature)
         if said == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
@@ -114,7 +114,7 @@ class SystemLogind:
 
         try:
             signals = _Signals()
-            bus = await Bus.connect(address, signals.wanted)
+            bus = await Bus.connect(address, signals.is_shutdown_signal)
         except FileNotFoundError as error:
             raise NoLogind(f"there is no system bus: {error}") from error
         try:

@@ -94,12 +94,12 @@ class ShutdownManager:
                     log.warning("graceful node shutdown is off", extra={"why": str(error)})
                     return
                 except (OSError, DBusError, TimeoutError) as error:
-                    said = self._say(error, said)
+                    said = self._log_failure(error, said)
                 else:
                     try:
                         await self._follow(logind)
                     except (OSError, DBusError, TimeoutError) as error:
-                        said = self._say(error, said)
+                        said = self._log_failure(error, said)
                     finally:
                         await logind.close()
                 await asyncio.sleep(RECONNECT_S)
@@ -108,7 +108,7 @@ class ShutdownManager:
                 self._ending.cancel()
             self._release()
 
-    def _say(self, error: Exception, said: bool) -> bool:
+    def _log_failure(self, error: Exception, said: bool) -> bool:
         if not said:
             log.warning("the connection to logind failed; trying again", extra={"why": str(error)})
         return True
@@ -227,7 +227,7 @@ class ShutdownManager:
     async def _recall(self) -> None:
         """Show the times of the last shutdown, which this machine's boot has ended."""
         try:
-            times = await asyncio.to_thread(times_file.read, self._root_dir)
+            times = await asyncio.to_thread(times_file.read_times, self._root_dir)
         except (OSError, ValueError) as error:
             log.info("the times of the last shutdown are unreadable", extra={"why": str(error)})
             return

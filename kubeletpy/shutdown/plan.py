@@ -53,7 +53,7 @@ def periods(
 
 
 def periods_of(settings: KubeletSettings) -> tuple[Period, ...]:
-    """What the settings say about graceful node shutdown; empty: it is off."""
+    """The settings of graceful node shutdown; empty: it is off."""
     return periods(
         settings.shutdown_grace_period,
         settings.shutdown_grace_period_critical_pods,

@@ -25,7 +25,7 @@ def write(directory: Path, times: dict[str, float]) -> None:
     write_private(directory / NAME, json.dumps(stored))
 
 
-def read(directory: Path) -> dict[str, float]:
+def read_times(directory: Path) -> dict[str, float]:
     """What :func:`write` was given; empty without a file.
 
     Raises OSError, and ValueError for what is none of it.

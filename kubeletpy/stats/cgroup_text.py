@@ -1,6 +1,6 @@
 """Parses the kernel's cgroup files, both versions. Pure: texts in, GroupStats out.
 
-The kernel writes the texts, but containers influence them: a file may be missing, a line may look
+The kernel writes the texts, but containers influence them: a file may be missing, a line may appear
 different on another kernel, and neither is an error. Working set = usage without inactive file
 pages, as the kubelet's (docs/reference/metrics.csv: container_memory_working_set_bytes).
 """

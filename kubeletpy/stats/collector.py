@@ -41,8 +41,8 @@ class StatsSources(Struct, frozen=True):
     """The sources of all numbers.
 
     Attributes:
-        statuses: of all pods that the runtime knows.
-        pod: the object of a pod by uid; None when it is no longer wanted.
+        statuses: of all pods that the runtime has.
+        pod: the object of a pod by uid; None when no source has it.
         pod_path: a pod's cgroup by uid; None when it has none of its own.
         groups: None where there are no cgroups to read.
         root_dir: --root-dir; its file system is the node's.
@@ -116,8 +116,8 @@ class StatsCollector:
         pods = self._running()
         located = await self._located(pods)
         at = self._now()
-        node, found = await self._threads.run(self._read, pods, located, detail)
-        said, problem = await self._said(found, detail=detail)
+        node, found = await self._threads.run(self._read_usage, pods, located, detail)
+        said, problem = await self._runtime_stats(found, detail=detail)
         if said is not None:
             spaces = await self._threads.run(_spaces, mount_points(said), at)
             first = self._from.prefer_runtime
@@ -134,16 +134,16 @@ class StatsCollector:
             [container.id for pod in homeless for container in pod.containers],
         )
 
-    def _read(
+    def _read_usage(
         self, pods: Sequence[RunningPod], located: Mapping[str, str], detail: bool
     ) -> tuple[NodeReading, list[PodReading]]:
-        node = self._from.node.read(detail=detail)
-        return node, [self._pods.read(pod, located, detail=detail) for pod in pods]
+        node = self._from.node.read_node(detail=detail)
+        return node, [self._pods.read_pod(pod, located, detail=detail) for pod in pods]
 
-    async def _said(
+    async def _runtime_stats(
         self, pods: Sequence[PodReading], *, detail: bool
     ) -> tuple[CriStats | None, str]:
-        """The runtime's stats, if it has to be asked; and why it could not be."""
+        """The runtime's stats, if they are needed; and why they could not be read."""
         lacking = any(group.stats is None for pod in pods for group in pod.containers)
         wanted = self._from.prefer_runtime or lacking
         if not pods or not (detail or wanted):

@@ -72,7 +72,7 @@ def trees(
     *,
     max_volumes: int | None = MAX_VOLUMES,
 ) -> PodTrees | None:
-    """The plan of a pod; ``pod`` None: it is no longer wanted, and only its logs count.
+    """The plan of a pod; ``pod`` None: no source has it, and only its logs count.
 
     ``max_volumes``: None: all, possibly tens of thousands; for limits, and not on the event loop.
     Returns None when a name can't be part of a path.

@@ -1,7 +1,7 @@
 """Converts the runtime's stats of containers and sandboxes to this package's types. Pure.
 
 For containers whose cgroups are not on this machine (sandboxes that are virtual machines), for
-writable layers, which only the runtime knows, and for everything when configured so.
+writable layers, which only the runtime has, and for everything when configured so.
 """
 
 from __future__ import annotations

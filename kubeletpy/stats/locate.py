@@ -1,7 +1,7 @@
 """Locates the cgroups of sandboxes and containers when pods have none (cgroupsPerQOS false).
 
 Then the runtime puts them anywhere, and its verbose status names the first process; the cgroup of
-that process is the container's. Asked once per container.
+that process is the container's. Queried once per container.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class NodeFiles:
         self._started_at = int(clock.now() * 1e9)
         self._runtime_pid = 0
 
-    def read(self, *, detail: bool) -> NodeReading:
+    def read_node(self, *, detail: bool) -> NodeReading:
         """The whole reading; ``detail`` as in GroupFiles.stats."""
         at = int(self._clock.now() * 1e9)
         texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}

@@ -49,11 +49,11 @@ class PodFiles:
         self._clock = clock
         self._pod_path = pod_path
 
-    def read(self, pod: RunningPod, located: Mapping[str, str], *, detail: bool) -> PodReading:
+    def read_pod(self, pod: RunningPod, located: Mapping[str, str], *, detail: bool) -> PodReading:
         """One pod.
 
         Args:
-            pod: as the runtime knows it.
+            pod: as the runtime has it.
             located: container and sandbox id -> cgroup, for those not below their pod's.
             detail: limits, devices, processes and interfaces too.
         """

@@ -1,7 +1,7 @@
 """The disk usage of selected pods, measured on demand.
 
 For limits, which must be watched although nobody scrapes: only the trees of pods with a limit are
-walked, and the runtime is asked only about containers that count. What can't be determined counts
+walked, and the runtime is queried only about containers that count. What can't be determined counts
 as nothing: a number never exceeds the real usage.
 """
 
@@ -30,7 +30,7 @@ from kubeletpy.structs import Struct
 log = logging.getLogger(__name__)
 
 ASKED_ONE_BY_ONE = 4
-"""Up to this many pods the runtime is asked about each; beyond that about all at once."""
+"""Up to this many pods the runtime is queried about each; beyond that about all at once."""
 
 
 class StorageSources(Struct, frozen=True):
@@ -39,7 +39,7 @@ class StorageSources(Struct, frozen=True):
     Attributes:
         status: of a pod by uid, as last seen in the runtime.
         pod: the object of a pod by uid.
-        disks: a dedicated meter, because it forgets what it was not asked for.
+        disks: a dedicated meter, because it forgets what was not requested.
     """
 
     runtime: RuntimeService
@@ -69,7 +69,7 @@ class StorageMeter:
     ) -> StorageMeter:
         """The meter of a node, which measures a tree at most every ``between`` seconds.
 
-        Volumes of pods with limits are measured more often than volumeStatsAggPeriod asks for; a
+        Volumes of pods with limits are measured more often than volumeStatsAggPeriod requires; a
         negative period turns measuring off for them too.
         """
         between = min(settings.volume_stats_agg_period, between) or between
@@ -152,10 +152,10 @@ class StorageMeter:
         try:
             said, too_large = await self._stats(pods)
         except CRIError as error:
-            self._say(error)
+            self._log_once(error)
             return {}
         if too_large is not None:
-            self._say(too_large)
+            self._log_once(too_large)
         else:
             self._silent = False
         containers = from_cri.from_containers(said).containers
@@ -173,7 +173,7 @@ class StorageMeter:
         """Also why a pod is omitted: what its owner wrote makes the answer too large.
 
         Other pods' annotations must not keep a pod from being measured: when the answer for all is
-        too large, the runtime is asked about one pod at a time.
+        too large, the runtime is queried about one pod at a time.
         """
         if len(pods) > ASKED_ONE_BY_ONE:
             try:
@@ -202,7 +202,7 @@ class StorageMeter:
             return error
 
     async def _layers_apart(self) -> bool:
-        """Whether images and layers are on a file system of their own; asked until known.
+        """Whether images and layers are on a file system of their own; queried until known.
 
         Source: the kubelet's HasDedicatedImageFs.
         """
@@ -210,12 +210,12 @@ class StorageMeter:
             try:
                 info = await self._from.images.image_fs_info()
             except CRIError as error:
-                self._say(error)
+                self._log_once(error)
                 return True
             self._apart = await asyncio.to_thread(_apart, info, self._from.root_dir)
         return self._apart is not False
 
-    def _say(self, error: CRIError) -> None:
+    def _log_once(self, error: CRIError) -> None:
         level = logging.DEBUG if self._silent else logging.WARNING
         self._silent = True
         log.log(level, "writable layers can't be measured", extra={"why": str(error)})

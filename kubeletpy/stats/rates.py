@@ -13,7 +13,7 @@ from kubeletpy.structs import Struct
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000
 FORGET_NS = 600_000_000_000
-"""Ten minutes: older samples say nothing about current usage.
+"""Ten minutes: older samples do not show current usage.
 
 Source: docs/reference/constants.csv: cpu usage cache.
 """
@@ -58,7 +58,7 @@ class Rates:
         self._windows[key] = _Window(begun_at, begun_ns, at, used_ns, rate)
         return rate
 
-    def keep(self, keys: Iterable[str]) -> None:
+    def forget_others(self, keys: Iterable[str]) -> None:
         """Forget all others."""
         kept = set(keys)
         for key in [key for key in self._windows if key not in kept]:

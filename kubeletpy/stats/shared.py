@@ -1,4 +1,4 @@
-"""One answer for all who ask at about the same time."""
+"""One answer for all simultaneous requests."""
 
 from __future__ import annotations
 

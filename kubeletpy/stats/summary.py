@@ -59,7 +59,7 @@ def rated(reading: Reading, rates: Rates) -> dict[str, int]:
         rate = rates.nano_cores(key, group.stats.at, group.stats.cpu_ns)
         if rate is not None:
             found[key] = rate
-    rates.keep(seen)
+    rates.forget_others(seen)
     return found
 
 

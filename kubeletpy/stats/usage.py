@@ -1,7 +1,7 @@
 """The data types of this package: readings of a cgroup, file system, interface, pod and node. Pure.
 
 Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None: the
-machine does not report it. Must never know where a number comes from.
+machine does not report it. Must never depend on where a number comes from.
 """
 
 from __future__ import annotations

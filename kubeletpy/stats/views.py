@@ -64,15 +64,15 @@ class StatsViews:
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
-            return await self._threads.run(self._summary, await self._read(detail=False), None)
-        reading, disks = await asyncio.gather(self._read(detail=True), self._collector.disks())
+            return await self._threads.run(self._summary, await self._collect(detail=False), None)
+        reading, disks = await asyncio.gather(self._collect(detail=True), self._collector.disks())
         return await self._threads.run(self._summary, reading, disks)
 
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
         from kubeletpy.stats import resource
 
-        return await self._threads.run(resource.render, await self._read(detail=False))
+        return await self._threads.run(resource.render, await self._collect(detail=False))
 
     async def log_metrics(self) -> bytes:
         """The disk usage of container logs, for /metrics."""
@@ -89,7 +89,7 @@ class StatsViews:
                 level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
                 log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
                 self._provider(FROM_FILES)
-        return await self._threads.run(self._cadvisor, await self._read(detail=True))
+        return await self._threads.run(self._cadvisor, await self._collect(detail=True))
 
     async def _from_runtime(self, runtime: RuntimeService) -> bytes:
         if not self._descriptors:
@@ -100,7 +100,7 @@ class StatsViews:
 
         return await self._threads.run(cri_metrics.render, self._descriptors, pods)
 
-    async def _read(self, *, detail: bool) -> Reading:
+    async def _collect(self, *, detail: bool) -> Reading:
         collector = self._collector
         return await (collector.detail() if detail else collector.usage())
 

@@ -30,7 +30,7 @@ INIT_DONE_MESSAGE = (
     "Unable to get init container status: its record is gone from the runtime, but the pod went on "
     "after it"
 )
-"""The first words are what people and the node conformance suite look for."""
+"""People and the node conformance suite search for the first words."""
 RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
 
 
@@ -48,7 +48,7 @@ class ContainerInputs(Struct, frozen=True):
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """What containers were last given, by name."""
     now: float = 0.0
-    """Unix seconds; the end of a container that is found to be gone."""
+    """Unix seconds; the end of a container that is found to be absent."""
 
 
 def lost(
@@ -57,10 +57,10 @@ def lost(
     message: str = LOST_MESSAGE,
     reason: str = LOST_REASON,
 ) -> api.ContainerStateTerminated:
-    """The termination of a container when nobody knows how it ended.
+    """The termination of a container when its end was not recorded.
 
-    ``state`` is what was last shown of it, ``now`` when it was found to be gone (Unix seconds): the
-    API shows times that are left out as those of the year 1.
+    ``state`` is what was last shown of it, ``now`` when it was found to be absent (Unix seconds):
+    the API shows times that are left out as those of the year 1.
     """
     ended: api.ContainerStateTerminated = {
         "exitCode": LOST_EXIT_CODE,

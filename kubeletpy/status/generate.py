@@ -133,7 +133,7 @@ def deadline(pod: Pod, start_time: str | None) -> float | None:
 
 
 def _was_restarting_all(old: api.PodStatus) -> bool:
-    """Whether what has gone from the runtime was removed by the agent in order to restart it."""
+    """Whether a container missing in the runtime was removed by the agent for its restart."""
     reported = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
     return reported is not None and reported["status"] == "True"
 

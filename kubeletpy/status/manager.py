@@ -120,19 +120,19 @@ class ApiStatusManager:
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
     ) -> None:
         """Keep a status and have it written; see the Protocol."""
-        self._keep(pod, status, containers_may_run=containers_may_run, finished=False)
+        self._update_entry(pod, status, containers_may_run=containers_may_run, finished=False)
 
     def finish(self, pod: Pod) -> None:
         """Settle the status of a pod whose worker is done; see the Protocol."""
         entry = self._entries.get(pod.uid)
         known = pod.status if entry is None else entry.status
         done = finished_status(pod, known, self._clock.now())
-        self._keep(pod, done, containers_may_run=False, finished=True)
+        self._update_entry(pod, done, containers_may_run=False, finished=True)
 
     def reconcile(self, pod: Pod) -> None:
         """The API's object changed: take it as the base, and restore what others overwrote.
 
-        For a mirror pod, pass the static pod once the pod manager knows the mirror.
+        For a mirror pod, pass the static pod once the pod manager has the mirror.
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
@@ -177,7 +177,7 @@ class ApiStatusManager:
         mirror = self._mirror_of(pod)
         return mirror if mirror is not None and pod.is_shown_by(mirror) else None
 
-    def _keep(
+    def _update_entry(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool, finished: bool
     ) -> None:
         entry = self._entries.get(pod.uid)

@@ -1,7 +1,7 @@
 """The strategic merge patch that turns the status the API has into the one it should show.
 
 Pure. Only differences are sent, so one PATCH without a preceding GET is enough; whatever the API
-has that we do not know about is kept.
+has and the agent has not is kept.
 """
 
 from __future__ import annotations

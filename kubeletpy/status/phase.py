@@ -1,6 +1,6 @@
 """The phase of a pod, from its container statuses alone (docs/reference/behaviour.md, e1).
 
-Pure. Must never look at the runtime or the clock.
+Pure. Must never read the runtime or the clock.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class WriteProblem(Struct, frozen=True):
 
 
 def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
-    """What the newest status says and the API's does not."""
+    """What the newest status has and the API's lacks."""
     parts = list(_differences(in_api, newest))
     more = f" and {len(parts) - MAX_PARTS} more" if len(parts) > MAX_PARTS else ""
     return ", ".join(parts[:MAX_PARTS]) + more

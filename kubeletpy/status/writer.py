@@ -25,7 +25,7 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.05
-"""The Node authorizer may not know a new pod for some milliseconds: the first retry is early."""
+"""The Node authorizer sees a new pod some milliseconds late: the first retry is early."""
 LAST_RETRY_S = 10.0
 SAY_AFTER = 3
 """Consecutive refusals of a write before an event is emitted for the pod."""

@@ -20,9 +20,9 @@ class ActivePods:
 
     def __call__(self) -> list[Pod]:
         """All of them."""
-        return self.of(self._pods.pods())
+        return self.active(self._pods.pods())
 
-    def of(self, pods: Sequence[Pod]) -> list[Pod]:
+    def active(self, pods: Sequence[Pod]) -> list[Pod]:
         """Those among some pods."""
         return [pod for pod in pods if self._is_active(pod)]
 

@@ -61,7 +61,7 @@ class Admitting:
             self._refuse(pod, answer)
             return False
         if isinstance(answer, Deferred):
-            self.held.hold(pod.uid, self._settle(as_before, answer))
+            self.held.hold_until(pod.uid, self._settle(as_before, answer))
             self._show_held(as_before)
             return False
         self._allocations.admitted(as_before)

@@ -64,12 +64,12 @@ class DeadContainers:
         if (status := self._cache.status(uid)) is not None:
             remove_all = self._content_removable(uid)
             keep = KEEP if self._reported(uid) else KEEP_UNREPORTED
-            self._put(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
+            self._enqueue(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
 
     def remove_all(self, uid: str) -> None:
         """Remove every dead container of a pod."""
         if (status := self._cache.status(uid)) is not None:
-            self._put(dead_to_remove(status, None, remove_all=True))
+            self._enqueue(dead_to_remove(status, None, remove_all=True))
 
     async def run(self) -> None:
         """Remove what is queued, one by one, until cancelled."""
@@ -81,7 +81,7 @@ class DeadContainers:
             except CRIError as error:
                 log.info("dead container not removed", extra={"error": str(error)})
 
-    def _put(self, ids: list[str]) -> None:
+    def _enqueue(self, ids: list[str]) -> None:
         for container_id in ids:
             if container_id not in self._queued and not self._queue.full():
                 self._queued.add(container_id)

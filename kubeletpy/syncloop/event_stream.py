@@ -96,7 +96,7 @@ class EventStream:
             async for event in stream:
                 self._connected()
                 if not self._is_left_over(event):
-                    await self._take(event)
+                    await self._handle_event(event)
                 elif self._clock_was_set():
                     self._pleg.relist_soon()  # it may be a new event that only looks old
 
@@ -131,7 +131,7 @@ class EventStream:
             self._established = None
         self._pleg.events_flow(False)
 
-    async def _take(self, event: cri.ContainerEventResponse) -> None:
+    async def _handle_event(self, event: cri.ContainerEventResponse) -> None:
         self._pleg.metrics.event_received(max(self._clock.now() - event.created_at / 1e9, 0.0))
         if event.container_event_type == cri.ContainerEventType.CONTAINER_DELETED_EVENT:
             self._removed(event)

@@ -46,7 +46,7 @@ class HeldPods:
         """Whether a pod may not be started now."""
         return uid in self._tasks or uid in self._refused
 
-    def hold(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
+    def hold_until(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
         """Hold a pod until the answer arrives."""
         task = asyncio.ensure_future(answer)
         self._tasks[uid] = task

@@ -69,14 +69,14 @@ class Housekeeping:
         for mirror in self._pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)
-        active = self._active.of(pods)
+        active = self._active.active(pods)
         self._count(pods, active)
         admitted = [pod for pod in active if pod.uid not in unsettled]
         self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
         self._kill_orphans(views, unsettled, received_at)
         self._metrics.working(Counter(_labels(view) for view in views.values()))
-        self._tell(desired.union(unsettled), views)
+        self._publish_pods(desired.union(unsettled), views)
 
     def tell_again(self) -> None:
         """Make the next pass report what it found even if no pod came or went."""
@@ -144,7 +144,7 @@ class Housekeeping:
     def _count(self, pods: Sequence[Pod], active: Sequence[Pod]) -> None:
         self._metrics.pods(_by_static(pods), _by_static(active), len(self._pods.mirrors()))
 
-    def _tell(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
+    def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)
         working = {uid for uid, view in views.items() if view.stage in alive}
         found = NodePods(desired, self._cache.running() | working)

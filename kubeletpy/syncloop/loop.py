@@ -143,7 +143,7 @@ class SyncLoop:
 
     def runtime_health_changed(self) -> None:
         """The runtime may have become usable or unusable."""
-        self._pause.look()
+        self._pause.recheck()
 
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
         """A probe has a new result: ready and started are shown at once, whatever the worker is
@@ -216,7 +216,7 @@ class SyncLoop:
             log.error("pod left out", extra={"problem": problem})
         for refused in merged.refused:
             self._say_invalid(refused.pod, refused.message)
-        if self._merge.seen(source):
+        if self._merge.has_delivered(source):
             self._sources.has_spoken(source)
         handlers = {
             Op.ADD: self._added,
@@ -246,7 +246,7 @@ class SyncLoop:
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
                 continue
-            self._tell(pod, resolved.pod)
+            self._pass_api_object(pod, resolved.pod)
             if pod.is_static and (warning := priority_warning(pod)):
                 log.warning("priority of a static pod", extra={"pod": pod.key, "why": warning})
             if resolved.was_mirror:
@@ -271,7 +271,7 @@ class SyncLoop:
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
             if resolved.pod is not None:
-                self._tell(pod, resolved.pod)
+                self._pass_api_object(pod, resolved.pod)
                 if not resolved.was_mirror and not self._held.holds(pod.uid):
                     self._allocations.updated(old, pod)
                     if old is not None:
@@ -297,14 +297,14 @@ class SyncLoop:
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
                 continue
-            self._tell(pod, resolved.pod)
+            self._pass_api_object(pod, resolved.pod)
             self._allocations.reconciled(old, pod)
             if resolved.pod.spec.get("readinessGates"):
                 self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
             if pod.status.get("phase") == "Failed" and pod.status.get("reason") == "Evicted":
                 self._dead.remove_all(resolved.pod.uid)
 
-    def _tell(self, changed: Pod, pod: Pod) -> None:
+    def _pass_api_object(self, changed: Pod, pod: Pod) -> None:
         if changed.source == SOURCE_API:
             self._on_api_object(pod)
 

@@ -60,7 +60,7 @@ class Merge:
     def __init__(self) -> None:
         self._sources: dict[str, _Source] = {}
 
-    def seen(self, source: str) -> bool:
+    def has_delivered(self, source: str) -> bool:
         """Whether a source has delivered its set."""
         return source in self._sources and self._sources[source].seen
 
@@ -100,11 +100,13 @@ class Merge:
             except MalformedPod as error:
                 state.unknown.add(_uid(obj))
                 malformed.append(_malformed(source, obj, error))
-        self._take(state, changes, pods, now)
+        self._merge_source(state, changes, pods, now)
         first, state.seen = not state.seen, True
         return changes.merged(first=first, malformed=malformed)
 
-    def _take(self, state: _Source, changes: _Changes, pods: Iterable[Pod], now: float) -> None:
+    def _merge_source(
+        self, state: _Source, changes: _Changes, pods: Iterable[Pod], now: float
+    ) -> None:
         delivered: dict[str, Pod] = {}
         names: dict[str, list[str]] = {}
         for pod in pods:
@@ -139,7 +141,7 @@ class Merge:
             pods = {uid: one for uid, one in state.delivered.items() if uid != pod.uid}
             if event_type != "DELETED":
                 pods = {**state.delivered, pod.uid: pod}
-            self._take(state, changes, pods.values(), now)
+            self._merge_source(state, changes, pods.values(), now)
         elif event_type == "DELETED":
             state.unreadable.pop(pod.uid, None)
             state.delivered.pop(pod.uid, None)
@@ -174,7 +176,7 @@ class Merge:
     def _merge_one(self, state: _Source, changes: _Changes, uid: str, now: float) -> None:
         pod, existing = state.delivered[uid], state.merged.get(uid)
         if existing is None:
-            merged = _annotated(pod, changes.source, _seen(now))
+            merged = _annotated(pod, changes.source, _seen_annotation(now))
             changes.add(Op.ADD, merged)
         else:
             merged = _annotated(
@@ -232,7 +234,7 @@ class _Changes:
         return Merged(tuple(operations), tuple(self._refused), tuple(malformed))
 
 
-def _seen(now: float) -> str:
+def _seen_annotation(now: float) -> str:
     return f"{format_micro_time(now)[:-1]}000Z"
 
 

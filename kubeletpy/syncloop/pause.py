@@ -65,7 +65,7 @@ class Pause:
         self._changed[uid] = None
         return True
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Check the error now: it may have changed."""
         self._look.set()
 

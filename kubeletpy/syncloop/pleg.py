@@ -195,14 +195,14 @@ class Pleg:
     async def _update(self, pod: RuntimePodSummary) -> None:
         old = self._known.get(pod.uid)
         async with self._slots:
-            changed = await self._read(pod.uid, pod.name, pod.namespace)
+            changed = await self._read_pod(pod.uid, pod.name, pod.namespace)
         if changed is None:
             return
         self._known[pod.uid] = pod
         if changed:
             self._on_change(pod.uid, diff(old, pod))
 
-    async def _read(self, uid: str, name: str, namespace: str) -> bool | None:
+    async def _read_pod(self, uid: str, name: str, namespace: str) -> bool | None:
         """Read one pod into the cache; returns whether it is new to us.
 
         None: the read failed, or the cache has a later status. The next relist then compares again.
@@ -242,7 +242,7 @@ class Pleg:
             self._read_again.discard(uid)
             before = self._cache.status(uid)
             async with self._slots:
-                changed = await self._read(uid, name, namespace)
+                changed = await self._read_pod(uid, name, namespace)
             if changed:
                 after = self._cache.status(uid)
                 old = None if before is None else summarise(before)

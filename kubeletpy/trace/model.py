@@ -65,7 +65,7 @@ class PodTrace(Struct):
         kept = {Chapter.START: self.start, Chapter.LIFE: self.later, Chapter.END: self.end}
         return list(kept[self.chapter])[-most:]
 
-    def keep(self, span: Span) -> None:
+    def add_span(self, span: Span) -> None:
         """Record a span that has ended."""
         if self.chapter is Chapter.LIFE:
             self.later.append(span)

@@ -38,7 +38,7 @@ CLOSE_S = 2.0
 """How long the agent's end waits for the last spans."""
 _EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
 _QUEUE_LOG = logging.getLogger("opentelemetry.sdk._shared_internal")
-"""Warns of a full queue, which is said already."""
+"""Warns of a full queue, which is reported already."""
 _WIRE = TraceContextTextMapPropagator()
 
 _current: ContextVar[_Sent | None] = ContextVar("sent_span", default=None)

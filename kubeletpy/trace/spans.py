@@ -20,7 +20,7 @@ from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 MAX_PODS = 300
 MOST_AT_ONCE = 12
-"""Latest spans among which the same wait is looked for."""
+"""Latest spans among which the same wait is searched for."""
 SAME_S = 0.5
 """Waits that end within so many seconds are one."""
 
@@ -68,7 +68,7 @@ class _OfPod:
             cut = kind is asyncio.CancelledError
             span.error = "cut short" if cut else (str(error) or repr(error))[:MAX_TEXT]
         if self._milestone or span.error or span.ended - span.began >= SHORT_S:
-            trace.keep(span)
+            trace.add_span(span)
             if self._log is not None:
                 self._log(trace, span)
 
@@ -124,7 +124,7 @@ def note(name: Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -
     ):
         return
     made = Span(name, detail, now, ends, error[:MAX_TEXT])
-    trace.keep(made)
+    trace.add_span(made)
     if log is not None:
         log(trace, made)
 
@@ -151,7 +151,7 @@ class Traces:
     def __iter__(self) -> Iterator[PodTrace]:
         return iter(self._pods.values())
 
-    def of(self, uid: str) -> PodTrace | None:
+    def pod_trace(self, uid: str) -> PodTrace | None:
         """The trace of a pod."""
         return self._pods.get(uid)
 
@@ -181,7 +181,7 @@ class Traces:
         """A pod was not admitted: that is all there is of its start."""
         trace = self._of_new(uid, namespace, name)
         now = asyncio.get_running_loop().time()
-        trace.keep(Span(Call.ADMIT, "", now, now, why[:MAX_TEXT]))
+        trace.add_span(Span(Call.ADMIT, "", now, now, why[:MAX_TEXT]))
         trace.ended_at = now
 
     def written(
@@ -200,14 +200,14 @@ class Traces:
             return
         now = asyncio.get_running_loop().time()
         span = Span(Call.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
-        trace.keep(span)
+        trace.add_span(span)
         if self._span_log is not None:
             self._span_log(trace, span)
         if ready or ended:
             trace.ready(now, ended=ended)
 
     def gone(self, uid: str) -> None:
-        """The pod is gone from the API, or its worker has finished."""
+        """The pod was removed from the API, or its worker has finished."""
         trace = self._pods.get(uid)
         if trace is not None and trace.ended_at is None:
             trace.ended_at = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""How long the event loop is blocked, and by what. Pure: a watcher asks and passes the time.
+"""How long the event loop is blocked, and by what. Pure: a watcher passes the time.
 
 A turn of the loop is what runs between two waits for events: one callback, or several in a row.
 During a turn nothing else is served.
@@ -57,7 +57,7 @@ class TurnLog:
         """Whether a turn is in progress."""
         return self._begun is not None
 
-    def seen(self, turn: int, stack: tuple[str, ...]) -> None:
+    def record_stack(self, turn: int, stack: tuple[str, ...]) -> None:
         """Record where a turn was when sampled."""
         self._seen = {turn: stack}
 

@@ -17,7 +17,7 @@ class OpenSpan(Protocol):
 
     @property
     def carrier(self) -> Mapping[str, str]:
-        """What tells the called side of this span: W3C's ``traceparent``; empty when off."""
+        """The header that passes this span to the server: W3C's ``traceparent``; empty when off."""
         ...
 
     def set(self, name: str, value: str | int) -> None:

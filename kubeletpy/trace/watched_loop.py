@@ -1,4 +1,4 @@
-"""An event loop that knows how long its turns take, and a thread that sees what blocks it.
+"""An event loop that measures how long its turns take, and a thread that sees what blocks it.
 
 Turns are timed where the loop waits for events: a waiting loop costs nothing. The thread checks
 four times a second, and samples the loop's stack only while a turn is in progress.
@@ -62,7 +62,7 @@ def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable
     while not over.wait(LONG_S):
         if turns.busy:
             number = turns.turn
-            turns.seen(number, stack_of(ident))
+            turns.record_stack(number, stack_of(ident))
         stall = turns.take_stall()
         if stall is not None:
             reported()

@@ -1,1 +1,1 @@
-"""What a node does, to look at: drawings of timelines, and a page on loopback."""
+"""Views of a node: drawings of timelines, and a page on loopback."""

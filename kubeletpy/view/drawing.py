@@ -1,7 +1,7 @@
 """Draws timelines as SVG, and as a report of one HTML file. Pure.
 
 Both are self-contained: no script, no link, nothing that is fetched. All text is escaped, also what
-a pod, an image or a runtime says; the report's policy allows its own style and nothing else.
+a pod, an image or a runtime contains; the report's policy allows its own style and nothing else.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ MAX_ROWS = 40
 """Of decisions, events, exits and so on: the latest."""
 
 WELL, BUSY, SICK = "well", "busy", "sick"
-"""How a row looks: nothing to do, something is going on, somebody should look."""
+"""The tone of a row: nothing to do, in progress, needs attention."""
 _BUSY = frozenset(
     {Code.STARTING, Code.ENDING}
     | {
@@ -86,13 +86,13 @@ def _row(line: Mapping[str, Any]) -> JSON:
 
 
 def tone(*, healthy: bool, cause: str) -> str:
-    """How a pod looks."""
+    """The tone of a pod."""
     return WELL if healthy else BUSY if cause in _BUSY else SICK
 
 
 def usage(history: History, uid: str) -> JSON:
     """CPU and memory of all pods now, and over time of the containers of one (by uid)."""
-    containers = history.of(uid)
+    containers = history.containers(uid)
     return {
         "pods": {_text(each, MAX_NAME): list(used) for each, used in history.now().items()},
         "containers": [{**one, "name": _text(one["name"], MAX_NAME)} for one in containers],

@@ -1,7 +1,7 @@
 """CPU and memory of containers over the last minutes, from one answer about usage after another.
 
 Pure: data in, data out; times are those of the answers. Bounded by the containers that run and by
-MAX_SAMPLES of each. Nothing is asked here: whoever looks feeds it.
+MAX_SAMPLES of each. Nothing is queried here: the watcher feeds it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class History:
             for uid, containers in self._pods.items()
         }
 
-    def of(self, uid: str) -> list[dict[str, Any]]:
+    def containers(self, uid: str) -> list[dict[str, Any]]:
         """The containers of a pod, each with ``samples`` of (Unix time, CPUs, bytes)."""
         return [
             {

@@ -1,7 +1,7 @@
 """Serves the page on loopback: one static file, and a stream of what it shows.
 
-Whoever has the token in the path may look; other users of the machine, and pages of other sites in
-the same browser, have not. The name by which it is asked for has to be one of this machine, so that
+The token in the path grants access; other users of the machine, and pages of other sites in
+the same browser, have not. The requested host name has to be one of this machine, so that
 no site gets in by having its own name point here. Only GET, and nothing changes anything.
 """
 
@@ -79,11 +79,11 @@ class ViewServer:
     """One server.
 
     Attributes:
-        streams: how many pages look now.
+        streams: how many pages are open now.
     """
 
     def __init__(self, ask: Ask, *, port: int = 0, every: float = EVERY_S) -> None:
-        """``port`` 0 picks a free one; ``every``: seconds between two looks."""
+        """``port`` 0 picks a free one; ``every``: seconds between two updates."""
         self._ask = ask
         self._port = port
         self._every = every
@@ -98,7 +98,7 @@ class ViewServer:
 
     @property
     def url(self) -> str:
-        """Where to look, with the token; known once the server is started."""
+        """The URL, with the token; known once the server is started."""
         return f"http://{ADDRESS}:{self._port}/{self._token}/"
 
     async def start(self) -> None:
@@ -137,7 +137,7 @@ class ViewServer:
         given = request.path.split("/")[1].encode()
         if not hmac.compare_digest(given, self._token.encode()):
             raise _refused(web.HTTPNotFound, "use the address that `kubeletpy view` has printed")
-        if self._door is not None and not self._door.know(request.transport, "viewer"):
+        if self._door is not None and not self._door.admit_identity(request.transport, "viewer"):
             raise _refused(web.HTTPServiceUnavailable, "too many connections")
         return await handler(request)
 
@@ -174,7 +174,7 @@ class ViewServer:
         """One message each second: the time, and the parts that have changed."""
         shown: dict[str, Any] = {}
         while True:
-            now = await watcher.look(path)
+            now = await watcher.page(path)
             message = {"at": round(time.time(), 3), **feed.changes(shown, now)}
             shown = {**shown, **now}
             data = json.dumps(message, ensure_ascii=True, separators=(",", ":"))

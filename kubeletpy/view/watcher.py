@@ -1,6 +1,6 @@
-"""Asks the agent for those who look at a page, once a second for all of them together.
+"""Queries the agent for all open pages together, once a second.
 
-Must never ask while nobody looks, nor change anything.
+Must never query without an open page, nor change anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubeletpy.view import feed
 from kubeletpy.view.history import History
 
 Ask = Callable[..., Any]
-"""GET /part/part/… of the agent; blocks. A pod that it does not know is ``{"error", "last"}``.
+"""GET /part/part/… of the agent; blocks. An unknown pod is ``{"error", "last"}``.
 
 Raises Silent: nobody answers, and why."""
 PATIENCE_S = 0.5
@@ -31,15 +31,15 @@ class Watcher:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._history = History()
-        self._node = Shared(lambda: self._asked("node"))
-        self._pods = Shared(lambda: self._asked("pods"))
+        self._node = Shared(lambda: self._query_agent("node"))
+        self._pods = Shared(lambda: self._query_agent("pods"))
         self._usage = Shared(self._used)
         self._last: dict[str, Any] = {}
 
-    async def look(self, path: str | None) -> dict[str, Any]:
+    async def page(self, path: str | None) -> dict[str, Any]:
         """All parts of the page; ``path``: NAMESPACE/NAME of the pod that is open.
 
-        While the agent is silent there is only the part ``node``, which says so.
+        While the agent is silent there is only the part ``node``, which reports it.
         Raises ValueError: no pod is called that.
         """
         try:
@@ -60,7 +60,7 @@ class Watcher:
         where = "pods", namespace, name
         parts = ((), ("timeline",), ("events",), ("logs",))
         answer, timeline, events, logs = await asyncio.gather(
-            *(self._asked(*where, *part) for part in parts)
+            *(self._query_agent(*where, *part) for part in parts)
         )
         return feed.pod(answer, timeline, events if isinstance(events, list) else (), logs)
 
@@ -72,7 +72,7 @@ class Watcher:
             return  # what was measured last is shown
 
     async def _used(self) -> None:
-        self._history.add(await self._asked("usage"))
+        self._history.add(await self._query_agent("usage"))
 
-    async def _asked(self, *parts: str) -> Any:
+    async def _query_agent(self, *parts: str) -> Any:
         return await asyncio.to_thread(self._ask, *parts)

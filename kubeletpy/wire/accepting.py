@@ -39,18 +39,18 @@ class ListeningSocket(socket.socket):
             self._out = False
             raise BlockingIOError
         try:
-            return self.take()
+            return self.accept_next()
         except OSError as error:
             self._out = error.errno in OUT_OF_RESOURCES
             raise
 
-    def take(self) -> tuple[socket.socket, Any]:
+    def accept_next(self) -> tuple[socket.socket, Any]:
         """Accept a connection. Raises OSError."""
         return super().accept()
 
 
 class LoopProblems:
-    """An event loop's exception handler: what lasts is said once a minute, without a traceback."""
+    """An event loop's exception handler: logs lasting errors once a minute, without traceback."""
 
     def __init__(self) -> None:
         self._said_at = -SAID_AGAIN_S

@@ -78,7 +78,7 @@ class ApiMessages:
         return self._classes[_class_name(name)]
 
     def encode(self, name: str, obj: Mapping[str, Any], *, whole: bool = False) -> bytes:
-        """An object in the API's protobuf. Fields that the table does not know are left out.
+        """An object in the API's protobuf. Fields that the table does not have are left out.
 
         Args:
             whole: nothing may be left out but ``kind`` and ``apiVersion``.

@@ -1,7 +1,7 @@
 """Whole Kubernetes objects in protobuf: the envelope, and messages read into JSON. Pure.
 
 A body is ``k8s\\0`` and a ``runtime.Unknown``: apiVersion and kind, and the object's own message.
-Fields that the table does not know are skipped, as protobuf intends. Hostile input: the library
+Fields that the table does not have are skipped, as protobuf intends. Hostile input: the library
 bounds lengths and nesting, and a known field of another wire type is refused.
 
 Go's JSON has more than was set (docs/reference/api-wire.json has them): plain values marked ``!``
@@ -87,7 +87,7 @@ class _Message:
         self.zeros: JSON = {}
         self.structs: list[tuple[str, Callable[[], Any]]] = []
 
-    def read(self, message: Any) -> JSON:
+    def to_json(self, message: Any) -> JSON:
         """The message as JSON. Raises Malformed, ValueError, OverflowError, RecursionError."""
         found = self.zeros.copy()
         if UnknownFieldSet(message):
@@ -153,11 +153,11 @@ class ApiObjects:
         envelope.about.api_version, envelope.about.kind = api_version, kind
         return MAGIC + bytes(envelope.SerializeToString())
 
-    def read(self, name: str, raw: bytes) -> JSON:
+    def to_json(self, name: str, raw: bytes) -> JSON:
         """A message as JSON. Raises Malformed, and KeyError if the table doesn't have it."""
         self.messages.message(name)
         try:
-            return self._message(name).read(self._parsed(name, raw))
+            return self._message(name).to_json(self._parsed(name, raw))
         except Malformed:
             raise
         except (ValueError, OverflowError, OSError, RecursionError):
@@ -168,12 +168,12 @@ class ApiObjects:
         api_version, kind, raw = self.open(body)
         name, item = (message_name(api_version, each) for each in (kind, kind.removesuffix("List")))
         if self.knows(name):
-            found = self.read(name, raw)
+            found = self.to_json(name, raw)
         elif self.knows(item):
             parts = self._parsed("List", raw)
             found = {
-                "metadata": self.read("meta/ListMeta", parts.metadata),
-                "items": [self.read(item, each) for each in parts.items],
+                "metadata": self.to_json("meta/ListMeta", parts.metadata),
+                "items": [self.to_json(item, each) for each in parts.items],
             }
         else:
             raise Malformed("a kind that is not in the table")
@@ -218,7 +218,7 @@ class ApiObjects:
             made.structs.append((key, self._maker(bare)))
 
     def _maker(self, name: str) -> Callable[[], JSON]:
-        return lambda: self._message(name).read(self.messages.message(name)())
+        return lambda: self._message(name).to_json(self.messages.message(name)())
 
     def _way(self, key: str, kind: str) -> _Way:
         if kind.startswith("^"):
@@ -236,7 +236,7 @@ class ApiObjects:
     def _reader(self, kind: str) -> _Read:
         if kind in _ZEROS:
             return None
-        return _SPECIAL.get(kind) or self._message(kind).read
+        return _SPECIAL.get(kind) or self._message(kind).to_json
 
 
 def _of_list(read: _Read) -> Callable[[Any], Any]:

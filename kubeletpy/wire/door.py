@@ -1,6 +1,6 @@
 """Limits the connections of a port, by what is known about the clients behind them.
 
-A client without credentials is a stranger: strangers are few and stay only briefly. When there are
+Clients without credentials are unidentified: they are few and stay only briefly. When there are
 too many, of one address or of all, the oldest connection of the address with the most is closed.
 So clients that open connections and send nothing can't keep others out; nor can one authorized
 client take all connections: an identity has at most SHARE times as many as are still free. Must
@@ -48,7 +48,7 @@ def most_connections(wanted: int) -> int:
 
 
 class Door:
-    """The connections of one port, at most ``limit``; strangers up to half of them, STRANGERS."""
+    """The connections of one port, at most ``limit``, up to STRANGERS of them unidentified."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,9 +64,10 @@ class Door:
         return len(self._inside) >= self._limit
 
     def makes_room(self) -> bool:
-        """Whether the next connection must wait for a stranger, now being closed, to leave.
+        """Whether the next connection must wait for an unidentified one, now being closed, to
+        leave.
 
-        Each call closes one, so a connection waits at most while there are strangers.
+        Each call closes one, so a connection waits at most while there are unidentified ones.
         """
         if not self._strangers:
             return False
@@ -89,7 +90,7 @@ class Door:
         guest.timer = asyncio.get_running_loop().call_later(STRANGER_S, self._send_away, guest)
         return True
 
-    def know(self, transport: asyncio.BaseTransport | None, who: str) -> bool:
+    def admit_identity(self, transport: asyncio.BaseTransport | None, who: str) -> bool:
         """A connection belongs to ``who``, an authorized identity.
 
         False: the identity has its share of connections, and this one must be closed.
@@ -191,7 +192,7 @@ class Entrance(ListeningSocket):
 
     door: Door
 
-    def take(self) -> tuple[Guest, Any]:
+    def accept_next(self) -> tuple[Guest, Any]:
         """The next connection.
 
         Raises:
@@ -214,7 +215,7 @@ class Entrance(ListeningSocket):
         return guest, address
 
     def _somebody_waits(self) -> bool:
-        """Whether a connection is in the kernel's backlog: the event loop also asks in vain."""
+        """Whether a connection is in the kernel's backlog: the loop also calls without one."""
         asked = select.poll()
         asked.register(self, select.POLLIN)
         return bool(asked.poll(0))

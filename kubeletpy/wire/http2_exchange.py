@@ -161,7 +161,7 @@ class Exchange:
             raise ExchangeFailed(Cause.BOUNDS, text)
         try:
             for piece in self._splitter.split(data[:left]):
-                self._take(piece)
+                self._handle_frame(piece)
                 if self.done:
                     self._h2.close_connection()
                     break
@@ -179,7 +179,7 @@ class Exchange:
         """The failure that the server's close of the connection means."""
         return ExchangeFailed(Cause.CLOSED, "the server closed the connection")
 
-    def _take(self, piece: Frames | GoAway) -> None:
+    def _handle_frame(self, piece: Frames | GoAway) -> None:
         self._frames += piece.count if isinstance(piece, Frames) else 1
         if self._frames > self._bounds.frames:
             text = f"the server sent more than {self._bounds.frames} frames"

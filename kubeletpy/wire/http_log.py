@@ -1,4 +1,4 @@
-"""aiohttp's log of a server's connections, without the lines that any stranger can cause.
+"""aiohttp's log of a server's connections, without the lines that any untrusted client can cause.
 
 Anyone who reaches a port can send invalid HTTP, or leave before the answer: aiohttp's lines about
 that are dropped, and it is not quoted.

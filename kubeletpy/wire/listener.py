@@ -83,7 +83,7 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
-                guest, _ = self._entrance.take()
+                guest, _ = self._entrance.accept_next()
                 guest.setblocking(False)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return

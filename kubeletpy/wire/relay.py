@@ -3,7 +3,7 @@
 Back-pressure is passed on: an end is not read while the other can't take more. Nor is it while it
 has to wait for its turn among all streams (:mod:`kubeletpy.wire.stream_work`). When either end
 closes, bytes in flight are still delivered to the other, which is then closed too; the far end is
-told a moment later. Must never buffer more than the transports' own limits, and never outlive
+notified a moment later. Must never buffer more than the transports' own limits, and never outlive
 either end by more than FLUSH_S.
 """
 
@@ -17,17 +17,17 @@ from kubeletpy.wire.stream_work import StreamWork
 FLUSH_S = 10.0
 """How long the last bytes may take once one end has closed."""
 LINGER_S = 1.0
-"""How long the far end is not told that the near one has closed."""
+"""Delay before the far end is notified that the near one has closed."""
 WRITE_BUFFER = 256 << 10
 
 
 class Leaving(asyncio.Protocol):
-    """Takes a connection over whose other side has gone, and closes it a moment later.
+    """Takes a connection over whose other side has closed, and closes it a moment later.
 
     A runtime's streaming server that sees the end of a connection before it has answered all SPDY
-    streams of it waits for ever for its own answers (containerd 1.6 and 2.x, moby/spdystream): it
-    then holds a lock without which the container's exit is not processed, and the pod can't be
-    stopped any more. What a client has asked for before it went is answered first.
+    streams of it waits permanently for its own answers (containerd 1.6 and 2.x, moby/spdystream):
+    it then holds a lock without which the container's exit is not processed, and the pod can't be
+    stopped any more. What a client requested before it closed is answered first.
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class Relay:
         """
         timer: asyncio.TimerHandle | None = None
 
-        def look() -> None:
+        def check_idle() -> None:
             nonlocal timer
             left = self.moved_at + idle_timeout - self.loop.time()
             if left <= 0:
                 self.abort()
                 return
-            timer = self.loop.call_later(left, look)
+            timer = self.loop.call_later(left, check_idle)
 
         try:
             self.near.bind(near)
@@ -167,7 +167,7 @@ class Relay:
             if near.is_closing() or far.is_closing():
                 self.close()
             if idle_timeout > 0:
-                timer = self.loop.call_later(idle_timeout, look)
+                timer = self.loop.call_later(idle_timeout, check_idle)
             await self._finished
         finally:
             for each in (timer, self._flush):

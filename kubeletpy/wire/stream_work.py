@@ -29,7 +29,7 @@ class Slices:
         self._waiting: deque[Callable[[], None]] = deque()
         self._turn_ends = False
 
-    def take(self) -> bool:
+    def take_slice(self) -> bool:
         """Take a slice of this turn; False: none is left, or others have waited for longer."""
         if self._waiting or self._left <= 0:
             return False
@@ -72,7 +72,7 @@ class StreamWork:
         self._done += 1 + (size >> _BYTES_SHIFT)
         while self._done >= SLICE_WORK:
             self._done -= SLICE_WORK
-            if not self._slices.take():
+            if not self._slices.take_slice():
                 return True
         return False
 

@@ -1,4 +1,5 @@
-"""The client half of an HTTP/1.1 upgrade: connects, asks, and hands over the raw connection.
+"""The client half of an HTTP/1.1 upgrade: connects, sends the request, and hands over the raw
+connection.
 
 Reads one response head of bounded size and nothing after it. Must never follow a redirect.
 """
@@ -114,7 +115,7 @@ class _HeadReader(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def ask(
+async def request_upgrade(
     host: str,
     port: int,
     *,
@@ -150,7 +151,7 @@ async def ask(
             try:
                 transport.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1", "replace"))
                 await reader.done
-                answer = _read(reader)
+                answer = _parse_answer(reader)
                 if answer.status != 101:
                     transport.abort()
                 return answer
@@ -162,7 +163,7 @@ async def ask(
         raise UpgradeFailed(f"{host}:{port}: {why}") from error
 
 
-def _read(reader: _HeadReader) -> Answer:
+def _parse_answer(reader: _HeadReader) -> Answer:
     head, found, rest = bytes(reader.data).partition(_END)
     lines = head.decode("latin-1").split("\r\n")
     version, _, status = lines[0].partition(" ")

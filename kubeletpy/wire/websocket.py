@@ -71,10 +71,10 @@ class Decoder:
             self._at = 0
         self._buffer += data
 
-    def take(self) -> Message | None:
+    def next_message(self) -> Message | None:
         """What the next frame is; None: it is not complete. Raises ProtocolError."""
         frame = self._frame()
-        return None if frame is None else self._taken(*frame)
+        return None if frame is None else self._message_of(*frame)
 
     def _frame(self) -> tuple[int, bool, bytes] | None:
         """Opcode, whether it is the last of its message, and content."""
@@ -112,7 +112,7 @@ class Decoder:
         self._at = end
         return kind, bool(first & _FIN), bytes(data)
 
-    def _taken(self, kind: int, last: bool, data: bytes) -> Message:
+    def _message_of(self, kind: int, last: bool, data: bytes) -> Message:
         if kind >= CLOSE:
             return Message(kind, _close_code(data) if kind == CLOSE else data)
         if (kind == FRAGMENT) != bool(self._kind):

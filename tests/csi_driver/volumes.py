@@ -63,7 +63,7 @@ class Volumes:
     def remove(self, volume: Volume) -> None:
         """Delete it and what it holds."""
         image = str(self._state / volume.id / "image")
-        device = loop_devices.of(image)
+        device = loop_devices.loop_device_of(image)
         if device is not None:
             loop_devices.detach(device)
         shutil.rmtree(self._state / volume.id)
@@ -81,7 +81,7 @@ class Volumes:
 
     def release(self, volume: Volume) -> None:
         """Let its loop device go."""
-        device = loop_devices.of(str(self._state / volume.id / "image"))
+        device = loop_devices.loop_device_of(str(self._state / volume.id / "image"))
         if device is not None:
             loop_devices.detach(device)
 

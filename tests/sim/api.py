@@ -300,7 +300,7 @@ async def _inflated(inflater: Inflater, member: bytes) -> bytes:
     kube-apiserver 1.37 sends a member for each flush of a watch that begins with a list.
     """
     pieces = []
-    for piece in inflater.take(member):
+    for piece in inflater.decompress(member):
         pieces.append(piece)
         await asyncio.sleep(0)
     return b"".join(pieces)

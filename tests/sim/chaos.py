@@ -48,7 +48,7 @@ class Chaos:
         self.harsh = rng.choice((0.0, 0.02, 0.05, 0.1))
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' deeds for so long."""
+        """Faults, outages, deaths and users' actions for so long."""
         world, rng = self._world, self._rng
         self._set_rates()
         user = self.user()

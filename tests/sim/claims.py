@@ -79,7 +79,7 @@ class ClaimChaos(Chaos):
         self._shared = cluster.claim(*world.claim_drivers)
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' deeds for so long."""
+        """Faults, outages, deaths and users' actions for so long."""
         self._set_rates()
         end = self._world.loop.time() + seconds
         made = 0

@@ -111,7 +111,7 @@ class NodeMounts:
             "files.disk.unmount": self.unmount,
             "files.disk.device_of": self._device_of,
             "files.disk.loop_devices.attach": self._attach,
-            "files.disk.loop_devices.of": self.loops.get,
+            "files.disk.loop_devices.loop_device_of": self.loops.get,
             "files.disk.loop_devices.detach": self._detach,
             "csi.block.remove_tree": self._remove_tree,
             "files.syscalls._table": self.table,

@@ -49,7 +49,7 @@ class GroupsOfOneLife:
         """Where its sandbox goes."""
         return self._groups.make(pod)
 
-    def wanted(self, pod: Pod) -> PodLimits | None:
+    def requested(self, pod: Pod) -> PodLimits | None:
         """What the pod asks for."""
         return wanted(pod)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from kubeletpy.api.types import JSON
 from kubeletpy.eviction.next_look import CONFIRM_S
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
-from kubeletpy.eviction.sight import SETTLE_LOOK_S
+from kubeletpy.eviction.signal_observer import SETTLE_LOOK_S
 from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
@@ -244,7 +244,7 @@ class SightOfOneLife:
         self._asked = asked
         self._woken = asyncio.Event()
 
-    async def look(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[Signal]) -> Observations:
         """What is left."""
         self._step("check", "look")
         self._looks()
@@ -271,7 +271,7 @@ class SightOfOneLife:
         """Look at once."""
         self._woken.set()
 
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+    async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it takes now."""
         self._step("call", "uses of pods")
         self._step("answer", "uses of pods")

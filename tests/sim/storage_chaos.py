@@ -92,7 +92,7 @@ class StorageChaos(Chaos):
     """What goes wrong with storage too."""
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' deeds for so long."""
+        """Faults, outages, deaths and users' actions for so long."""
         self._set_rates()
         end = self._world.loop.time() + seconds
         made = 0

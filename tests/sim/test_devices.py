@@ -79,7 +79,7 @@ async def _history(seed: int, root: Path) -> World:
     assert world.agent is not None
     world.agent.component(DeviceManager).release(())
     world.agent.component(CpuManager).release(())
-    assert not world.agent.component(DeviceManager).state.taken(GPU)
+    assert not world.agent.component(DeviceManager).state.held_ids(GPU)
     await world.stop()
     world.history.check()
     return world

@@ -22,7 +22,7 @@ class AccountError(Exception):
 class ServiceAccounts(Protocol):
     """Service accounts of the cluster."""
 
-    async def read(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
+    async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
         """The uid and annotations of an account. Raises AccountError."""
         ...
 

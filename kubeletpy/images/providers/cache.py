@@ -43,7 +43,7 @@ class ResponseCache:
                 return kept.auths
         return None
 
-    def keep(
+    def store(
         self,
         response: ProviderResponse,
         repository: str,

@@ -22,7 +22,7 @@ from kubeletpy.images.providers.provider import Provider
 from kubeletpy.metrics.image_credentials import CredentialProviderMetrics
 
 
-def make(
+def providers_from_flags(
     settings: KubeletSettings,
     flags: NodeFlags,
     accounts: ServiceAccounts,

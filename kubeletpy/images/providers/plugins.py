@@ -30,7 +30,7 @@ class Plugins:
         asked = [provider for provider in self._providers if provider.fits(wanted)]
         if not asked:
             return Keyring(())
-        answers = await asyncio.gather(*(_ask(each, repository, pod) for each in asked))
+        answers = await asyncio.gather(*(_provider_auths(each, repository, pod) for each in asked))
         return Keyring.sourced(answer for answer in answers if answer is not None)
 
     async def close(self) -> None:
@@ -39,7 +39,9 @@ class Plugins:
             await provider.close()
 
 
-async def _ask(provider: Provider, repository: str, pod: Pod) -> tuple[Config, Source] | None:
+async def _provider_auths(
+    provider: Provider, repository: str, pod: Pod
+) -> tuple[Config, Source] | None:
     try:
         auths, source = await provider.auths(repository, pod)
     except ProviderError as error:

@@ -94,7 +94,7 @@ class Provider:
                 return {}, None
             return await self._answer(repository, pod, None), None
         try:
-            uid, all_annotations = await self._accounts.read(pod.namespace, name)
+            uid, all_annotations = await self._accounts.read_account(pod.namespace, name)
             annotations = chosen_annotations(attributes, all_annotations)
             if annotations is None:
                 return {}, None
@@ -125,7 +125,7 @@ class Provider:
         scope: Hashable = None
         if account is not None and attributes is not None:
             scope = account.scope(attributes.cache_type)
-        if (kept := self._kept(repository, scope)) is not None:
+        if (kept := self._cached_auths(repository, scope)) is not None:
             return kept
         if account is not None and attributes is not None and not account.token:
             account = await self._with_token(account, attributes, pod)
@@ -134,7 +134,7 @@ class Provider:
         running = next((f for f in self._flights.values() if f.group == group), None)
         if running is not None and exact not in self._flights:
             await asyncio.wait([running.task])
-            if (kept := self._kept(repository, scope)) is not None:
+            if (kept := self._cached_auths(repository, scope)) is not None:
                 return kept
         flight = self._flights.get(exact)
         if flight is None:
@@ -143,7 +143,7 @@ class Provider:
             task.add_done_callback(lambda ended: self._landed(exact, ended))
         return await asyncio.shield(flight.task)
 
-    def _kept(self, repository: str, scope: Hashable) -> Auths | None:
+    def _cached_auths(self, repository: str, scope: Hashable) -> Auths | None:
         return self._cache.get(repository, scope, asyncio.get_running_loop().time())
 
     def _landed(self, exact: Hashable, task: asyncio.Task[Auths]) -> None:
@@ -173,7 +173,7 @@ class Provider:
         response = read_response(output, self._settings.api_version)
         self._check_echo(response, token)
         self._last_key_type = response.cache_key_type
-        self._cache.keep(
+        self._cache.store(
             response,
             repository,
             scope,

@@ -86,7 +86,7 @@ class RecordFiles:
         """
         path = self._pulled / file_name(image_ref)
         try:
-            data = _read(path)
+            data = _read_record(path)
         except FileNotFoundError:
             return None
         return _named(path, read_record(data))
@@ -113,7 +113,7 @@ class RecordFiles:
                 path.unlink(missing_ok=True)
                 continue
             try:
-                yield path, _read(path), ""
+                yield path, _read_record(path), ""
             except OSError as error:
                 yield path, None, str(error.strerror)
 
@@ -125,7 +125,7 @@ def _age(entry: os.DirEntry[str]) -> float:
         return 0.0
 
 
-def _read(path: Path) -> bytes:
+def _read_record(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(MAX_FILE + 1)

@@ -40,7 +40,7 @@ class Intents:
     def __len__(self) -> int:
         return sum(len(intent.names) for intent in self._intents.values())
 
-    def of(self, name: str) -> Intent:
+    def get_or_create(self, name: str) -> Intent:
         """The intent of an image, created if there is none."""
         return self._intents.setdefault(name, Intent())
 

@@ -112,7 +112,7 @@ class PullRecords:
             if self._opened:
                 return
             for image in await self._store.load():
-                intent = self._store.intents.of(full_name(image))
+                intent = self._store.intents.get_or_create(full_name(image))
                 intent.names.add(image)
                 intent.uncertain = True
             self._opened = True
@@ -179,7 +179,7 @@ class PullRecords:
         except OSError as error:
             raise _unrecorded(error) from error
         name = full_name(image)
-        intent = self._store.intents.of(name)
+        intent = self._store.intents.get_or_create(name)
         intent.pulls += 1
         pull = PullInProgress(self, image, intent)
         certain = False

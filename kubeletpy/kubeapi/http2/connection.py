@@ -301,7 +301,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_goaway(self, event: GoAway) -> None:
         self._ending = True
         reason = f" ({_name(event.code)}{': ' if event.text else ''}{event.text})"
-        self._tell(f"the server ended it{reason}")
+        self._report_lost(f"the server ended it{reason}")
         for number in [each for each in self._streams if each > event.last_stream]:
             stream = self._forget(number)
             if stream is not None:
@@ -338,12 +338,12 @@ class Http2Connection(asyncio.Protocol):
         if not stream.status and self._heard <= stream.opened_at and self._error is None:
             self._suspect = True
             if self._asked is None:
-                self._ask()
+                self._ping()
             self._changed()
 
     # health
 
-    def _ask(self) -> None:
+    def _ping(self) -> None:
         self._asked = self._loop.time()
         try:
             self._h2.ping(_PING)
@@ -375,7 +375,7 @@ class Http2Connection(asyncio.Protocol):
         elif self._asked is not None:
             self._give_up(f"the server did not answer a PING within {limits.PING_TIMEOUT_S:.0f} s")
         elif self._streams:
-            self._ask()
+            self._ping()
         else:
             self.retire()
 
@@ -425,11 +425,11 @@ class Http2Connection(asyncio.Protocol):
         """Close at once; returns the error that all streams fail with."""
         if self._error is None:
             self._error = TransportError(f"HTTP/2 connection lost: {why}")
-            self._tell(why)
+            self._report_lost(why)
             self._end(closing=False)
         return self._error
 
-    def _tell(self, why: str) -> None:
+    def _report_lost(self, why: str) -> None:
         if not self._told:
             self._told = True
             self._lost(why)

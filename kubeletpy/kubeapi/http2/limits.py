@@ -21,7 +21,7 @@ HEADER_TABLE_BYTES = 4096
 RESERVED_STREAMS = 30
 """Streams that watches leave to requests, of all connections: an agent's three clients have at most
 ten requests under way each. Of a server that allows few, a quarter."""
-STANDING_WATCHES = 32
+RESERVED_WATCHES = 32
 """Streams reserved for watches not of pods' objects (pods, the node, services, …)."""
 MAX_CONNECTIONS = 16
 """To one server. At 100 streams each (kube-apiserver's --http2-max-streams-per-connection by

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from kubeletpy.kubeapi.http2.limits import (
     MAX_CONNECTIONS,
     RESERVED_STREAMS,
-    STANDING_WATCHES,
+    RESERVED_WATCHES,
 )
 from kubeletpy.structs import Struct
 
@@ -61,7 +61,7 @@ def watch_capacity(allowed: int) -> int:
         allowed: streams that the server allows on a connection.
     """
     streams = allowed * MAX_CONNECTIONS
-    return max(streams - _reserved(streams) - STANDING_WATCHES, 0)
+    return max(streams - _reserved(streams) - RESERVED_WATCHES, 0)
 
 
 def _reserved(allowed: int) -> int:

@@ -32,7 +32,7 @@ class Directories(SyncStep):
         if (self._pods_dir / uid / "plugins").is_dir():
             return None
         try:
-            await asyncio.to_thread(_make, self._pods_dir, uid)
+            await asyncio.to_thread(_create_directories, self._pods_dir, uid)
         except OSError as error:
             message = f"error making pod data directories: {error}"
             self._recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
@@ -40,6 +40,6 @@ class Directories(SyncStep):
         return None
 
 
-def _make(pods_dir: Path, uid: str) -> None:
+def _create_directories(pods_dir: Path, uid: str) -> None:
     for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
         path.mkdir(mode=0o750, exist_ok=True)

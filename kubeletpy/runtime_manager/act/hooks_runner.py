@@ -116,7 +116,7 @@ class LifecycleHookRunner:
                 await self._command(container_id, list(map(str, words)))
             elif isinstance(get := handler.get("httpGet"), Mapping):
                 what = f"HTTP lifecycle hook ({_cut(get.get('path') or '')})"
-                await self._get(pod, container_id, get, ports)
+                await self._http_get(pod, container_id, get, ports)
             elif isinstance(sleep := handler.get("sleep"), Mapping):
                 what = f"Sleep lifecycle hook ({sleep.get('seconds')})"
                 await self._sleep(sleep.get("seconds"))
@@ -144,7 +144,7 @@ class LifecycleHookRunner:
             self._metrics.sleeps_cut_short.inc()
             raise
 
-    async def _get(
+    async def _http_get(
         self,
         pod: Pod | None,
         container_id: str,

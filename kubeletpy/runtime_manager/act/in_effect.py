@@ -47,7 +47,7 @@ class ResourcesInEffect:
         self._right: set[str] = set()
         """uids of pods whose cgroup has the limits it should have, according to the records."""
 
-    def of(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
+    def pod_in_effect(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
         """What is in effect for a pod."""
         recorded = self.recorded(pod)
         if recorded.pod_level is None and pod.spec.get("resources") and not status.empty:
@@ -92,7 +92,7 @@ class ResourcesInEffect:
         if not status.running_containers:
             return ""
         try:
-            wanted = self._limits.wanted(pod)
+            wanted = self._limits.requested(pod)
             differs = "" if wanted is None else difference(self._limits.current(pod), wanted)
         except PodLimitsError as error:
             logger.info("limits not known", extra={"pod": pod.key, "why": str(error)})

@@ -97,7 +97,7 @@ class Killer:
         for target in targets:
             draft.touch(target.id, target.sandbox_id)
         stopped = bool(targets) and all(result.error is None for result in results)
-        look = [self._look(draft, on_stopped)] if stopped else []
+        look = [self._report_stopped(draft, on_stopped)] if stopped else []
         ends = await asyncio.gather(
             *(
                 self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
@@ -107,7 +107,7 @@ class Killer:
         )
         return results + [end for end in ends if end is not None]
 
-    async def _look(self, draft: StatusDraft, on_stopped: OnStopped | None) -> None:
+    async def _report_stopped(self, draft: StatusDraft, on_stopped: OnStopped | None) -> None:
         try:
             status = await draft.finished(self._source)
         except CRIError as error:
@@ -147,7 +147,7 @@ class Killer:
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop
         if pre_stop is None and remembered.kept_pre_stop:
-            pre_stop = await self._kept(status, target, remembered.kept_pre_stop)
+            pre_stop = await self._kept_hook(status, target, remembered.kept_pre_stop)
         reference: api.ObjectReference = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -165,7 +165,7 @@ class Killer:
             pre_stop=pre_stop,
         )
 
-    async def _kept(
+    async def _kept_hook(
         self, status: PodRuntimeStatus, target: ContainerStatus, name: str
     ) -> api.LifecycleHandler | None:
         """The preStop hook that was too large for an annotation; None when its file is absent."""

@@ -111,7 +111,7 @@ class _Resize:
     async def carry_out(self) -> None:
         """Do all of it. Raises what a failure is."""
         run, plan = self._run, self._run.plan.resize
-        wanted = self._limits.wanted(run.pod)
+        wanted = self._limits.requested(run.pod)
         if wanted is not None:
             self._current = self._limits.current(run.pod)
         await self._check_memory(wanted)

@@ -138,7 +138,7 @@ class SandboxMaker:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
             note(Call.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error), about(error)) from error
-        async with self._slots.hold(StartKind.SANDBOX):
+        async with self._slots.slot(StartKind.SANDBOX):
             if unwanted():
                 raise NotWanted
             try:

@@ -67,7 +67,7 @@ class Slots:
         self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
 
     @asynccontextmanager
-    async def hold(
+    async def slot(
         self, kind: int, at_most: float = math.inf, patience: float = math.inf
     ) -> AsyncIterator[None]:
         """Wait for a place and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
@@ -113,11 +113,11 @@ class Slots:
     def _release(self, kind: int) -> None:
         self._held[kind] -= 1
         if self._linger and any(self._waiting):
-            asyncio.get_running_loop().call_later(self._linger, self._give)
+            asyncio.get_running_loop().call_later(self._linger, self._wake_waiting)
         else:
-            self._give()
+            self._wake_waiting()
 
-    def _give(self) -> None:
+    def _wake_waiting(self) -> None:
         for waiting in range(len(self._waiting)):
             queue = self._waiting[waiting]
             while queue and self._free(waiting):
@@ -151,7 +151,7 @@ class StopSlots(Slots):
     def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
         """A place to stop one thing of a kind in; containers only wait so long for theirs."""
         patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
-        return self.hold(kind, STOP_AT_MOST_S[kind], patience)
+        return self.slot(kind, STOP_AT_MOST_S[kind], patience)
 
     def hurry(self, on: bool) -> None:
         """While the machine shuts down nobody waits: what is late then gets no grace."""

@@ -140,8 +140,8 @@ class ContainerStarter:
             if turn.after is not None:
                 await turn.after.wait()
             # before it takes a slot: a device plugin may keep it waiting
-            given = await self._given(context, action, mounts)
-            async with self._slots.hold(StartKind.CONTAINER):
+            given = await self._gather_additions(context, action, mounts)
+            async with self._slots.slot(StartKind.CONTAINER):
                 if context.unwanted():
                     raise NotWanted
                 config = await self._config(context, action, image, given)
@@ -189,7 +189,7 @@ class ContainerStarter:
                 error.code, error.message, error.retry_at, shown_retry_at=error.tries_at
             ) from error
 
-    async def _given(
+    async def _gather_additions(
         self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]
     ) -> ContainerAdditions:
         """What the container is made with besides its spec."""
@@ -318,7 +318,7 @@ class ContainerStarter:
                 self._own_starts.refused(container_id)
             else:
                 self._own_starts.failed(container_id, error.code)
-            text = await asyncio.to_thread(_said, error, action, config)
+            text = await asyncio.to_thread(_error_text, error, action, config)
             text = text.replace(container_id, action.name)
             fail(self._recorder, context, action, RUN_ERROR, text)
         self._recorder.event(context.reference(action), NORMAL, Reason.STARTED, "Container started")
@@ -336,7 +336,7 @@ class ContainerStarter:
                     context.sandbox_id, config, context.sandbox_config
                 )
         except CRIError as error:
-            why = await asyncio.to_thread(_said, error, action, config)
+            why = await asyncio.to_thread(_error_text, error, action, config)
             count_image_volumes(self._metrics, config, why)
             fail(self._recorder, context, action, CREATE_ERROR, with_image_volumes(config, why))
         count_image_volumes(self._metrics, config)
@@ -407,7 +407,7 @@ class ContainerStarter:
             raise StartFailed(POST_START_ERROR, str(error)) from error
 
 
-def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
+def _error_text(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
     """The runtime's message, without the values that the container takes from secrets.
 
     For threads: there may be thousands of values to search for.

@@ -51,7 +51,7 @@ class StopRecords:
 
     async def earlier(self, uid: str, name: str, container_id: str) -> StopRecord | None:
         """The stop of that container that an earlier agent began; None: there is none."""
-        record = await asyncio.to_thread(self._read, uid, name)
+        record = await asyncio.to_thread(self._read_record, uid, name)
         if record is None or record.container_id != container_id or record.life == self._life:
             return None
         return record
@@ -80,7 +80,7 @@ class StopRecords:
                 extra={"pod_uid": uid, "container": name, "error": str(error)},
             )
 
-    def _read(self, uid: str, name: str) -> StopRecord | None:
+    def _read_record(self, uid: str, name: str) -> StopRecord | None:
         try:
             path = container_directory(self._root, uid, name) / FILE
             with os.fdopen(open_file(self._root, os.fspath(path)), "rb") as file:

@@ -70,7 +70,7 @@ class UserNamespaces:
     def _remember(self, file: Path) -> None:
         uid = file.parent.name
         try:
-            found = _read(file)
+            found = _read_range(file)
         except UserNamespaceError as error:
             self._unknown.add(uid)
             log.warning("user namespace of a pod is not known", extra={"why": str(error)})
@@ -109,7 +109,7 @@ class UserNamespaces:
             return
         self._unknown.discard(uid)
 
-    def of(self, pod: Pod) -> UserNamespaceRange | None:
+    def pod_range(self, pod: Pod) -> UserNamespaceRange | None:
         """The pod's range, chosen at the first call; None for a pod without its own user namespace.
 
         Raises:
@@ -135,7 +135,7 @@ class UserNamespaces:
 
         return lookup
 
-    def keep(self, uids: Collection[str]) -> None:
+    def release_others(self, uids: Collection[str]) -> None:
         """Give back the ranges of all other pods."""
         for uid in self._unknown.union(self._used).difference(uids):
             try:
@@ -174,7 +174,7 @@ class UserNamespaces:
         write_private(self._pods_dir / uid / FILE, text)
 
 
-def _read(file: Path) -> UserNamespaceRange:
+def _read_range(file: Path) -> UserNamespaceRange:
     try:
         with file.open() as opened:
             found = json.loads(opened.read(MAX_FILE))

@@ -36,7 +36,7 @@ class Resizable(Struct, frozen=True):
     memory_request: int = 0
     memory_limit: int = 0
 
-    def of(self, resource: Resource) -> tuple[int, int]:
+    def request_and_limit(self, resource: Resource) -> tuple[int, int]:
         """(request, limit) of one resource."""
         if resource is Resource.CPU:
             return self.cpu_request, self.cpu_limit
@@ -89,7 +89,9 @@ def changes(known: api.ResourceRequirements, desired: api.ResourceRequirements) 
     """Each difference as ``cpu limit 500m -> 1``. Raises ValueError."""
     have, want = resizable(known), resizable(desired)
     for resource in RESOURCES:
-        for which, old, new in zip(_WHICH, have.of(resource), want.of(resource), strict=True):
+        for which, old, new in zip(
+            _WHICH, have.request_and_limit(resource), want.request_and_limit(resource), strict=True
+        ):
             if old != new:
                 before = _quantities(known, which).get(resource, "none")
                 after = _quantities(desired, which).get(resource, "none")

@@ -137,14 +137,18 @@ def judge_container(
         return None
     if reported and (known is None or want.memory_request == have.memory_request):
         return ContainerResize(name, adopted=desired)
-    changed = [resource for resource in RESOURCES if want.of(resource) != have.of(resource)]
+    changed = [
+        resource
+        for resource in RESOURCES
+        if want.request_and_limit(resource) != have.request_and_limit(resource)
+    ]
     lost = known is None and reported is None
     restartable = kind is ContainerKind.REGULAR or is_sidecar(container)
     if restartable and not lost and any(_wants_restart(container, each) for each in changed):
         return ContainerResize(name, why, restart=True)
     updates = []
     for resource in changed:
-        lowers, limit = _lowers(want.of(resource), have.of(resource))
+        lowers, limit = _lowers(want.request_and_limit(resource), have.request_and_limit(resource))
         new_memory = limit if resource is Resource.MEMORY else 0
         updates.append(
             ContainerUpdate(record.id, kind, container, resource, desired, lowers, new_memory)

@@ -72,7 +72,7 @@ class StatusSource:
         """Nanoseconds of the event loop's clock, as statuses are stamped."""
         return steady_ns()
 
-    async def read(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+    async def read_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         """All that the runtime has of a pod.
 
         Raises:

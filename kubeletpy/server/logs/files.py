@@ -81,7 +81,7 @@ class LogFile:
         with self._held.in_use() as fd:
             if fd < 0:
                 return True
-            if not search.look(fd):
+            if not search.search(fd):
                 return False
             os.lseek(fd, search.offset, os.SEEK_SET)
             return True
@@ -131,7 +131,7 @@ class TailSearch:
         self._seen = 0
         self.offset = 0
 
-    def look(self, fd: int) -> bool:
+    def search(self, fd: int) -> bool:
         """Search SLICE more bytes, from the end; whether ``offset`` is known. Raises OSError."""
         if self._end is None:
             self._end = os.fstat(fd).st_size

@@ -108,7 +108,7 @@ class LogStreams:
                     return
                 ended = not self._runs(uid, container_id)
                 if not ended:
-                    await _heard(changed)
+                    await _wait_changed(changed)
         finally:
             end_watch()
             self._changes.remove(uid, changed)
@@ -202,7 +202,7 @@ class _Reading:
         return not data, self._formatter.feed(data) if data else b""
 
 
-async def _heard(changed: asyncio.Event) -> None:
+async def _wait_changed(changed: asyncio.Event) -> None:
     try:
         async with asyncio.timeout(LOOK_S):
             await changed.wait()

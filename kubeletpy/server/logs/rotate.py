@@ -95,13 +95,13 @@ class LogRotator:
         while True:
             await asyncio.sleep(self._settings.interval)
             try:
-                await self.look()
+                await self.rotate_due()
             except OSError as error:
                 log.warning("container logs can't be checked; retrying", extra={"why": str(error)})
             except Exception:  # the boundary of a pass: the next one runs regardless
                 log.exception("a pass of the log rotation failed")
 
-    async def look(self) -> None:
+    async def rotate_due(self) -> None:
         """Make one pass over the running containers."""
         logs = self._logs()
         due = await self._threads.run(self._due, logs)

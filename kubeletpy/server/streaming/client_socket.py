@@ -91,7 +91,7 @@ class ClientSocket:
         """
         try:
             while not self._over:
-                message = self._decoder.take()
+                message = self._decoder.next_message()
                 if message is None:
                     piece = await self._reader.read(READ)
                     self._over = not piece

@@ -29,7 +29,7 @@ from kubeletpy.server.streaming.options import (
 from kubeletpy.server.streaming.translate import Translation, Tunnel
 from kubeletpy.wire import takeover
 from kubeletpy.wire.relay import Leaving
-from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, ask
+from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, request_upgrade
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class RuntimeLink:
         way = way_of(request.headers.get("Upgrade", ""), protocols)
         try:
             if way is Way.RAW:
-                answer = await self._ask(url, request.method, _passed_on(request))
+                answer = await self._request_upgrade(url, request.method, _passed_on(request))
                 if answer.status != 101:
                     return _refusal(answer)
                 return await takeover.join(request, answer, idle_timeout=self._idle)
@@ -77,7 +77,7 @@ class RuntimeLink:
                 ("Upgrade", "SPDY/3.1"),
                 ("X-Stream-Protocol-Version", protocol),
             ]
-            answer = await self._ask(url, "POST", headers)
+            answer = await self._request_upgrade(url, "POST", headers)
         except UpgradeFailed as error:
             why = {"why": str(error)}
             log.warning("the runtime's streaming server can't be used", extra=why)
@@ -86,14 +86,14 @@ class RuntimeLink:
             return _refusal(answer)
         return await self._carry(request, accepted, answer, streams)
 
-    async def _ask(self, url: str, method: str, headers: Headers) -> Answer:
+    async def _request_upgrade(self, url: str, method: str, headers: Headers) -> Answer:
         parts = urlsplit(url, scheme="http")  # cri-dockerd's URLs have none
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UpgradeFailed("the runtime gave no URL of a streaming server")
         tls = ssl.create_default_context() if parts.scheme == "https" else None
         port = parts.port or (443 if tls else 80)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return await ask(
+        return await request_upgrade(
             parts.hostname,
             port,
             method=method,

@@ -96,7 +96,7 @@ class FileSource:
     async def _scan(self) -> bool:
         """Returns whether the pods could be determined."""
         try:
-            signature = await asyncio.to_thread(look, self._path)
+            signature = await asyncio.to_thread(manifests_signature, self._path)
             if signature == self._signature and not self._deleted:
                 return True
             read = await asyncio.to_thread(read_manifests, self._path, self._node_name)
@@ -160,7 +160,7 @@ Signature = tuple[tuple[str, int, int, int], ...]
 """Name, inode, size and time of change of each file."""
 
 
-def look(path: Path) -> Signature:
+def manifests_signature(path: Path) -> Signature:
     """What can be seen of manifests without reading them. Raises OSError."""
     try:
         files = _files(path)
@@ -205,7 +205,7 @@ def read_manifests(path: Path, node_name: str) -> ManifestFiles:
             if file.is_file():
                 origin = Origin(node_name, str(file), is_file=True)
                 computed: set[str] = set()
-                found.pods[str(file)] = decode_manifest(_read(file), origin, computed)
+                found.pods[str(file)] = decode_manifest(_read_manifest(file), origin, computed)
                 # after it was read: a change between the two counts as one after it
                 found.changed.update(dict.fromkeys(computed, _changed_at(file)))
         except FileNotFoundError:
@@ -226,6 +226,6 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.iterdir() if not file.name.startswith("."))
 
 
-def _read(file: Path) -> bytes:
+def _read_manifest(file: Path) -> bytes:
     with file.open("rb") as stream:
         return stream.read(MAX_MANIFEST + 1)

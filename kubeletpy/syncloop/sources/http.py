@@ -61,15 +61,15 @@ class HttpSource:
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 try:
-                    await self.take(await self._get(session))
-                    self._say("")
+                    await self.deliver(await self._fetch(session))
+                    self._log_problem("")
                 except (aiohttp.ClientError, TimeoutError) as error:
-                    self._say(f"{type(error).__name__}: {error}")
+                    self._log_problem(f"{type(error).__name__}: {error}")
                 except (ManifestError, CRIError) as error:
-                    self._say(str(error))
+                    self._log_problem(str(error))
                 await asyncio.sleep(self._check_frequency)
 
-    async def take(self, body: bytes) -> None:
+    async def deliver(self, body: bytes) -> None:
         """Deliver what a body holds, unless it is the same as last time.
 
         Raises ManifestError, or CRIError if the runtime does not report which static pods run.
@@ -88,7 +88,7 @@ class HttpSource:
         self._last = body
         self._deliveries.deliver(SOURCE_HTTP, pods)
 
-    async def _get(self, session: aiohttp.ClientSession) -> bytes:
+    async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
         async with session.get(self._url, headers=self._headers) as response:
             if response.status != 200:
                 raise ManifestError(f"answered with status {response.status}")
@@ -99,7 +99,7 @@ class HttpSource:
                     raise ManifestError(f"larger than {MAX_MANIFEST} bytes")
             return bytes(body)
 
-    def _say(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
             log.error("static pods from URL not read", extra={"url": self._url, "problem": problem})
         self._problem = problem

@@ -141,7 +141,7 @@ def renamed(pod: api.Pod, uids: Mapping[str, str]) -> api.Pod:
     return cast(api.Pod, {**pod, "metadata": {**metadata, "uid": uid, "annotations": annotations}})
 
 
-def _said(error: Exception) -> str:
+def _yaml_problem(error: Exception) -> str:
     """What is wrong and where, without the text itself."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error).partition("\n")[0]
@@ -157,7 +157,7 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     except TooDeep as error:
         raise ManifestError(str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise ManifestError(f"neither YAML nor JSON: {_said(error)}") from error
+        raise ManifestError(f"neither YAML nor JSON: {_yaml_problem(error)}") from error
     if len(documents) != 1:
         raise ManifestError(f"holds {len(documents)} documents, not one")
     (document,) = documents

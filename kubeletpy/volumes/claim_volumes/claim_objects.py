@@ -94,7 +94,7 @@ class ClaimObjects:
 
     def attachment(self, spec: VolumeSpec) -> Read:
         """The VolumeAttachment of a CSI volume, as it was last read."""
-        found = self._objects.known(self._attachment_key(spec))
+        found = self._objects.cached(self._attachment_key(spec))
         return Unread(str(found)) if isinstance(found, ApiError) else found
 
     def press(self, uid: str, *, waiting: bool) -> None:

@@ -152,7 +152,7 @@ def unmap_device(bound: str, link: str) -> None:
 
 def release_device(bound: str) -> None:
     """Undo ``map_device`` except for the link. Raises OSError."""
-    loop = loop_devices.of(bound)
+    loop = loop_devices.loop_device_of(bound)
     if loop is not None:
         loop_devices.detach(loop)
     force_unmount(bound)

@@ -30,7 +30,7 @@ class ClusterAccounts:
         self._api = api
         self._tokens = tokens
 
-    async def read(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
+    async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
         """Uid and annotations of an account. Raises AccountError."""
         if self._api is None:
             raise AccountError("this node has no API")

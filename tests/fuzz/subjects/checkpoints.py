@@ -39,15 +39,15 @@ PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}
 def checkpoint_devices(data: bytes) -> None:
     """Who has which devices."""
     with contextlib.suppress(devices.BadCheckpoint):
-        devices.read(data)
+        devices.parse_checkpoint(data)
     try:
         entries = json.loads(data)
         total = devices.checksum(entries)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
-    bookings, names = devices.read(json.dumps({"Data": entries, "Checksum": total}))
+    bookings, names = devices.parse_checkpoint(json.dumps({"Data": entries, "Checksum": total}))
     found = devices.render(bookings, dict.fromkeys(names, ()))
-    assert devices.read(found)[0] == bookings
+    assert devices.parse_checkpoint(found)[0] == bookings
 
 
 @target(
@@ -56,10 +56,10 @@ def checkpoint_devices(data: bytes) -> None:
 def checkpoint_claims(data: bytes) -> None:
     """Which claims are prepared."""
     with contextlib.suppress(BadCheckpoint):
-        dra.read(text(data))
+        dra.parse_checkpoint(text(data))
     inside = text(data)
-    claims = dra.read(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
-    assert dra.read(dra.written(claims)) == claims
+    claims = dra.parse_checkpoint(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
+    assert dra.parse_checkpoint(dra.written(claims)) == claims
 
 
 @target(

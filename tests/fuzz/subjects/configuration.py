@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from kubeletpy.certificates.kubeconfig import read as read_kubeconfig
-from kubeletpy.certificates.kubeconfig import why_not_valid
+from kubeletpy.certificates.kubeconfig import read_kubeconfig, why_not_valid
 from kubeletpy.config.decode import decode, leaves, parse
 from kubeletpy.config.problems import Report
 from kubeletpy.kubeapi.credentials import KubeconfigError

@@ -8,7 +8,7 @@ from typing import Any
 from kubeletpy.server.streaming.options import Streams
 from kubeletpy.server.streaming.translate import Translation
 from kubeletpy.wire import spdy, websocket
-from kubeletpy.wire.upgrade import UpgradeFailed, _HeadReader, _read
+from kubeletpy.wire.upgrade import UpgradeFailed, _HeadReader, _parse_answer
 from tests.fuzz.target import pieces, target
 
 _OPENED = spdy.Encoder().open_stream({"streamtype": "stdout"})[1]
@@ -79,7 +79,7 @@ def _client_frames(parts: list[bytes]) -> tuple[list[websocket.Message], int]:
     try:
         for part in parts:
             decoder.feed(part)
-            while (message := decoder.take()) is not None:
+            while (message := decoder.next_message()) is not None:
                 found.append(message)
     except websocket.ProtocolError as error:
         return found, error.code
@@ -160,6 +160,6 @@ def upgrade_answers(data: bytes) -> None:
         for part in pieces(data):
             reader.data_received(part)
         reader.eof_received()
-        _read(reader)
+        _parse_answer(reader)
 
     _LOOP.run_until_complete(read())

@@ -54,7 +54,7 @@ def test_a_pods_group_from_its_making_to_its_end(hierarchy: Path, root: str) -> 
         assert set(handed) == given
     assert files.children(group) == {"pod1"}
     if "hugetlb" in offered:
-        assert files.read(pod, "hugetlb", "hugetlb.2MB.max") == str(4 << 20)
+        assert files.read_file(pod, "hugetlb", "hugetlb.2MB.max") == str(4 << 20)
     container = f"{pod}/container"  # as a runtime makes it
     files.create(container, CgroupResources())
     directory = hierarchy / container.strip("/")

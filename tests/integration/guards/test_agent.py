@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubeletpy.guards.sysctls import read
+from kubeletpy.guards.sysctls import read_sysctls
 from tests.integration.cgroups.test_limits import CGROUPS
 from tests.integration.node.conftest import MakeNode
 from tools.env.containerd import Containerd
@@ -16,7 +16,7 @@ SETTINGS = Path("/proc/sys")
 
 
 def test_the_agents_own_process(make_node: MakeNode, session_containerd2: Containerd) -> None:
-    group, kernel = f"/kpt-agent-{os.getpid()}", read(SETTINGS)
+    group, kernel = f"/kpt-agent-{os.getpid()}", read_sysctls(SETTINGS)
     config = {"kubeletCgroups": group, "maxOpenFiles": 5000, "oomScoreAdj": 17}
     node = make_node(session_containerd2, config=config)
     try:
@@ -34,7 +34,7 @@ def test_the_agents_own_process(make_node: MakeNode, session_containerd2: Contai
         assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "17\n"
         node.wait_event("default", node.name, "CgroupV1: ")
         # told to keep them, it does; and the kernel's log can be read
-        assert read(SETTINGS) == kernel
+        assert read_sysctls(SETTINGS) == kernel
         assert "the machine does not allow" not in node.agent.log_tail(200)
         assert "kernel's log can't be read" not in node.agent.log_tail(200)
         wait_until((node.root_dir / "kernel_log_mark").exists, "end of the kernel's log")

@@ -97,6 +97,6 @@ class DriverProcess:
         for point in mounts_below(str(self.directory)):
             unmount(point)
         for image in self.directory.glob("volumes/*/image"):
-            device = loop_devices.of(str(image))
+            device = loop_devices.loop_device_of(str(image))
             if device is not None:
                 loop_devices.detach(device)

@@ -28,7 +28,7 @@ def make_disk(storage: Storage) -> Iterator[Callable[[str], str]]:
 
     yield make
     for image in images:
-        device = loop_devices.of(str(image))
+        device = loop_devices.loop_device_of(str(image))
         if device is not None:
             loop_devices.detach(device)
 

@@ -205,7 +205,7 @@ async def test_bars_have_a_legend(page: Page, agent: Agent) -> None:
 async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agent: Agent) -> None:
     made = pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
     agent.pods += unplaced.lines([made], [])
-    agent.pod = unplaced.told(made, [])
+    agent.pod = unplaced.explain_unscheduled(made, [])
     agent.timeline = {"error": "no timeline for pod ns/web on this node"}
     agent.events = unplaced.of_others([event(message="<b>0/1</b> nodes")])
     await page.until(f"{NAMES} === 'ns/web,default/web'")

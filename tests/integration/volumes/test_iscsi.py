@@ -71,7 +71,7 @@ class Node:
 
     def end(self) -> None:
         for path in mounts_below(str(self.root)):
-            loop = loop_devices.of(path)
+            loop = loop_devices.loop_device_of(path)
             if loop is not None:
                 loop_devices.detach(loop)
             unmount(path)
@@ -165,7 +165,7 @@ async def test_a_device_of_a_pod(node: Node) -> None:
     published = await node.plugin.publish(spec, None, use("u1"), remount=False)
     assert at(published.path).resolve() == Path(node.device)
     assert (maps / "u1").is_block_device()
-    assert loop_devices.of(str(maps / "u1")) is not None
+    assert loop_devices.loop_device_of(str(maps / "u1")) is not None
     with pytest.raises(OperationFailed, match="still mounted by other references"):
         await node.plugin.unstage(node.plugin.staged(spec))
 

@@ -198,7 +198,7 @@ async def test_nothing_is_written_for_what_does_not_change(tmp_path: Path) -> No
     before = (tmp_path / "state").stat().st_mtime_ns
     state.set("u1", "a", needs("cpu=1"))
     state.remove("other")
-    state.keep(["u1"])
+    state.forget_others(["u1"])
     await asyncio.sleep(5)
     assert (tmp_path / "state").stat().st_mtime_ns == before
     assert (tmp_path / "state.journal").read_bytes() == b""

@@ -382,7 +382,7 @@ async def test_a_pod_that_is_gone_or_refused_leaves_nothing() -> None:
         node.manager.allocated(node.pods[uid])
     node.manager.removed(["u1"])
     node.manager.refused("u2")
-    node.manager.keep([])
+    node.manager.forget_others([])
     assert node.state.uids() == []
     assert [node.conditions(uid) for uid in ("u1", "u2", "u3")] == [{}, {}, {}]
     await asyncio.sleep(1000)

@@ -8,7 +8,7 @@ from operator import add
 
 import pytest
 
-from kubeletpy.api.canonical import Format, Quantity, canonical, read, written
+from kubeletpy.api.canonical import Format, Quantity, canonical, parse_quantity, written
 from kubeletpy_up.schema.quantities import canonical as of_the_server
 
 MOST = 2**63 - 1
@@ -85,19 +85,21 @@ def test_the_embedded_api_writes_the_same(text: str) -> None:
 def test_a_sum_has_the_format_of_its_first_addend_above_zero(
     addends: list[str], total: str
 ) -> None:
-    assert str(reduce(add, map(read, addends))) == total
+    assert str(reduce(add, map(parse_quantity, addends))) == total
 
 
 def test_a_sum_of_the_largest_amounts_is_exact() -> None:
-    total = reduce(add, [read(str(MOST)), read("1n")] + [read(str(MOST))] * 1000)
+    total = reduce(
+        add, [parse_quantity(str(MOST)), parse_quantity("1n")] + [parse_quantity(str(MOST))] * 1000
+    )
     assert str(total) == f"{MOST * 1001}000000001n"
 
 
 def test_quantities_compare_by_amount() -> None:
-    assert read("1000k") < read("1Mi")
-    assert not read("1024Ki") < read("1Mi")
-    assert not read("0Mi")
-    assert read("1n")
+    assert parse_quantity("1000k") < parse_quantity("1Mi")
+    assert not parse_quantity("1024Ki") < parse_quantity("1Mi")
+    assert not parse_quantity("0Mi")
+    assert parse_quantity("1n")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def made(node: Node, first: Pod) -> KernelPodLimits:
 async def test_what_was_made_is_found(node: Node) -> None:
     guaranteed = pod(fixed("250m", "100M"), uid="a")
     limits = await made(node, guaranteed)
-    wanted = limits.wanted(guaranteed)
+    wanted = limits.requested(guaranteed)
     assert wanted == PodLimits(shares=256, quota_us=25_000, period_us=100_000, memory=100_000_000)
     assert limits.current(guaranteed) == wanted
 
@@ -150,7 +150,7 @@ async def test_errors_name_the_cgroup(node: Node) -> None:
     with pytest.raises(PodLimitsError, match="missing pod memory usage"):
         limits.memory_usage(there)
     with pytest.raises(PodLimitsError, match="nonsense"):
-        limits.wanted(pod(container("nonsense"), uid="c"))
+        limits.requested(pod(container("nonsense"), uid="c"))
     with pytest.raises(PodLimitsError, match="uid"):
         limits.current(pod(container("1"), uid="../x"))
 

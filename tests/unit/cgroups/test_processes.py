@@ -15,8 +15,8 @@ from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machin
 def test_v1_every_hierarchy_that_counts(tmp_path: Path) -> None:
     v1_machine(tmp_path)
     groups = ProcessGroups(LookAlike.at(tmp_path))
-    groups.make("/daemons/agent")
-    groups.put(4711, "/daemons/agent")
+    groups.create("/daemons/agent")
+    groups.move_process(4711, "/daemons/agent")
     for mount in ("cpu,cpuacct", "memory", "pids"):
         assert text(tmp_path / mount / "daemons/agent/cgroup.procs") == "4711"
     for mount in ("freezer", "systemd", "unified"):
@@ -39,17 +39,17 @@ def test_v2(tmp_path: Path) -> None:
     (tmp_path / "m" / "cgroup.procs").write_text("1\n7\n")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
     assert groups.in_none() == {1, 7}
-    groups.make("/agent.slice")
-    groups.put(7, "/agent.slice")
+    groups.create("/agent.slice")
+    groups.move_process(7, "/agent.slice")
     assert text(tmp_path / "m" / "agent.slice/cgroup.procs") == "7"
 
 
 def test_one_that_is_there_is_left_alone(tmp_path: Path) -> None:
     v2_machine(tmp_path / "m")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
-    groups.make("/a")
+    groups.create("/a")
     (tmp_path / "m" / "a" / "cgroup.procs").write_text("6\n7\n")
-    groups.put(7, "/a")
+    groups.move_process(7, "/a")
     assert text(tmp_path / "m" / "a" / "cgroup.procs") == "6\n7"
 
 
@@ -58,9 +58,9 @@ def test_no_path_leads_out(tmp_path: Path, path: str) -> None:
     v2_machine(tmp_path / "m")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
     with pytest.raises(CgroupError):
-        groups.make(path)
+        groups.create(path)
     with pytest.raises(CgroupError):
-        groups.put(7, path)
+        groups.move_process(7, path)
 
 
 @pytest.mark.parametrize(("number", "raises"), [(errno.ESRCH, False), (errno.EBUSY, True)])
@@ -69,14 +69,14 @@ def test_what_the_kernel_refuses(
 ) -> None:
     v2_machine(tmp_path / "m")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
-    groups.make("/a")
+    groups.create("/a")
 
     def refuse(path: Path, data: str) -> int:
         raise OSError(number, "refused")
 
     monkeypatch.setattr(Path, "write_text", refuse)
     if not raises:
-        groups.put(7, "/a")
+        groups.move_process(7, "/a")
         return
     with pytest.raises(CgroupError, match=r"process 7 .* into cgroup /a of .*: refused"):
-        groups.put(7, "/a")
+        groups.move_process(7, "/a")

@@ -139,7 +139,7 @@ def test_the_runtime_says_which_driver(look_alike: Path, monkeypatch: pytest.Mon
         raise Unimplemented("RuntimeConfig", "broken")
 
     monkeypatch.setattr(setup, "cgroup_driver", fails)
-    with pytest.raises(CgroupError, match="does not say"):
+    with pytest.raises(CgroupError, match="does not report"):
         asyncio.run(setup.set_up(settings(), KERNEL, None, capacity=CAPACITY))  # type: ignore[arg-type]
 
 

@@ -113,7 +113,7 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
             raise agent_socket.NotFound("no such pod")
         return {"waits": waits[parts[2]]}
 
-    monkeypatch.setattr(agent_socket, "ask", ask)
+    monkeypatch.setattr(agent_socket, "get_json", ask)
     pods = [f"ns/{name}" for name in (*waits, "gone")]
     assert adopt.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
 

@@ -24,7 +24,11 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> None:
             return [WEB]
 
     answers = {"pods": [PLACED], "node": {"name": "n1", "troubles": []}}
-    monkeypatch.setattr(agent_socket, "ask", lambda path, *parts: list_or_same(answers[parts[0]]))
+
+    def get_json(path: Path, *parts: str) -> Any:
+        return list_or_same(answers[parts[0]])
+
+    monkeypatch.setattr(agent_socket, "get_json", get_json)
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
     monkeypatch.setattr(own_api, "once", lambda path, read: asyncio.run(read(Api())))
 

@@ -27,7 +27,7 @@ def test_no_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_port_that_is_taken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(agent_socket, "ask", answering(lambda *parts: {}))
+    monkeypatch.setattr(agent_socket, "get_json", answering(lambda *parts: {}))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert view.main(["--socket", "x", "--port", str(port)]) == 1
@@ -48,7 +48,7 @@ async def test_it_prints_where_to_look_and_asks_the_socket(
             raise agent_socket.NoAgent("nobody listens any more")
         return {"name": "node-1", "troubles": [], "pods": []} if parts[0] != "pods" else []
 
-    monkeypatch.setattr(agent_socket, "ask", answering(ask))
+    monkeypatch.setattr(agent_socket, "get_json", answering(ask))
     serving = asyncio.create_task(view.serve(Path("x"), 0))
     try:
         printed = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.devices.checkpoint import BadCheckpoint, checksum, read, render
+from kubeletpy.devices.checkpoint import BadCheckpoint, checksum, parse_checkpoint, render
 from kubeletpy.devices.model import Booking, Holder
 
 ENTRY = {
@@ -36,7 +36,7 @@ def test_sums_are_the_kubelets(data: dict[str, Any], total: int) -> None:
 def test_a_file_of_the_kubelet_is_read(space: str) -> None:
     data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [ENTRY]}
     text = json.dumps({"Checksum": 3675780745, "Data": data}, separators=(f",{space}", f":{space}"))
-    bookings, resources = read(text)
+    bookings, resources = parse_checkpoint(text)
     assert bookings == {HOLDER: BOOKING}
     assert set(resources) == set(REGISTERED)
 
@@ -45,13 +45,13 @@ def test_an_answer_with_other_characters_than_base64_is_refused() -> None:
     entry = {**ENTRY, "AllocResp": "%%%%CgYKAUESATE="}
     data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [entry]}
     with pytest.raises(BadCheckpoint, match=r"^it can't be read: "):
-        read(json.dumps({"Checksum": 3675780745, "Data": data}))
+        parse_checkpoint(json.dumps({"Checksum": 3675780745, "Data": data}))
 
 
 def test_an_entry_of_the_kubelet_without_devices_is_read() -> None:
     entry = {**ENTRY, "DeviceIDs": None, "AllocResp": None}
     data = {"PodDeviceEntries": [entry], "RegisteredDevices": None}
-    bookings, resources = read(json.dumps({"Checksum": checksum(data), "Data": data}))
+    bookings, resources = parse_checkpoint(json.dumps({"Checksum": checksum(data), "Data": data}))
     assert bookings == {HOLDER: Booking({}, b"")}
     assert resources == ()
 
@@ -85,4 +85,4 @@ def test_what_is_written_is_what_the_kubelet_would_sum() -> None:
 )
 def test_other_files_are_refused(text: bytes) -> None:
     with pytest.raises(BadCheckpoint):
-        read(text)
+        parse_checkpoint(text)

@@ -86,4 +86,4 @@ def test_which_are_picked(given: Choice, preferred: str, picked: str) -> None:
 )
 def test_what_a_plugin_chooses_from(given: Choice, asks: tuple[str, str] | None) -> None:
     expected = None if asks is None else (frozenset(asks[0]), frozenset(asks[1]))
-    assert given.ask == expected
+    assert given.preferred_request == expected

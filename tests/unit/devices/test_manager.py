@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.devices.checkpoint import FILE, read
+from kubeletpy.devices.checkpoint import FILE, parse_checkpoint
 from kubeletpy.devices.kubelet_socket import KubeletSocket
 from kubeletpy.devices.manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.devices.model import AwaitedPlugins
@@ -94,7 +94,7 @@ class Node:
         return plugin
 
     def checkpoint(self) -> dict[Any, Any]:
-        return read((self.directory / FILE).read_bytes())[0]
+        return parse_checkpoint((self.directory / FILE).read_bytes())[0]
 
 
 @pytest.fixture
@@ -259,13 +259,13 @@ async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
         waits = asyncio.create_task(admit(agent, pod("one")))
         await asyncio.sleep(1)
         await admit(agent, pod("two", resource="other.example/x"))
-        assert agent.state.taken(GPU) == {"d0"}, "reserved while it is asked for"
+        assert agent.state.held_ids(GPU) == {"d0"}, "reserved while it is asked for"
         del plugin.faults["Allocate"]
         await admit(agent, pod("three"))
         assert ids(agent, "three") == {"d1"}
         with pytest.raises(AllocationRefused, match="DeadlineExceeded"):
             await waits
-        assert agent.state.taken(GPU) == {"d1"}
+        assert agent.state.held_ids(GPU) == {"d1"}
         agent.release({"three"})
         await admit(agent, pod("four"))
         assert ids(agent, "four") == {"d0"}
@@ -288,7 +288,7 @@ async def test_what_a_plugin_refuses_is_not_booked(
         with pytest.raises(AllocationRefused, match=why):
             await admit(agent, pod("one"))
         assert not agent.state.bookings
-        assert not agent.state.taken(GPU)
+        assert not agent.state.held_ids(GPU)
 
 
 @on_virtual_time
@@ -372,7 +372,7 @@ async def test_a_pod_that_goes_while_its_plugin_is_asked(node: Node) -> None:
             plugin.faults["Allocate"] = lambda: agent.release(set())
             agent.release(set())
             await admit(agent, pod("three"))
-        assert not agent.state.taken(GPU)
+        assert not agent.state.held_ids(GPU)
 
 
 @on_virtual_time
@@ -385,7 +385,7 @@ async def test_a_plugin_that_dies_while_it_is_asked(node: Node) -> None:
         await asyncio.sleep(1)
         with pytest.raises(AllocationRefused, match="no healthy devices present"):
             await agent.settle(asks)
-        assert not agent.state.taken(GPU)
+        assert not agent.state.held_ids(GPU)
 
 
 @on_virtual_time
@@ -439,8 +439,8 @@ async def test_another_agent_begins_where_the_one_before_was_killed(node: Node) 
         assert (counts.capacity, counts.allocatable) == ({GPU: 0}, {GPU: 0})
         await admit(agent, pod("one"))
         assert ids(agent, "one") == {"d0"}
-        assert agent.held("one") == {GPU: 1}
-        assert agent.held("new") == {}
+        assert agent.held_counts("one") == {GPU: 1}
+        assert agent.held_counts("new") == {}
         assert (await provide(agent, pod("one"))).envs == (("DEVICES", "d0"),)
         with pytest.raises(AllocationRefused, match="no healthy devices present"):
             await admit(agent, pod("two"))

@@ -184,8 +184,10 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
     ],
 )
 def test_what_a_plugin_is_asked(number: int, asks: Any) -> None:
-    assert asked(state(*NUMA), number, mask=0b10).ask == asks
-    assert Choice(1, frozenset("a"), aligned=frozenset("b")).ask is None, "it has all already"
+    assert asked(state(*NUMA), number, mask=0b10).preferred_request == asks
+    assert Choice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
+        "it has all already"
+    )
 
 
 def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
@@ -217,7 +219,7 @@ def test_a_resource_is_forgotten_five_minutes_after_its_plugin() -> None:
     assert made.expire(10.0 + FORGOTTEN_AFTER_S - 1) == ()
     assert made.expire(10.0 + FORGOTTEN_AFTER_S) == (GPU,)
     assert made.concerns(GPU), "somebody has one"
-    made.keep(())
+    made.release_others(())
     assert not made.concerns(GPU)
 
 

@@ -33,9 +33,9 @@ def in_use() -> DeviceState:
 
 def test_what_is_taken_is_of_one_resource() -> None:
     state = in_use()
-    assert state.taken(GPU) == {"g1", "g2", "g3", "g4", "g5"}
-    assert state.taken(NIC) == {"n1", "n2"}
-    assert state.taken("example.com/none") == frozenset()
+    assert state.held_ids(GPU) == {"g1", "g2", "g3", "g4", "g5"}
+    assert state.held_ids(NIC) == {"n1", "n2"}
+    assert state.held_ids("example.com/none") == frozenset()
 
 
 def test_what_a_container_has_or_is_about_to_get() -> None:
@@ -71,10 +71,10 @@ def test_resources_of_plugins(name: str, concerned: bool) -> None:
 
 def test_other_pods_lose_what_they_have() -> None:
     state = in_use()
-    state.keep({"pod-2", "pod-3"})
+    state.release_others({"pod-2", "pod-3"})
     assert set(state.bookings) == {OTHER}
     assert {holder.uid for holder in state.reserved} == {"pod-3"}
-    state.keep(())
+    state.release_others(())
     assert not state.bookings
     assert not state.reserved
 

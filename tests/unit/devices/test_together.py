@@ -62,7 +62,7 @@ class Agent:
 
     def has(self, uid: str, name: str = "c") -> tuple[list[str], list[int]]:
         ids = self.devices.by_container().get((uid, name), {}).get(GPU, {})
-        return sorted(ids), sorted(self.cpus.state.of(uid, name) or ())
+        return sorted(ids), sorted(self.cpus.state.container_cpus(uid, name) or ())
 
 
 @asynccontextmanager
@@ -179,4 +179,4 @@ async def test_cpus_are_given_back_when_a_plugin_says_no(tmp_path: Path) -> None
         assert of.said[-1].what == "refused: no devices for container c"
         of.topology.release()
         assert not of.cpus.state.entries
-        assert not of.devices.state.taken(GPU)
+        assert not of.devices.state.held_ids(GPU)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.dra.answers import MAX_DEVICES, MAX_NAMES, read, service
+from kubeletpy.dra.answers import MAX_DEVICES, MAX_NAMES, claim_answers, service
 from kubeletpy.dra.client import PART_DEVICES, parts
 from kubeletpy.dra.health import MAX_DEVICES as MAX_REPORTED
-from kubeletpy.dra.health import heard
+from kubeletpy.dra.health import with_report
 from kubeletpy.dra.model import ClaimInfo, Device
 from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
@@ -51,22 +51,22 @@ def test_each_claim_has_its_devices_or_an_error(messages: Any) -> None:
     answer = prepared(
         device("a.com/gpu=0", "a.com/gpu=x.1:y", messages=messages), messages=messages
     )
-    found = read(answer, [CLAIM, other])
+    found = claim_answers(answer, [CLAIM, other])
     names = ("a.com/gpu=0", "a.com/gpu=x.1:y")
     assert found.devices == {"c-uid": (Device("pool", "d0", ("r",), names),)}
     assert found.errors == {"o-uid": "the driver did not answer for it"}
-    refused = read(prepared(messages=messages, error="no\nway"), [CLAIM])
+    refused = claim_answers(prepared(messages=messages, error="no\nway"), [CLAIM])
     assert (refused.devices, set(refused.errors)) == ({}, {"c-uid"})
 
 
 def test_an_unprepared_claim_has_no_devices() -> None:
     answers = {"c-uid": v1.NodeUnprepareResourceResponse()}
-    found = read(v1.NodeUnprepareResourcesResponse(claims=answers), [CLAIM])
+    found = claim_answers(v1.NodeUnprepareResourcesResponse(claims=answers), [CLAIM])
     assert (found.devices, found.errors) == ({"c-uid": ()}, {})
 
 
 def test_a_share_of_a_device_is_kept() -> None:
-    (found,) = read(prepared(device(share_id="s")), [CLAIM]).devices["c-uid"]
+    (found,) = claim_answers(prepared(device(share_id="s")), [CLAIM]).devices["c-uid"]
     assert found == Device("pool", "d0", ("r",), (), "s")
 
 
@@ -81,14 +81,14 @@ def test_a_share_of_a_device_is_kept() -> None:
     ],
 )
 def test_names_of_cdi_devices(name: str, fine: bool) -> None:
-    found = read(prepared(device("a.com/gpu=0", name)), [CLAIM])
+    found = claim_answers(prepared(device("a.com/gpu=0", name)), [CLAIM])
     why = f"the driver gave {name[:80]!r}, which is no name of a CDI device"
     assert found.errors == ({} if fine else {"c-uid": why})
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_most_devices_of_a_claim(more: int) -> None:
-    found = read(prepared(*[device()] * (MAX_DEVICES + more)), [CLAIM])
+    found = claim_answers(prepared(*[device()] * (MAX_DEVICES + more)), [CLAIM])
     why = f"the driver named {MAX_DEVICES + 1} devices"
     assert found.errors == ({"c-uid": why} if more else {})
     assert len(found.devices.get("c-uid", ())) == (0 if more else MAX_DEVICES)
@@ -99,7 +99,7 @@ def test_the_most_devices_of_a_claim(more: int) -> None:
 def test_texts_that_cannot_be_names_are_refused(field: str, text: str) -> None:
     given: dict[str, Any] = {"pool_name": "p", "device_name": "d"}
     given[field] = [text] if field == "request_names" else text
-    (error,) = read(prepared(v1.Device(**given)), [CLAIM]).errors.values()
+    (error,) = claim_answers(prepared(v1.Device(**given)), [CLAIM]).errors.values()
     assert f"gave {text[:80]!r} as {field}" in error
     assert error.endswith("the claim is not prepared")
 
@@ -108,7 +108,7 @@ def test_very_many_names_are_counted_and_not_read() -> None:
     """A megabyte of them would take a fifth of a second of the event loop."""
     answer = prepared(device(*["a/b=c"] * 140_000))
     began = time.thread_time()
-    (error,) = read(answer, [CLAIM]).errors.values()
+    (error,) = claim_answers(answer, [CLAIM]).errors.values()
     assert time.thread_time() - began < 0.01
     assert f"gave 140001 CDI devices and requests, more than {MAX_NAMES}" in error
 
@@ -124,7 +124,7 @@ def test_a_long_report_is_processed_in_parts() -> None:
     with no_collections():
         for part in parts(report):
             began = time.thread_time()
-            known, changed = heard(known, part, 0.0)
+            known, changed = with_report(known, part, 0.0)
             longest = max(longest, time.thread_time() - began)
             assert len(changed) <= PART_DEVICES
     assert len(known) == MAX_REPORTED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.dra.checkpoint import checksum, read, written
+from kubeletpy.dra.checkpoint import checksum, parse_checkpoint, written
 from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.structs import replace
@@ -28,7 +28,7 @@ def test_sums_of_the_kubelet(claims: str, expected: int) -> None:
     """Source: docs/reference/behaviour-resources.md, rx."""
     data = f'{HEAD},"ClaimInfoStateList":{claims}}}'
     assert checksum(data) == expected
-    assert read(json.dumps({"Checksum": expected, "Data": data}, indent=1)) == []
+    assert parse_checkpoint(json.dumps({"Checksum": expected, "Data": data}, indent=1)) == []
 
 
 def test_no_claims_are_written_as_the_kubelet_does() -> None:
@@ -54,21 +54,21 @@ def test_files_of_each_version_are_read_and_written_as_they_were(skips: str, exp
         f'"CDIDeviceIDs":["gpu.example.com/c=d0"]}}]{skips}}}}}}}]}}'
     )
     whole = {"Data": data, "Checksum": expected}
-    claims = read(json.dumps({**whole, "newer": 1}))
+    claims = parse_checkpoint(json.dumps({**whole, "newer": 1}))
     assert json.loads(written(claims)) == whole
     newer = data.replace('"ClaimName"', '"Newer":{},"ClaimName"')
-    assert read(json.dumps({"Data": newer, "Checksum": checksum(newer)})) == claims
+    assert parse_checkpoint(json.dumps({"Data": newer, "Checksum": checksum(newer)})) == claims
 
 
 def test_what_is_written_is_read() -> None:
-    assert read(written(reversed(CLAIMS))) == CLAIMS
+    assert parse_checkpoint(written(reversed(CLAIMS))) == CLAIMS
 
 
 def test_letters_are_written_as_they_are() -> None:
     """The sum is of the text's bytes, in which Go leaves letters of all alphabets alone."""
     text = written([replace(CLAIMS[0], name="ä")])
     assert '\\"ClaimName\\":\\"ä\\"' in text
-    assert [claim.name for claim in read(text)] == ["ä"]
+    assert [claim.name for claim in parse_checkpoint(text)] == ["ä"]
 
 
 def test_names_and_order_of_the_fields() -> None:
@@ -89,7 +89,7 @@ def test_skipped_calls_are_kept_as_the_kubelet_writes_them() -> None:
         '"CDIDeviceIDs":["a.example.com/claim=x"]}],"skipNodeOperations":["*"]}'
         in json.loads(text)["Data"]
     )
-    assert read(text) == [claim]
+    assert parse_checkpoint(text) == [claim]
 
 
 def _wrapped(data: str) -> str:
@@ -116,7 +116,7 @@ def _wrapped(data: str) -> str:
 )
 def test_what_is_no_state_file(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadCheckpoint):
-        read(text)
+        parse_checkpoint(text)
     path = tmp_path / "dra_manager_state"
     path.write_text(text)
     with pytest.raises(BadCheckpoint, match="Drain the node and remove the file"):

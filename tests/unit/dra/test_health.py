@@ -35,15 +35,15 @@ def key(name: str) -> tuple[str, str]:
 
 
 def test_what_changes() -> None:
-    known, changed = health.heard({}, said(d0=HEALTHY, d1=UNHEALTHY), 100)
+    known, changed = health.with_report({}, said(d0=HEALTHY, d1=UNHEALTHY), 100)
     assert changed == {key("d0"), key("d1")}
-    known, changed = health.heard(known, said(d0=HEALTHY), 110)
+    known, changed = health.with_report(known, said(d0=HEALTHY), 110)
     assert changed == set()
     assert (known[key("d0")].at, known[key("d1")].at) == (110, 100)  # the other is not spoken of
     for news in (said("hot", d0=HEALTHY), said(timeout=5, d0=HEALTHY), said(d0=UNKNOWN)):
-        assert health.heard(known, news, 111)[1] == {key("d0")}
+        assert health.with_report(known, news, 111)[1] == {key("d0")}
     # it was unknown meanwhile
-    assert health.heard(known, said(d0=HEALTHY), 141)[1] == {key("d0")}
+    assert health.with_report(known, said(d0=HEALTHY), 141)[1] == {key("d0")}
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_what_changes() -> None:
     ],
 )
 def test_how_long_it_counts(timeout: int, at: float, expected: str) -> None:
-    known, _ = health.heard({}, said("words", timeout, d0=HEALTHY), 100)
+    known, _ = health.with_report({}, said("words", timeout, d0=HEALTHY), 100)
     assert known[key("d0")].now(at) == (expected, "words" if expected == HEALTHY else "")
 
 
 def test_hostile_reports_are_bounded() -> None:
     flood: dict[str, Any] = {f"d{index}": HEALTHY for index in range(health.MAX_DEVICES + 5)}
-    known, _ = health.heard({}, said(**flood), 0)
+    known, _ = health.with_report({}, said(**flood), 0)
     assert len(known) == 16384
-    known, _ = health.heard(known, said(other=HEALTHY, d0=UNHEALTHY), 0)
+    known, _ = health.with_report(known, said(other=HEALTHY, d0=UNHEALTHY), 0)
     assert key("other") not in known
     assert known[key("d0")].health == UNHEALTHY
-    known, _ = health.heard({}, said("ü\x1b" * 2000, timeout=2**62, d0=HEALTHY), 0)
+    known, _ = health.with_report({}, said("ü\x1b" * 2000, timeout=2**62, d0=HEALTHY), 0)
     text = known[key("d0")].message
     assert len(text.encode()) <= health.MAX_TEXT
     assert text.endswith("ü...")
@@ -87,7 +87,7 @@ def test_hostile_reports_are_bounded() -> None:
     ],
 )
 def test_a_message_is_cut_at_a_kibibyte(text: str, kept: str) -> None:
-    known, _ = health.heard({}, said(text, d0=HEALTHY), 0)
+    known, _ = health.with_report({}, said(text, d0=HEALTHY), 0)
     assert known[key("d0")].message == kept
 
 
@@ -174,20 +174,20 @@ def test_what_statuses_show() -> None:
 def test_the_file(tmp_path: Path) -> None:
     known: Known = {A: {key("d0"): DeviceHealth(UNHEALTHY, "hot", 1_700_000_000.25, 5)}}
     text = health.written(known)
-    assert health.read(text) == known
+    assert health.parse_health(text) == known
     entry = json.loads(text)[A]["Devices"]["pool/d0"]
     assert entry["HealthCheckTimeout"] == 5_000_000_000
     entry["LastUpdated"] = "2023-11-14T23:13:20.250000000+01:00"
-    assert health.read(json.dumps({A: {"Devices": {"pool/d0": entry}}})) == known
+    assert health.parse_health(json.dumps({A: {"Devices": {"pool/d0": entry}}})) == known
     of_a_kubelet = (
         '{"gpu.example.com":{"Devices":{"pool/d0":{"PoolName":"pool","DeviceName":"d0","Health":'
         '"Healthy","LastUpdated":"2026-11-22T12:11:11.100968404Z","HealthCheckTimeout":'
         '30000000000,"Message":""}}}}'
     )
-    (found,) = health.read(of_a_kubelet)["gpu.example.com"].values()
+    (found,) = health.parse_health(of_a_kubelet)["gpu.example.com"].values()
     assert (found.health, found.timeout, found.message) == (HEALTHY, 30, "")
     for bad in ("", "[]", "{", '{"a": 1}', '{"a": {"Devices": {"x": {}}}}', "[" * 10**5):
-        assert health.read(bad) == {}
+        assert health.parse_health(bad) == {}
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ def test_an_entry_of_the_file(more: dict[str, Any], expected: DeviceHealth) -> N
     known: Known = {A: {key("d0"): DeviceHealth(UNHEALTHY, "hot", 5, 5)}}
     document = json.loads(health.written(known))
     document[A]["Devices"]["pool/d0"].update(more)
-    assert health.read(json.dumps(document)) == {A: {key("d0"): expected}}
+    assert health.parse_health(json.dumps(document)) == {A: {key("d0"): expected}}
 
 
 def test_the_file_is_bounded_too() -> None:
     report = DeviceHealth(HEALTHY, "", 0)
     assert "ü" in health.written({A: {key("d0"): DeviceHealth(UNHEALTHY, "ü", 0)}})
     many: Known = {A: {key(str(index)): report for index in range(16400)}}
-    assert len(health.read(health.written(many))[A]) == 16384
+    assert len(health.parse_health(health.written(many))[A]) == 16384

@@ -28,7 +28,7 @@ class Watched:
         self.drivers = Drivers(
             Metrics().dra,
             lambda name, *_: _Calls(self.driver),
-            self.state.heard,
+            self.state.driver_reported,
         )
 
     async def start(self) -> None:
@@ -36,7 +36,7 @@ class Watched:
         await settle()
 
     def now(self, name: str) -> str:
-        report = self.state.known.get(A, {}).get(key(name))
+        report = self.state.reported.get(A, {}).get(key(name))
         return report.now(LoopClock().now())[0] if report is not None else UNKNOWN
 
     async def close(self) -> None:

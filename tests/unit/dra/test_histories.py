@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.dra.checkpoint import read
+from kubeletpy.dra.checkpoint import parse_checkpoint
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
@@ -145,7 +145,7 @@ class Story:
                 life.result()
         for driver in self.node.by_name.values():
             assert driver.services.prepared == {}
-        assert read(self.node.path.read_text()) == []
+        assert parse_checkpoint(self.node.path.read_text()) == []
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

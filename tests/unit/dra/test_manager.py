@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.dra.checkpoint import read
+from kubeletpy.dra.checkpoint import parse_checkpoint
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.manager import LOOK_S
 from kubeletpy.pods.config_errors import ContainerConfigError
@@ -29,7 +29,7 @@ async def given(node: Node, pod: Pod) -> tuple[str, ...]:
 
 
 def on_disk(node: Node) -> dict[str, set[str]]:
-    return {claim.name: set(claim.pods) for claim in read(node.path.read_text())}
+    return {claim.name: set(claim.pods) for claim in parse_checkpoint(node.path.read_text())}
 
 
 async def a_node(root: Path, *names: str) -> Node:
@@ -104,7 +104,7 @@ async def test_a_prepare_that_half_failed_gives_each_device_once(tmp_path: Path)
     refusals.clear()
     assert await node.problem(pod) == ""
     assert await given(node, pod) == (f"{A}/claim=c-uid-d0", f"{B}/claim=c-uid-d0")
-    (claim,) = read(node.path.read_text())
+    (claim,) = parse_checkpoint(node.path.read_text())
     assert {driver: len(devices) for driver, devices in claim.drivers.items()} == {A: 1, B: 1}
 
 

@@ -54,8 +54,8 @@ def test_what_is_kept_is_handed_on_as_it_came() -> None:
             {"annotations": None},
         ),
     ]
-    assert [each.reason for each in events.of("uid")] == ["Failed"]
-    assert events.of("n") == events.of("other") == []
+    assert [each.reason for each in events.events("uid")] == ["Failed"]
+    assert events.events("n") == events.events("other") == []
 
 
 def test_the_same_again_counts_and_comes_last() -> None:
@@ -63,7 +63,7 @@ def test_the_same_again_counts_and_comes_last() -> None:
     for message in ("a", "b", "a"):
         events.event(pod(path="spec.containers{main}"), NORMAL, Reason.PULLED, message)
     events.event(pod(), NORMAL, Reason.PULLED, "a")
-    found = [(e.message, e.count, e.first_at, e.at, e.field_path) for e in events.of("uid")]
+    found = [(e.message, e.count, e.first_at, e.at, e.field_path) for e in events.events("uid")]
     assert found == [
         ("b", 1, 2.0, 2.0, "spec.containers{main}"),
         ("a", 2, 1.0, 3.0, "spec.containers{main}"),
@@ -76,13 +76,13 @@ def test_it_is_bounded() -> None:
     events, _ = kept()
     for number in range(MAX_EVENTS + 1):
         events.event(pod(), NORMAL, Reason.PULLED, f"{number} " + "x" * 5000)
-    assert [each.message[:2] for each in events.of("uid")][:1] == ["1 "]
-    assert len(events.of("uid")) == MAX_EVENTS
-    assert {len(each.message) for each in events.of("uid")} == {MAX_MESSAGE}
+    assert [each.message[:2] for each in events.events("uid")][:1] == ["1 "]
+    assert len(events.events("uid")) == MAX_EVENTS
+    assert {len(each.message) for each in events.events("uid")} == {MAX_MESSAGE}
     for number in range(MAX_PODS - 1):
         events.event(pod(f"other-{number}"), NORMAL, Reason.PULLED, "m")
     events.event(pod(), NORMAL, Reason.PULLED, "news")
     events.event(pod("one more"), NORMAL, Reason.PULLED, "m")
-    assert events.of("other-0") == []
-    assert events.of("other-1") != []
-    assert events.of("uid")[-1].message == "news"
+    assert events.events("other-0") == []
+    assert events.events("other-1") != []
+    assert events.events("uid")[-1].message == "news"

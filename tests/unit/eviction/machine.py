@@ -154,7 +154,7 @@ class Machine:
             Signal.PIDS: Observation(max(0, tasks), TASKS, now),
         }
 
-    async def look(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[Signal]) -> Observations:
         self.looks.append(self.now())
         return self.lie({s: seen for s, seen in self.truth().items() if s in wanted})
 
@@ -178,11 +178,11 @@ class Machine:
     async def close(self) -> None:
         pass
 
-    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+    async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         uids = {pod.uid for pod in pods}
-        return [c for c in self.candidates() if c.uid in uids]
+        return [c for c in self.all_candidates() if c.uid in uids]
 
-    def candidates(self) -> list[Candidate]:
+    def all_candidates(self) -> list[Candidate]:
         now = self.now()
         return [
             Candidate(
@@ -199,7 +199,7 @@ class Machine:
     async def kill(self, pod: Pod, options: KillOptions) -> None:
         now = self.now()
         order = {
-            signal: [r.pod.key for r in rank(self.candidates(), signal, Layout.ONE)]
+            signal: [r.pod.key for r in rank(self.all_candidates(), signal, Layout.ONE)]
             for signal in Signal
         }
         self.evictions.append(Eviction(now, pod.name, options, self.truth(), order))

@@ -254,7 +254,7 @@ async def test_any_machine(seed: int) -> None:
         crossed = [
             t.signal
             for t in HARD.thresholds
-            if one.seen[t.signal].available < t.amount.of(one.seen[t.signal].capacity)
+            if one.seen[t.signal].available < t.amount.in_units(one.seen[t.signal].capacity)
         ]
         assert crossed, "never above the thresholds"
         firsts = set()
@@ -266,7 +266,9 @@ async def test_any_machine(seed: int) -> None:
     blameless = all(_critical(machine, each.pod.key) for each in machine.running())
     for threshold in HARD.thresholds:
         seen = truth[threshold.signal]
-        assert blameless or seen.available >= threshold.amount.of(seen.capacity), "it gets well"
+        assert blameless or seen.available >= threshold.amount.in_units(seen.capacity), (
+            "it gets well"
+        )
     changes = [told for _, told in machine.told]
     assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
 

@@ -306,10 +306,10 @@ async def test_what_is_remembered_of_who_went() -> None:
     }
     async with node.running():
         await asyncio.sleep(PERIOD_S + 1)
-    (deed,) = node.keeper.done_for_limits
-    assert deed.at == EPOCH + PERIOD_S
-    assert (deed.pod.name, deed.pod.share) == ("a", Share("emptyDir v", 2 << 20, 1 << 20))
-    assert [(each.name, each.share.used) for each in deed.ranking] == [("c", 900), ("b", 100)]
+    (eviction,) = node.keeper.done_for_limits
+    assert eviction.at == EPOCH + PERIOD_S
+    assert (eviction.pod.name, eviction.pod.share) == ("a", Share("emptyDir v", 2 << 20, 1 << 20))
+    assert [(each.name, each.share.used) for each in eviction.ranking] == [("c", 900), ("b", 100)]
 
 
 @on_virtual_time
@@ -339,6 +339,6 @@ async def test_a_critical_pod_is_never_next_to_go() -> None:
     node.uses = {"uid-a": FULL, "uid-critical": PodStorage({"v": 1000})}
     async with node.running():
         await asyncio.sleep(PERIOD_S * 1.5)
-        (deed,) = node.keeper.done_for_limits
-        assert deed.pod.uid == "uid-a"
-        assert deed.ranking == ()
+        (eviction,) = node.keeper.done_for_limits
+        assert eviction.pod.uid == "uid-a"
+        assert eviction.ranking == ()

@@ -96,7 +96,7 @@ def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: in
         of = MachineSignals(
             None, "", str(proc), runtime, notices, huge_pages=huge_pages << 10, proc=proc
         )
-        seen = (await of.look([Signal.MEMORY]))[Signal.MEMORY]
+        seen = (await of.observe([Signal.MEMORY]))[Signal.MEMORY]
         assert (seen.available, seen.capacity) == (available << 10, 1000 << 10)
         await of.close()
 
@@ -109,13 +109,13 @@ def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: in
 def test_a_look(proc: Path) -> None:
     async def look() -> None:
         of = signals(proc)
-        seen = await of.look(list(Signal))
+        seen = await of.observe(list(Signal))
         memory = seen[Signal.MEMORY]
         assert (memory.available, memory.capacity) == (475 << 10, 1000 << 10)
         assert (seen[Signal.PIDS].available, seen[Signal.PIDS].capacity) == (32768 - 3518, 32768)
         assert seen[Signal.NODEFS].capacity == seen[Signal.IMAGEFS].capacity > 0
         assert Signal.ALLOCATABLE_MEMORY not in seen, "no cgroup is known"
-        assert set(await of.look([Signal.NODEFS_INODES])) == {Signal.NODEFS_INODES}
+        assert set(await of.observe([Signal.NODEFS_INODES])) == {Signal.NODEFS_INODES}
         await of.close()
 
     asyncio.run(look())
@@ -124,8 +124,8 @@ def test_a_look(proc: Path) -> None:
 def test_the_file_system_of_images_is_seen_once_the_runtime_tells_of_it(proc: Path) -> None:
     async def look() -> None:
         of = signals(proc, Images(str(proc), str(proc), silent=1))
-        assert await of.look([Signal.IMAGEFS]) == {}
-        assert Signal.IMAGEFS in await of.look([Signal.IMAGEFS])
+        assert await of.observe([Signal.IMAGEFS]) == {}
+        assert Signal.IMAGEFS in await of.observe([Signal.IMAGEFS])
         assert await of.layout() is Layout.ONE
         await of.close()
 
@@ -166,12 +166,12 @@ def test_a_file_system_that_hangs_keeps_nobody_waiting(
     async def look() -> None:
         of = signals(proc)
         for _ in range(3):
-            seen = await of.look([Signal.MEMORY, Signal.NODEFS])
+            seen = await of.observe([Signal.MEMORY, Signal.NODEFS])
             assert set(seen) == {Signal.MEMORY}
         assert len(asked) == 1, "it is not asked again before it has answered"
         answers.set()
         monkeypatch.setattr(machine, "STATFS_WAIT_S", 5)
-        assert set(await of.look([Signal.NODEFS])) == {Signal.NODEFS}
+        assert set(await of.observe([Signal.NODEFS])) == {Signal.NODEFS}
         await of.close()
 
     asyncio.run(look())
@@ -180,7 +180,7 @@ def test_a_file_system_that_hangs_keeps_nobody_waiting(
 def test_without_files_nothing_is_seen(tmp_path: Path) -> None:
     async def look() -> None:
         of = signals(tmp_path)
-        assert await of.look([Signal.MEMORY, Signal.PIDS]) == {}
+        assert await of.observe([Signal.MEMORY, Signal.PIDS]) == {}
         await of.close()
 
     asyncio.run(look())

@@ -63,8 +63,8 @@ async def test_who_exceeds_a_limit_goes_before_who_uses_the_most() -> None:
     assert only.name == "over"
     assert 12 < only.at < 19, "the crossing is the reason to measure: the next time were 20"
     assert node.told[0][1] == ("DiskPressure",)
-    (deed,) = node.keeper.done_for_limits
-    assert deed.pod.name == "over"
+    (eviction,) = node.keeper.done_for_limits
+    assert eviction.pod.name == "over"
 
 
 @on_virtual_time

@@ -11,8 +11,8 @@ from kubeletpy.eviction.decide import Crossing, State
 from kubeletpy.eviction.pod_use import Candidate
 from kubeletpy.eviction.ranking import Ranked, Reclaim
 from kubeletpy.eviction.report import (
-    Deed,
     Done,
+    EvictionReport,
     Held,
     Help,
     Level,
@@ -80,12 +80,16 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert EPOCH <= held.since < EPOCH + 1
     assert held.ends_at is not None
     assert found.helps == (Help(Remedy.WAIT, None, 0),)
-    (deed,) = found.deeds
-    assert (deed.outcome, deed.signal, deed.threshold) == (Outcome.EVICTED, Signal.MEMORY, GI)
-    assert (deed.available, deed.capacity) == (0, MEMORY)
-    assert deed.pod is not None and deed.next is not None
-    assert (deed.pod.name, deed.next.name) == ("bigger", "big")
-    assert [each.name for each in deed.ranking] == ["bigger", "big", "critical", "calm"]
+    (eviction,) = found.deeds
+    assert (eviction.outcome, eviction.signal, eviction.threshold) == (
+        Outcome.EVICTED,
+        Signal.MEMORY,
+        GI,
+    )
+    assert (eviction.available, eviction.capacity) == (0, MEMORY)
+    assert eviction.pod is not None and eviction.next is not None
+    assert (eviction.pod.name, eviction.next.name) == ("bigger", "big")
+    assert [each.name for each in eviction.ranking] == ["bigger", "big", "critical", "calm"]
     view = as_json(machine)
     text = render_pressure.node(view)
     assert text.startswith("The node has been under MemoryPressure for 20s; enough again, ends in ")
@@ -117,9 +121,9 @@ async def test_what_was_removed_and_what_would_help() -> None:
 async def test_a_reclaim_that_was_enough() -> None:
     machine = Machine(RULES, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(20)
-    (deed,) = machine.keeper.report().deeds
-    assert deed.outcome is Outcome.RECLAIMED
-    assert (deed.pod, deed.next, deed.ranking) == (None, None, ())
+    (eviction,) = machine.keeper.report().deeds
+    assert eviction.outcome is Outcome.RECLAIMED
+    assert (eviction.pod, eviction.next, eviction.ranking) == (None, None, ())
     assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render_pressure.node(
         as_json(machine)
     )
@@ -223,8 +227,8 @@ def test_what_was_done() -> None:
     nobody: dict[str, Any] = {"pod": None, "next": None, "reclaimed": cleared, **numbers}
     evicted: dict[str, Any] = {"pod": a, "reclaimed": (), "outcome": Outcome.EVICTED, **numbers}
     assert report(UNDER, State(), {}, done, now=100.0, wall=1100.0).deeds == (
-        Deed(at=1085.0, outcome=Outcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
-        Deed(at=1086.0, outcome=Outcome.RECLAIMED, ranking=(a, c), **nobody),
-        Deed(at=1087.0, ranking=(a, c, b), next=b, **evicted),
-        Deed(at=1088.0, ranking=(a, c), next=None, **evicted),
+        EvictionReport(at=1085.0, outcome=Outcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
+        EvictionReport(at=1086.0, outcome=Outcome.RECLAIMED, ranking=(a, c), **nobody),
+        EvictionReport(at=1087.0, ranking=(a, c, b), next=b, **evicted),
+        EvictionReport(at=1088.0, ranking=(a, c), next=None, **evicted),
     )

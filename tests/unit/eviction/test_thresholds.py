@@ -25,7 +25,7 @@ NO_PODS: dict[str, object] = {"enforceNodeAllocatable": []}
     ],
 )
 def test_an_amount(text: str, capacity: int, units: int) -> None:
-    assert amount(text).of(capacity) == units
+    assert amount(text).in_units(capacity) == units
 
 
 def test_the_defaults_of_a_file() -> None:

@@ -67,7 +67,14 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
     names = ("available", "capacity", "threshold")
     level: dict[str, Any] = dict(zip(names, numbers, strict=True))
     level |= {"field": "f", "signal": signal, "grace": None, "crossed_since": None}
-    view = {"at": 1.0, "conditions": [], "levels": [level], "doubts": [], "deeds": [], "helps": []}
+    view = {
+        "at": 1.0,
+        "conditions": [],
+        "levels": [level],
+        "doubts": [],
+        "deeds": [],
+        "helps": [],
+    }
     assert line in render_pressure.node(view).splitlines()
 
 
@@ -82,5 +89,12 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
 )
 def test_what_would_help_has_a_unit(remedy: str, amount: int, said: str) -> None:
     helps = [{"signal": "x", "remedy": remedy, "amount": amount}]
-    view = {"at": 1.0, "conditions": [], "levels": [], "doubts": [], "deeds": [], "helps": helps}
+    view = {
+        "at": 1.0,
+        "conditions": [],
+        "levels": [],
+        "doubts": [],
+        "deeds": [],
+        "helps": helps,
+    }
     assert f"x: {said}" in render_pressure.node(view)

@@ -16,7 +16,7 @@ from kubeletpy.explain.causes import LONGEST, READ, cause
 from kubeletpy.explain.facts import Taint
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.images.errors import never_pulled
-from kubeletpy.images.standing import PullStanding
+from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
@@ -699,7 +699,7 @@ CASES: list[Case] = [
         {
             "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
             "trace": doing(Call.PULL_IMAGE, "i", 30.0),
-            "pulls": {"i": PullStanding(NOW - OFFSET - 30, None, 1, 5)},
+            "pulls": {"i": PullPosition(NOW - OFFSET - 30, None, 1, 5)},
         },
         "not running: image i is being pulled for 30s",
         "image-pull",
@@ -712,7 +712,7 @@ CASES: list[Case] = [
         {
             "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
             "trace": doing(Call.PULL_IMAGE, "i", 30.0),
-            "pulls": {"i": PullStanding(NOW - OFFSET - 30, 2, 1, 1)},
+            "pulls": {"i": PullPosition(NOW - OFFSET - 30, 2, 1, 1)},
         },
         "not running: image i is queued to be pulled (2 before it, 1 under way, at most 1 at "
         "once) for 30s",

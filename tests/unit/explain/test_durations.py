@@ -225,5 +225,5 @@ def test_the_event_counts_from_when_the_pod_was_asked_to_end() -> None:
         trace = doing(Call.STOP_CONTAINER, "main", 79.0)
         return facts(deleted(600), worker=worker, trace=trace)
 
-    StuckPods(lambda: ["uid-web"], late, Events()).look()
+    StuckPods(lambda: ["uid-web"], late, Events()).report_stuck()
     assert told == ["Still terminating after 10m: grace period main: StopContainer"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.gone import KEPT_S, MAX_PODS, GonePods, size, told
 from kubeletpy.explain.log_ends import MAX_CONTAINERS, MAX_LINES, log_ends, log_tails
+from kubeletpy.explain.removed_pods import KEPT_S, MAX_PODS, RemovedPods, explain_removed, size
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.structs import replace
@@ -15,7 +15,7 @@ from tests.unit.explain.facts import NOW, exited, facts, not_ready
 
 
 def test_the_last_of_a_name_for_an_hour_and_not_of_too_many() -> None:
-    gone = GonePods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
+    gone = RemovedPods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
     for uid in ("a/1", "a/2", "a/2", *(f"p{number}/1" for number in range(MAX_PODS - 1))):
         gone.finished(uid)
     found = gone.find("default", "a", NOW + KEPT_S)
@@ -54,7 +54,7 @@ def test_large_pods_do_not_stay() -> None:
         text = "x" * int(float(mega) * (1 << 20))
         return replace(made, pod=Pod({**made.pod.object, "status": {"message": text}}))
 
-    gone = GonePods(large)
+    gone = RemovedPods(large)
     for uid in ("a/0.1", "b/0.9", "c/0.9", "d/0.9", "e/0.9"):
         gone.finished(uid)
     assert gone.find("default", "a", NOW) is not None
@@ -76,7 +76,7 @@ def test_how_it_was_when_its_worker_was_done() -> None:
         replace(facts(), uid="a", runtime_error="later"),
         replace(facts(), uid="b", pod=None),
     ]
-    gone = GonePods(lambda uid: known.pop(0))
+    gone = RemovedPods(lambda uid: known.pop(0))
     for uid in "aab":
         gone.finished(uid)
     found = gone.find("default", "web", NOW)
@@ -152,7 +152,7 @@ ENDED: Any = {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW 
 def test_what_is_told_of_one_that_is_gone(
     changes: dict[str, Any], code: str, since: float | None, final: bool
 ) -> None:
-    found = told(facts(**changes))
+    found = explain_removed(facts(**changes))
     assert (found.cause, found.final) == (code, final)
     assert found.first_seen == (None if since is None else NOW - since)
     assert bool(found.hint) is (code != "running")

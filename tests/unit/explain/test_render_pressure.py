@@ -19,7 +19,7 @@ def place(name: str, **changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
-def deed(outcome: str, at: float = NOW - 5, **changes: Any) -> dict[str, Any]:
+def eviction_row(outcome: str, at: float = NOW - 5, **changes: Any) -> dict[str, Any]:
     plain = {
         "at": at, "signal": "memory.available", "available": 50 * MI, "threshold": 100 * MI,
         "grace": None, "outcome": outcome, "reclaimed": ["images", "containers"],
@@ -52,9 +52,9 @@ def test_a_node() -> None:
         ],
         "doubts": [["pid.available", "no such file"]],
         "deeds": [
-            deed("reclaimed", NOW - 20),
-            deed("too little", NOW - 10, grace=60.0),
-            deed("evicted", reclaimed=[]),
+            eviction_row("reclaimed", NOW - 20),
+            eviction_row("too little", NOW - 10, grace=60.0),
+            eviction_row("evicted", reclaimed=[]),
         ],
         "helps": [
             {"signal": "memory.available", "remedy": "end processes", "amount": 7},
@@ -95,15 +95,15 @@ def test_a_node_without_troubles() -> None:
     assert "not watched" in render_pressure.node(None)
 
 
-def test_the_newest_ten_deeds() -> None:
-    deeds = [deed("reclaimed", NOW - n) for n in range(20, 0, -1)]
-    rows = render_pressure.node({**QUIET, "deeds": deeds}).split("\n")
+def test_the_newest_ten_evictions() -> None:
+    evictions = [eviction_row("reclaimed", NOW - n) for n in range(20, 0, -1)]
+    rows = render_pressure.node({**QUIET, "deeds": evictions}).split("\n")
     shown = [row.split()[0] for row in rows if " ago: " in row]
     assert shown == [f"{n}s" for n in range(1, 11)]
 
 
 def test_an_eviction() -> None:
-    found = deed(
+    found = eviction_row(
         "evicted",
         ranking=[
             place("web"),
@@ -124,7 +124,7 @@ def test_an_eviction() -> None:
         "    4. default/new: nothing of it ran, priority 3\n"
         "  next would have been default/api"
     )
-    alone = deed("evicted", signal="pid.available", pod=place("web", used=7))
+    alone = eviction_row("evicted", signal="pid.available", pod=place("web", used=7))
     assert render_pressure.eviction(alone, NOW) == (
         "Evicted because the node ran short\n"
         "  5s ago: pid.available was 52428800, below 104857600\n"

@@ -86,7 +86,7 @@ async def test_a_pod_all_pods_and_a_timeline(server: Any, capsys: Any, tmp_path:
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
     assert await run(timeline, at, "web", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["name"] == "web"
-    assert await asyncio.to_thread(agent_socket.ask, server.path, "usage") == {"pods": []}
+    assert await asyncio.to_thread(agent_socket.get_json, server.path, "usage") == {"pods": []}
 
 
 async def test_usage_and_events(tmp_path: Path) -> None:
@@ -104,10 +104,13 @@ async def test_usage_and_events(tmp_path: Path) -> None:
     made = ExplainServer(path, OnePod(), traces, usage=used, events=events)  # type: ignore[arg-type]
     await made.serve()
     try:
-        assert await asyncio.to_thread(agent_socket.ask, path, "usage") == {"at": 1.0, "pods": []}
+        assert await asyncio.to_thread(agent_socket.get_json, path, "usage") == {
+            "at": 1.0,
+            "pods": [],
+        }
         for name, uid in (("web", "uid-web"), ("gone", "uid-gone"), ("other", "")):
             asked = path, "pods", "default", name, "events"
-            (event,) = await asyncio.to_thread(agent_socket.ask, *asked)
+            (event,) = await asyncio.to_thread(agent_socket.get_json, *asked)
             assert (event["message"], event["count"], event["at"]) == (f"for {uid}", 1, 2.0)
     finally:
         await made.close()
@@ -131,7 +134,7 @@ async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             for name, found in (("web", web), ("other", {})):
                 asked = path, "pods", "default", name, "logs"
-                answer = await asyncio.to_thread(agent_socket.ask, *asked)
+                answer = await asyncio.to_thread(agent_socket.get_json, *asked)
                 assert answer == {"containers": found}
         finally:
             await made.close()

@@ -33,7 +33,7 @@ async def test_spans_belong_to_the_pod_that_the_task_entered() -> None:
         await asyncio.sleep(1)
 
     for uid, seconds in (("a", 1.0), ("b", 2.0)):
-        trace = traces.of(uid)
+        trace = traces.pod_trace(uid)
         assert trace is not None
         spans = [(s.name, s.detail, s.began, s.ended) for s in trace.start]
         assert spans == [

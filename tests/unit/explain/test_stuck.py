@@ -81,17 +81,17 @@ def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
             told.append(message)
 
     stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
-    stuck.look()
+    stuck.report_stuck()
     problem = WriteProblem(NOW - 60, "forbidden", 9)
     now.append(facts(DELETED, worker=DONE, write_problem=problem))
-    stuck.look()
+    stuck.report_stuck()
     now[0] = replace(now[0], write_problem=replace(problem, count=10))
-    stuck.look()
+    stuck.report_stuck()
     assert told == ["Still terminating after 41s: API write pod status: forbidden (tried 9 times)"]
     now[0] = replace(now[0], now=NOW + AGAIN_S)
-    stuck.look()
+    stuck.report_stuck()
     now[0] = replace(now[0], write_problem=None)
-    stuck.look()
+    stuck.report_stuck()
     assert [text.split(": ")[1] for text in told[1:]] == ["API write pod status", "API"]
     assert len(told) == 3
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.explain import render
-from kubeletpy.explain.unplaced import lines, of_others, told
+from kubeletpy.explain.unplaced import explain_unscheduled, lines, of_others
 from tests.unit.explain.test_from_api import UNSCHEDULED, pod
 
 
@@ -67,12 +67,12 @@ def test_a_pod_without_a_node_is_a_line(made: Any, events: list[Any], verdict: s
 
 def test_a_pod_that_has_a_node_or_has_ended_is_none() -> None:
     assert lines([pod(), pod({"phase": "Failed"}, node="")], []) == []
-    assert told(pod(), []) is None
+    assert explain_unscheduled(pod(), []) is None
 
 
 def test_all_about_such_a_pod() -> None:
     made = pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
-    found = told(made, [])
+    found = explain_unscheduled(made, [])
     assert found is not None
     assert (found["phase"], found["ready"], found["containers"]) == ("Pending", False, [])
     assert [(each["kind"], each["why"]) for each in found["waits"]] == [

@@ -13,7 +13,7 @@ from kubeletpy.explain.gather import explain
 from kubeletpy.explain.hints import hint
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import verdict
-from kubeletpy.images.standing import PullStanding
+from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
@@ -199,7 +199,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "status": not_ready(),
             "trace": doing(Call.PULL_IMAGE, "big:1", 65),
-            "pulls": {"big:1": PullStanding(NOW - OFFSET - 20, None, 1, 1)},
+            "pulls": {"big:1": PullPosition(NOW - OFFSET - 20, None, 1, 1)},
         },
         "not running: image big:1 is being pulled for 20s",
         False,
@@ -209,7 +209,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "status": not_ready(),
             "trace": doing(Call.PULL_IMAGE, "big:1", 65),
-            "pulls": {"big:1": PullStanding(NOW - OFFSET - 65, 2, 1, 1)},
+            "pulls": {"big:1": PullPosition(NOW - OFFSET - 65, 2, 1, 1)},
         },
         "not running: image big:1 is queued to be pulled (2 before it, 1 under way, at most 1 at "
         "once) for 1m5s",

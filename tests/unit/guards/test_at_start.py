@@ -14,7 +14,7 @@ from kubeletpy.guards.at_start import MachineAtStart, StartSettings
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.kernel_settings import compare
 from kubeletpy.guards.swap import knows_noswap
-from kubeletpy.guards.sysctls import read
+from kubeletpy.guards.sysctls import read_sysctls
 from tests.unit.guards.test_kernel_settings import RIGHT, look_alike
 from tests.virtual_time import on_virtual_time
 
@@ -71,7 +71,7 @@ async def test_the_start(tmp_path: Path, sets: bool, caplog: pytest.LogCaptureFi
     node = Node(tmp_path, StartSettings(-998, 0, sets))
     await node.guards.start()
     assert node.score == "-998"
-    assert (not compare(read(node.proc / "sys"))) is sets
+    assert (not compare(read_sysctls(node.proc / "sys"))) is sets
     assert (node.events, node.guards.refused) == ([], ())
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 

@@ -29,10 +29,10 @@ class Groups:
     def in_none(self) -> set[int]:
         return {pid for pid, path in self.paths.items() if path == "/"}
 
-    def make(self, path: str) -> None:
+    def create(self, path: str) -> None:
         self.made.append(path)
 
-    def put(self, pid: int, path: str) -> None:
+    def move_process(self, pid: int, path: str) -> None:
         if pid in self.refused:
             raise CgroupError(f"process {pid}: refused")
         self.paths[pid] = path

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubeletpy.guards.chains import CANARY, FIREWALL, HINT, Answer, answer, wanted
+from kubeletpy.guards.chains import CANARY, FIREWALL, HINT, Answer, answer, required_rules
 from kubeletpy.guards.iptables import Ended, IPTablesChains, run_command
 from kubeletpy.host.program import ProgramFailed
 from tests.virtual_time import on_virtual_time
@@ -69,7 +69,7 @@ def test_answers(code: int, said: str) -> None:
 
 
 def test_the_rule_that_kube_proxy_makes_too() -> None:
-    rule = list(wanted(4))[-1]
+    rule = list(required_rules(4))[-1]
     assert " ".join(rule.make) == (
         "-A KUBE-FIREWALL -m comment --comment block incoming localnet connections "
         "--dst 127.0.0.0/8 ! --src 127.0.0.0/8 -m conntrack ! --ctstate "

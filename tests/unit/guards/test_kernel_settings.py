@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.guards.kernel_settings import WANTED, Wrong, compare, refusal
-from kubeletpy.guards.sysctls import read, settle
+from kubeletpy.guards.sysctls import read_sysctls, settle
 
 RIGHT = {name: f"{value}\n" for name, value in WANTED.items()}
 
@@ -52,7 +52,7 @@ def look_alike(root: Path, texts: dict[str, str]) -> Path:
 def test_what_differs_is_set(tmp_path: Path) -> None:
     look_alike(tmp_path, {**RIGHT, "kernel.panic": "0\n", "vm.overcommit_memory": "2\n"})
     assert not settle(tmp_path)
-    assert not compare(read(tmp_path))
+    assert not compare(read_sysctls(tmp_path))
 
 
 def test_what_cannot_be_set_is_named_and_the_rest_is_set(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_cannot_be_set_is_named_and_the_rest_is_set(tmp_path: Path) -> None
         "kernel.keys.root_maxkeys is not readable, must be 1000000 (No such file or directory)",
     ]
     assert not missing.exists()
-    assert read(tmp_path, ["kernel.panic", "vm.overcommit_memory"]) == {
+    assert read_sysctls(tmp_path, ["kernel.panic", "vm.overcommit_memory"]) == {
         "kernel.panic": "10",
         "vm.overcommit_memory": "1",
     }

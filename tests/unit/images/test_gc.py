@@ -228,7 +228,7 @@ async def test_under_pressure_an_old_image_goes_at_once_after_a_restart(tmp_path
 async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
     node = Node()
     collector = node.collector()
-    await collector.look()
+    await collector.record_images()
     node.images.add("a")
     collector.pulled("sha256:a")
     await asyncio.sleep(121)
@@ -243,7 +243,7 @@ async def test_ages_within_one_life_do_not_follow_the_wall_clock(
     node = Node(root=tmp_path)
     node.images.add("a")
     collector = node.collector()
-    await collector.look()
+    await collector.record_images()
     step_wall_clock(step)
     await asyncio.sleep(119)
     assert await collector.remove_unused() == 0  # young, whatever the wall clock shows
@@ -259,11 +259,11 @@ async def test_ages_within_one_life_do_not_follow_the_wall_clock(
 async def test_a_runtime_that_does_not_answer_loses_no_ages(tmp_path: Path) -> None:
     node = Node(root=tmp_path)
     node.images.add("a")
-    await node.collector().look()
+    await node.collector().record_images()
     await asyncio.sleep(121)
     later = node.collector()
     listed, node.images.list_images = node.images.list_images, _down  # type: ignore[method-assign]
-    await later.look()
+    await later.record_images()
     node.images.list_images = listed  # type: ignore[method-assign]
     assert await later.remove_unused() == 1000
 
@@ -278,7 +278,7 @@ async def test_the_image_of_sandboxes_stays_where_the_runtime_does_not_pin_it() 
     node.images.add("pause:1")
     node.images.add("a")
     collector = node.collector()
-    await collector.look()
+    await collector.record_images()
     await asyncio.sleep(121)
     await collector.remove_unused()
     assert node.images.removed == ["sha256:a"]

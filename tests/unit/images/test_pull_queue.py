@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.images.pull_queue import PullQueue, Ticket
-from kubeletpy.images.standing import PullStanding
 from tests.virtual_time import on_virtual_time
 
 
@@ -17,8 +17,8 @@ async def pull(queue: PullQueue, ticket: Ticket, after: float, seconds: float) -
         await asyncio.sleep(seconds)
 
 
-def standings(queue: PullQueue) -> list[tuple[str, PullStanding]]:
-    return [(ticket.what, standing) for ticket, standing in queue.standings()]
+def standings(queue: PullQueue) -> list[tuple[str, PullPosition]]:
+    return [(ticket.what, position) for ticket, position in queue.positions()]
 
 
 @pytest.mark.parametrize("limit", [1, 2, None])
@@ -36,19 +36,19 @@ async def test_in_order_of_arrival(limit: int | None) -> None:
     at = [began, began + 1, began + 2]
     assert standings(queue) == [
         *(
-            (what, PullStanding(at[n], None, number, limit))
+            (what, PullPosition(at[n], None, number, limit))
             for n, what in enumerate("aba"[:number])
         ),
         *(
-            (what, PullStanding(at[number + n], n, number, limit))
+            (what, PullPosition(at[number + n], n, number, limit))
             for n, what in enumerate("aba"[number:])
         ),
     ]
     if limit == 1:
         await asyncio.sleep(8)
         assert standings(queue) == [
-            ("b", PullStanding(began + 10, None, 1, 1)),
-            ("a", PullStanding(began + 2, 0, 1, 1)),
+            ("b", PullPosition(began + 10, None, 1, 1)),
+            ("a", PullPosition(began + 2, 0, 1, 1)),
         ]
         tasks[2].cancel()
         await asyncio.sleep(0)

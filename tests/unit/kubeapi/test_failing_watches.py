@@ -65,7 +65,9 @@ def test_the_longest_failure_is_first() -> None:
     for watch, row in (("b", secret), ("a", services(1.0))) * 2:
         watches.failed(watch, row)
     assert [each.what for each in watches.now()] == ["services", "secrets ns/token"]
-    assert [each.what for each in watches.of([("secrets", "ns", "token")])] == ["secrets ns/token"]
+    assert [each.what for each in watches.of_objects([("secrets", "ns", "token")])] == [
+        "secrets ns/token"
+    ]
     assert replace(secret, name="").what == "secrets in namespace ns"
     assert replace(secret, namespace="").what == "secrets token"
 

@@ -26,7 +26,7 @@ EVENTS = [b'{"type":"ADDED","object":%d}\n' % number for number in range(300)]
 
 def inflated(*chunks: bytes) -> bytes:
     inflater = Inflater()
-    found = b"".join(piece for chunk in chunks for piece in inflater.take(chunk))
+    found = b"".join(piece for chunk in chunks for piece in inflater.decompress(chunk))
     inflater.end()
     return found
 
@@ -41,8 +41,8 @@ def test_a_flushed_event_is_returned_before_its_member_ends() -> None:
     inflater = Inflater()
     for event in EVENTS:
         data, end = opened(event)
-        assert b"".join(inflater.take(data)) == event
-        assert list(inflater.take(end)) == []
+        assert b"".join(inflater.decompress(data)) == event
+        assert list(inflater.decompress(end)) == []
         inflater.end()
 
 
@@ -52,7 +52,7 @@ def test_output_that_fills_a_piece_is_not_left_inside(size: int) -> None:
     body = gzip.compress(bytes(size))
     for end in range(len(body)):
         inflater, unbounded = Inflater(), zlib.decompressobj(31)
-        pieces = list(inflater.take(body[:end]))
+        pieces = list(inflater.decompress(body[:end]))
         assert max(map(len, pieces), default=0) <= PIECE_BYTES
         assert sum(map(len, pieces)) == len(unbounded.decompress(body[:end]))
 
@@ -94,7 +94,7 @@ def test_gzip_that_contains_nothing_ends_at_a_bound(body: bytes, chunk: int) -> 
     with pytest.raises(TransportError, match="contain nothing"):
         for at in range(0, len(body), chunk):
             taken = at
-            assert list(inflater.take(body[at : at + chunk])) == []
+            assert list(inflater.decompress(body[at : at + chunk])) == []
     assert taken <= MAX_SILENT_BYTES + chunk
     assert time.thread_time() - began < 0.5
 

@@ -41,7 +41,7 @@ async def test_only_the_object_that_was_asked_for_is_taken(found: Any, right: bo
             return found
 
     assert is_that_object(KEY, found) is right
-    reading = ObjectReader(cast(Any, Api())).read(KEY, first=True)
+    reading = ObjectReader(cast(Any, Api())).read_object(KEY, first=True)
     if right:
         assert await reading == found
         return

@@ -188,19 +188,19 @@ def test_what_an_answer_says(error: ApiError, listed: bool, remembered: bool) ->
 def test_an_end_without_a_version_is_none(metadata: dict[str, Any]) -> None:
     end = {"metadata": {**metadata, "annotations": {"k8s.io/initial-events-end": "true"}}}
     with pytest.raises(Unavailable, match="without a resourceVersion"):
-        InitialEvents().take("BOOKMARK", end)
+        InitialEvents().add_event("BOOKMARK", end)
 
 
 @pytest.mark.parametrize(
     "metadata", [None, [], {"annotations": None}, {"annotations": {"k8s.io/initial-events-end": 1}}]
 )
 def test_other_bookmarks_end_nothing(metadata: Any) -> None:
-    assert InitialEvents().take("BOOKMARK", {"metadata": metadata}) is False
+    assert InitialEvents().add_event("BOOKMARK", {"metadata": metadata}) is False
 
 
 def test_namespaces_tell_objects_apart() -> None:
     initial = InitialEvents()
     for namespace in ("x", "y"):
-        initial.take("ADDED", {"metadata": {"name": "a", "namespace": namespace}})
-    initial.take("DELETED", {"metadata": {"name": "a", "namespace": "x"}})
+        initial.add_event("ADDED", {"metadata": {"name": "a", "namespace": namespace}})
+    initial.add_event("DELETED", {"metadata": {"name": "a", "namespace": "x"}})
     assert [each["metadata"]["namespace"] for each in initial.objects] == ["y"]

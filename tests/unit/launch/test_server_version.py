@@ -28,7 +28,7 @@ from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES
 from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, supported
 from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
-from kubeletpy.node.server_version import ask
+from kubeletpy.node.server_version import query_version
 from tests.unit.kubeapi.api_server import Handler, serving
 
 V35, V36, V37 = SUPPORTED
@@ -51,7 +51,7 @@ async def asked(handler: Handler, seconds: float = AMPLE) -> ServerVersion | NoV
     async with serving(handler) as server:
         client = KubeClient(Connection(server.url))
         try:
-            return await ask(client, seconds)
+            return await query_version(client, seconds)
         finally:
             await client.close()
 
@@ -101,7 +101,7 @@ async def test_a_silent_server_is_given_up() -> None:
 async def test_an_absent_server_is_no_version() -> None:
     client = KubeClient(Connection("http://127.0.0.1:1"))
     try:
-        assert isinstance(await ask(client, AMPLE), NoVersion)
+        assert isinstance(await query_version(client, AMPLE), NoVersion)
     finally:
         await client.close()
 

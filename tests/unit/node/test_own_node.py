@@ -67,7 +67,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
     own = OwnNode("n", api, events, initial=INITIAL)
     assert own.current() is INITIAL
     task = asyncio.create_task(own.run())
-    await own.known(within=5)
+    await own.wait_synced(within=5)
     assert own.current()["metadata"]["labels"] == {"v": "3"}
     assert own.current()["status"]["allocatable"] == {"pods": "9", "example.com/gpu": "2"}
     assert own.current()["status"]["features"] == {"supplementalGroupsPolicy": True}
@@ -101,12 +101,12 @@ async def test_the_newest_of_what_is_known_counts() -> None:
 @on_virtual_time
 async def test_without_an_api_or_an_answer() -> None:
     alone = OwnNode("n", None, Events(), initial=INITIAL)
-    await alone.known(within=5)
+    await alone.wait_synced(within=5)
     await alone.run()
     assert await alone.newest() is None
     assert alone.current() is INITIAL
     deaf = OwnNode("n", Api(), Events(), initial=INITIAL)
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await deaf.known(within=5)
+    await deaf.wait_synced(within=5)
     assert loop.time() - before == 5

@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.node import server_version
-from kubeletpy.node.server_version import VersionFollower, ask
+from kubeletpy.node.server_version import VersionFollower, query_version
 from tests.virtual_time import on_virtual_time
 
 V35, V36, V37 = SUPPORTED
@@ -142,7 +142,7 @@ async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-    assert await ask(Silent(1), 0.01) == NoVersion("no answer within 0.01 s")
+    assert await query_version(Silent(1), 0.01) == NoVersion("no answer within 0.01 s")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_a_restart_changes(
 
 async def test_a_version_by_flag_is_not_recorded(tmp_path: Path) -> None:
     node = Node(tmp_path, Server(37), decide(V36, None, None))
-    await node.follower.heard(stated(36))
+    await node.follower.note_version(stated(36))
     assert (node.record, node.reported) == ("", [])
     assert node.follower.shown.server == "v1.36.1"
 

@@ -25,7 +25,9 @@ NONE: frozenset[int] = frozenset()
     ],
 )
 def test_taken_back(entries: Entries, container: str, left: Entries, back: frozenset[int]) -> None:
-    assert CpuState(P, C0, entries).taken_back("u", container) == CpuState(P, C0 | back, left)
+    assert CpuState(P, C0, entries).without_container("u", container) == CpuState(
+        P, C0 | back, left
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,11 +48,15 @@ def test_without_all_but(uids: set[str], left: Entries, back: frozenset[int]) ->
 
 def test_given() -> None:
     state = CpuState(P, C0 | C12, {"v": {"a": C0}})
-    one = state.given("u", "a", C1)
+    one = state.with_container("u", "a", C1)
     assert one == CpuState(P, C0 | C2, {"v": {"a": C0}, "u": {"a": C1}})
-    two = one.given("u", "b", C2)
+    two = one.with_container("u", "b", C2)
     assert two == CpuState(P, C0, {"v": {"a": C0}, "u": {"a": C1, "b": C2}})
-    assert (two.of("u", "b"), two.of("u", "x"), two.of("x", "b")) == (C2, None, None)
+    assert (
+        two.container_cpus("u", "b"),
+        two.container_cpus("u", "x"),
+        two.container_cpus("x", "b"),
+    ) == (C2, None, None)
     assert two.exclusive == C0 | C12
 
 

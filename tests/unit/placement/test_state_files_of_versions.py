@@ -73,7 +73,7 @@ def dual(values: JSON, checksum: int, data_checksum: int, **more: Any) -> str:
     "text",
     [
         pytest.param(flat(CPUS, 1374233484), id="1.35, 1.36"),
-        pytest.param(flat(CPUS, 1847887514), id="1.36, CPUs of whole pods, none"),
+        pytest.param(flat(CPUS, 1847887514), id="1.36, CPUs of pods, none"),
         pytest.param(dual(CPUS, 1374233484, 3312969397), id="1.37"),
     ],
 )
@@ -87,7 +87,7 @@ def test_cpus_of_each_version(text: str) -> None:
     "text",
     [
         pytest.param(flat(MEMORY, 1059691041), id="1.35, 1.36"),
-        pytest.param(flat(MEMORY, 707553288), id="1.36, memory of whole pods, none"),
+        pytest.param(flat(MEMORY, 707553288), id="1.36, memory of pods, none"),
         pytest.param(dual(MEMORY, 1059691041, 1451212601), id="1.37"),
     ],
 )

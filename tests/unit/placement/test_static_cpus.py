@@ -38,7 +38,7 @@ def held(of: StaticCpus, entries: dict[str, dict[str, str]]) -> CpuState:
     state = of.initial()
     for uid, of_pod in entries.items():
         for name, cpus in of_pod.items():
-            state = state.given(uid, name, parse_ids(cpus))
+            state = state.with_container(uid, name, parse_ids(cpus))
     return state
 
 
@@ -334,6 +334,6 @@ def test_cpus_come_back_when_no_sibling_has_them() -> None:
     of = policy()
     state = held(of, {"a": {"i": "1-4", "c": "1-2"}, "b": {"c": "5"}})
     assert format_ids(state.pool) == "0,6-15"
-    assert format_ids(state.taken_back("a", "i").pool) == "0,3-4,6-15"
+    assert format_ids(state.without_container("a", "i").pool) == "0,3-4,6-15"
     assert format_ids(state.without_all_but({"b"}).pool) == "0-4,6-15"
     assert state.without_all_but({"a", "b", "c"}) is state

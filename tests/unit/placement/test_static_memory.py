@@ -25,7 +25,7 @@ from kubeletpy.placement.memory_state import (
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.reserved_memory import empty_nodes, huge_name
 from kubeletpy.placement.state_file import StateUnusable
-from kubeletpy.placement.static_memory import StaticMemory, wanted, wanted_of_pod
+from kubeletpy.placement.static_memory import StaticMemory, requested_memory, wanted_of_pod
 from kubeletpy.placement.topology import NumaNode
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
@@ -68,9 +68,9 @@ def masks(of: StaticMemory, state: MemoryState, pod: Pod, whole: bool = False) -
 
 def test_who_has_memory_booked() -> None:
     pod = pod_of(sized("c", memory="1Ki"))
-    assert wanted(pod, pod.containers[0]) == {"memory": 1024}
+    assert requested_memory(pod, pod.containers[0]) == {"memory": 1024}
     pod = pod_of(sized("c", cpu=None, memory="1Ki"))
-    assert wanted(pod, pod.containers[0]) == {}
+    assert requested_memory(pod, pod.containers[0]) == {}
     init = [sized("i", memory="5"), sized("s", memory="2", **ALWAYS), sized("j", memory="4")]
     assert wanted_of_pod(asking(3, init=tuple(init))) == {"memory": 6}
 

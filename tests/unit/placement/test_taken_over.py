@@ -33,14 +33,16 @@ def test_cpus() -> None:
 def test_memory() -> None:
     text, whole = written("memory_manager_state")
     state = read_memory_state(text)
-    assert state.of(UID, "main") == (Block((0,), "memory", 64 << 20),)
-    assert state.of(UID, "i") is None, "given back when the next container was started"
+    assert state.container_blocks(UID, "main") == (Block((0,), "memory", 64 << 20),)
+    assert state.container_blocks(UID, "i") is None, (
+        "given back when the next container was started"
+    )
     assert json.loads(write_memory_state(state)) == whole
 
 
 def test_devices() -> None:
     text, whole = written("kubelet_internal_checkpoint")
-    bookings, resources = checkpoint.read(text)
+    bookings, resources = checkpoint.parse_checkpoint(text)
     assert resources == ("test.example/dev",)
     main = bookings[Holder(UID, "main", "test.example/dev")]
     assert main.by_node == {0: ("d3", "d2")}, "in no order, and part of the sum"

@@ -96,7 +96,7 @@ def test_comes_and_goes() -> None:
         await settle()
         assert node.said() == ["0.1 deregister /p/a.sock 1"]
         assert node.gauge == ([], [])
-        assert node.manager.known == {}
+        assert node.manager.plugins == {}
 
     run(main())
 
@@ -128,7 +128,7 @@ def test_refused_until_it_is_not() -> None:
             "0.5 notify False bad version",
             "1.5 notify False bad version",
         ]
-        assert node.manager.known[A].problem == "bad version"
+        assert node.manager.plugins[A].problem == "bad version"
         assert node.gauge == ([A], [])
         node.refuse = ""
         await asyncio.sleep(2)
@@ -162,7 +162,7 @@ def test_one_that_cannot_be_reported_is_not_kept() -> None:
             "0 notify True",
             "0 deregister /p/a.sock 1",
         ]
-        assert node.manager.known[A].registered is None
+        assert node.manager.plugins[A].registered is None
 
     run(main())
 
@@ -173,7 +173,7 @@ def test_a_handler_that_breaks_is_asked_again(caplog: pytest.LogCaptureFixture) 
         node.break_handler = True
         node.manager.found({A: (1, 1)})
         await settle()
-        assert node.manager.known[A].problem == "internal error: KeyError"
+        assert node.manager.plugins[A].problem == "internal error: KeyError"
         node.break_handler = False
         await asyncio.sleep(1)
         assert node.said() == ["0.5 register /p/a.sock 1", "0.5 notify True"]

@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.plugins import sockets
 from kubeletpy.plugins.model import Stamp
-from kubeletpy.plugins.sockets import PluginSockets, look
+from kubeletpy.plugins.sockets import PluginSockets, find_sockets
 
 
 def listen(path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for number in range(3):
         listen(tmp_path / f"{number}.sock")
     listen(tmp_path / "1" / "2" / "deep.sock")
-    seen = look(str(tmp_path))
+    seen = find_sockets(str(tmp_path))
     assert (len(seen.sockets), seen.cut) == (2, True)
     assert set(seen.directories) == {str(tmp_path), str(tmp_path / "1")}
     assert seen.directories[str(tmp_path)] == tmp_path.stat().st_ino

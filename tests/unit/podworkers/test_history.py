@@ -25,7 +25,7 @@ def test_repeats_among_the_last_six_are_counted(before: int, repeated: int, coun
     history.add("u", DECISIONS[:before], 1.0)
     history.add("u", [DECISIONS[repeated]], 2.0)
     history.add("u", [DECISIONS[repeated]], 3.0)
-    entries = history.of("u")
+    entries = history.decisions("u")
     assert len(entries) == (before if counted else before + 1)
     entry = entries[repeated if counted else -1]
     assert entry.decision == DECISIONS[repeated]
@@ -36,22 +36,22 @@ def test_repeats_among_the_last_six_are_counted(before: int, repeated: int, coun
 def test_how_much_is_kept() -> None:
     history = DecisionHistory()
     history.add("0", DECISIONS, 1.0)
-    assert [entry.decision for entry in history.of("0")] == DECISIONS[-50:]
+    assert [entry.decision for entry in history.decisions("0")] == DECISIONS[-50:]
     for uid in range(500):
         history.add(str(uid), DECISIONS[:1], 2.0)
-    assert history.of("0")
+    assert history.decisions("0")
     history.add("500", DECISIONS[:1], 3.0)
-    assert [uid for uid in range(501) if not history.of(str(uid))] == [0]
+    assert [uid for uid in range(501) if not history.decisions(str(uid))] == [0]
 
 
 def test_what_is_kept_once_is_not_counted() -> None:
     history = DecisionHistory()
     history.add("u", DECISIONS[:20], 1.0)
     history.add_once("u", DECISIONS[0], 2.0)
-    assert [entry.count for entry in history.of("u")] == [1] * 20
+    assert [entry.count for entry in history.decisions("u")] == [1] * 20
     history.add_once("u", DECISIONS[20], 2.0)
-    assert len(history.of("u")) == 21
-    assert history.of("v") == ()
+    assert len(history.decisions("u")) == 21
+    assert history.decisions("v") == ()
 
 
 def record(pod: Pod | None, **more: Any) -> WorkerRecord:

@@ -23,7 +23,7 @@ ONE, TWO, THREE = (Decision(name, "why") for name in ("one", "two", "three"))
 
 
 def kept(history: DecisionHistory, uid: str = "u") -> list[tuple[str, int]]:
-    return [(entry.decision.what, entry.count) for entry in history.of(uid)]
+    return [(entry.decision.what, entry.count) for entry in history.decisions(uid)]
 
 
 def test_what_repeats_is_counted() -> None:
@@ -31,7 +31,7 @@ def test_what_repeats_is_counted() -> None:
     history.add("u", (ONE, TWO), 1.0)
     history.add("u", (ONE,), 2.0)
     assert kept(history) == [("one", 2), ("two", 1)]
-    first = history.of("u")[0]
+    first = history.decisions("u")[0]
     assert (first.at, first.last_at) == (1.0, 2.0)
 
 

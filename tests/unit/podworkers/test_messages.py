@@ -32,7 +32,7 @@ def record(**known: Any) -> WorkerRecord:
 )
 def test_a_pod_that_ended_under_an_earlier_agent(pod: Pod | None, quiet: bool, over: bool) -> None:
     event = UpdateArrived(PodUpdate(UpdateType.CREATE, pod=pod), 100.0, quiet)
-    made = messages.first_sight("u", "p_d", event)
+    made = messages.new_record("u", "p_d", event)
     expected = {"terminating_at": 100.0, "terminated_at": 100.0} if over else {}
     assert made == record(first_seen_at=100.0, **expected)
 

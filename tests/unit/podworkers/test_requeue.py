@@ -7,9 +7,9 @@ import pytest
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.requeue import (
     RequeueSettings,
-    beat_of,
     effective_grace,
     requeue_delay,
+    tick_of,
 )
 from tests.unit.podworkers.builders import make_pod
 
@@ -73,16 +73,16 @@ def test_requeue(outcome: SyncOutcome | None, delay: float) -> None:
 def test_pods_with_nothing_due_are_synced_together(
     frequency: float, jitter: float, now: float, delay: float
 ) -> None:
-    settings = RequeueSettings(sync_frequency=frequency, beat=2.0)
+    settings = RequeueSettings(sync_frequency=frequency, tick=2.0)
     assert requeue_delay(SyncOutcome(), now, jitter, settings) == pytest.approx(delay)
 
 
-def test_nodes_have_beats_of_their_own() -> None:
-    beats = [beat_of(f"node-{number}") for number in range(200)]
-    assert len(set(beats)) == 200
-    assert 1.8 <= min(beats) < 1.85
-    assert 2.15 < max(beats) <= 2.2
-    assert beat_of("node-7") == beats[7]
+def test_nodes_tick_at_different_times() -> None:
+    ticks = [tick_of(f"node-{number}") for number in range(200)]
+    assert len(set(ticks)) == 200
+    assert 1.8 <= min(ticks) < 1.85
+    assert 2.15 < max(ticks) <= 2.2
+    assert tick_of("node-7") == ticks[7]
 
 
 SETTINGS = RequeueSettings(sync_frequency=60.0, error_backoff=10.0, network_backoff=2.0)

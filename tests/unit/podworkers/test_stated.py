@@ -35,8 +35,8 @@ STATED = {
     "podworkers/requeue RequeueSettings.sync_frequency": 60.0,
     "podworkers/requeue RequeueSettings.error_backoff": 10.0,
     "podworkers/requeue RequeueSettings.network_backoff": 1.0,
-    "podworkers/requeue RequeueSettings.beat": 0.0,
-    "podworkers/requeue BEAT_S": 2.0,
+    "podworkers/requeue RequeueSettings.tick": 0.0,
+    "podworkers/requeue TICK_S": 2.0,
     "podworkers/status_cache CacheEntry.fresh": True,
     "podworkers/status_cache CacheEntry.own": False,
 }

@@ -201,7 +201,7 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     if recorded:
         ended = runtime_status(state=ContainerState.EXITED, exit_code=255, container_id="c0")
         s.cache.set(ended, own=True)
-    s.composer.held(s.pod)
+    s.composer.show_held(s.pod)
     held = s.fakes.kept
     assert {c["type"]: c["status"] for c in held["conditions"]}["Ready"] == "False"
     assert held["phase"] != "Failed"
@@ -223,7 +223,7 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
 @on_virtual_time
 async def test_a_pod_that_never_ran_is_refused_with_reason_and_message_only() -> None:
     s = Setup()
-    s.composer.held(s.pod)
+    s.composer.show_held(s.pod)
     assert s.fakes.may_run == [], "nothing is written"
     s.composer.reject(s.pod, REFUSAL)
     assert set(s.fakes.kept) <= {"phase", "reason", "message", "qosClass", "observedGeneration"}
@@ -244,5 +244,5 @@ async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     s = Setup()
     s.pod = Pod({**s.pod.object, "status": RAN})
     s.cache.set(runtime_status(container_id="c0"), own=True)
-    s.composer.held(s.pod)
+    s.composer.show_held(s.pod)
     assert s.fakes.kept is None

@@ -47,7 +47,7 @@ def test_what_is_decided_while_a_sync_goes_on_counts_from_then() -> None:
     run = RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod()))
     notes.ended(run, SyncOutcome(error="e"), 9.0)
     assert notes.troubles.as_json() == {"failing": {"u": [5.0, 9.0]}}
-    assert [entry.at for entry in notes.history.of("u")] == [5.0, 9.0]
+    assert [entry.at for entry in notes.history.decisions("u")] == [5.0, 9.0]
     history.add("v", [Decision("a", "b")], 5.0)
     assert notes.troubles.since("v", 5.0) is None
 

@@ -136,7 +136,7 @@ def test_the_trail_is_bounded_and_ends_with_the_record() -> None:
         trail.add("u", TimerFired("u", second))
     trail.add("u", StatusOutdated(POD, None))
     trail.add("u", PodRejected(POD, Rejection(AdmissionReason.OUT_OF_CPU, "too little")))
-    assert len(trail.of("u")) == LAST_EVENTS
-    assert trail.of("u")[-2:] == ("19.000 TimerFired", "rejected: OutOfcpu")
+    assert len(trail.last_events("u")) == LAST_EVENTS
+    assert trail.last_events("u")[-2:] == ("19.000 TimerFired", "rejected: OutOfcpu")
     trail.forget("u")
-    assert trail.of("u") == ()
+    assert trail.last_events("u") == ()

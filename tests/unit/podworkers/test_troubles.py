@@ -58,7 +58,7 @@ def test_those_that_failed_longest_ago_go_first_and_what_is_gone_at_once() -> No
 def test_what_an_earlier_agent_noted(kept: dict[str, object], since: float) -> None:
     troubles = Troubles()
     troubles.failed("a", 600.0)
-    troubles.take({"failing": kept})
+    troubles.restore({"failing": kept})
     assert troubles.since("a", 600.0) == since
 
 
@@ -67,7 +67,7 @@ def test_all_that_was_kept_comes_back() -> None:
     before.failed("a", 1.0)
     before.failed("a", 2.0)
     before.ends("b", 3.0)
-    after.take(before.as_json())
+    after.restore(before.as_json())
     assert after.as_json() == {"failing": {"a": [1.0, 2.0]}, "ends": {"b": 3.0}}
 
 
@@ -77,7 +77,7 @@ def test_the_first_end_of_a_pod_counts_also_that_of_an_earlier_agent() -> None:
     troubles.ends("a", 6.0)
     troubles.ends("b", 7.0)
     assert (troubles.ended_at("a"), troubles.ended_at("none")) == (5.0, None)
-    troubles.take({"ends": {"a": 2, "c": 4.5, "d": "x", "e": None}})
+    troubles.restore({"ends": {"a": 2, "c": 4.5, "d": "x", "e": None}})
     assert [troubles.ended_at(uid) for uid in "abcde"] == [2.0, 7.0, 4.5, None, None]
     troubles.no_end("a")
     troubles.no_end("never known")
@@ -87,7 +87,7 @@ def test_the_first_end_of_a_pod_counts_also_that_of_an_earlier_agent() -> None:
 @pytest.mark.parametrize("kept", [{"ends": [1]}, {"failing": 3, "ends": None}, {"x": {"a": 1}}])
 def test_notes_of_another_form_are_none(kept: dict[str, object]) -> None:
     troubles = Troubles()
-    troubles.take(kept)
+    troubles.restore(kept)
     assert troubles.as_json() == {}
 
 
@@ -97,5 +97,5 @@ def test_the_oldest_ends_go_first() -> None:
         troubles.ends(str(number), float(number))
     assert troubles.ended_at("0") is None
     assert troubles.ended_at("1") == 1.0
-    troubles.take({"ends": {f"old-{number}": 1.0 for number in range(MAX_PODS)}})
+    troubles.restore({"ends": {f"old-{number}": 1.0 for number in range(MAX_PODS)}})
     assert len(troubles.as_json()["ends"]) == MAX_PODS

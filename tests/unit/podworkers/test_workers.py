@@ -286,7 +286,7 @@ async def test_a_fault_in_a_step_ends_neither_pod_nor_agent(
     s.send(UpdateType.CREATE)
     await asyncio.sleep(20)
     assert len(s.syncer.calls) >= 2
-    assert any(why == entry.decision.why for entry in s.workers.notes.history.of(UID))
+    assert any(why == entry.decision.why for entry in s.workers.notes.history.decisions(UID))
     assert {vars(record)["pod"] for record in caplog.records} == {"default/web"}
     assert "update: create" in vars(caplog.records[0])["events"][0]
 
@@ -485,7 +485,7 @@ async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     assert s.syncer.rejected == [(UID, rejection)]
     assert s.syncer.verbs == []
     assert s.workers._machine.records == {}
-    (entry,) = s.workers.notes.history.of(UID)
+    (entry,) = s.workers.notes.history.decisions(UID)
     assert entry.decision.why == "OutOfcpu: Node didn't have enough resource: cpu"
     s.send(UpdateType.CREATE)
     s.send(UpdateType.KILL)

@@ -62,7 +62,9 @@ class Runtime:
 def target(probe: Any, kind: ProbeKind = ProbeKind.LIVENESS, **container: Any) -> Target:
     spec: Any = {"name": "main", "image": "i", **container, FIELDS[kind]: probe}
     pod = make_pod(containers=[spec])
-    return Target(pod, ContainerKind.REGULAR, spec, "c1", "127.0.0.1", ProbeSpec.of(kind, probe))
+    return Target(
+        pod, ContainerKind.REGULAR, spec, "c1", "127.0.0.1", ProbeSpec.from_probe(kind, probe)
+    )
 
 
 async def run(

@@ -15,7 +15,7 @@ from kubeletpy.probes.schedule import (
     Seen,
     end,
     finished,
-    look,
+    with_container_state,
 )
 from kubeletpy.structs import replace
 
@@ -40,7 +40,7 @@ def running(kind: ProbeKind = LIVENESS, **more: Any) -> Seen:
 
 
 def begun(kind: ProbeKind, now: float = 100.0, draw: float = 0.0, **fields: float) -> ProbeState:
-    return look(spec(kind, **fields), ProbeState(), running(kind), now, draw)
+    return with_container_state(spec(kind, **fields), ProbeState(), running(kind), now, draw)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_initial_result_of_a_new_container(kind: ProbeKind, initial: ProbeOutcom
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_status_no_container_nothing_to_do(kind: ProbeKind) -> None:
-    assert look(spec(kind), ProbeState(), None, 5, 0) == ProbeState()
-    assert look(spec(kind), ProbeState(), Seen("Pending"), 5, 0) == ProbeState()
+    assert with_container_state(spec(kind), ProbeState(), None, 5, 0) == ProbeState()
+    assert with_container_state(spec(kind), ProbeState(), Seen("Pending"), 5, 0) == ProbeState()
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_terminal_phase_ends_it(kind: ProbeKind, phase: str) -> None:
-    state = look(spec(kind), begun(kind), running(kind, phase=phase), 101, 0)
+    state = with_container_state(spec(kind), begun(kind), running(kind, phase=phase), 101, 0)
     assert (state.ended, state.result, state.due) == (True, None, None)
 
 
@@ -71,7 +71,7 @@ def test_a_new_container_starts_afresh_also_from_hold_and_end(kind: ProbeKind) -
         end(begun(kind)),
         replace(begun(kind), streak=2, last=BAD),
     ):
-        state = look(spec(kind), old, new, 200, 0)
+        state = with_container_state(spec(kind), old, new, 200, 0)
         assert state.container_id == "c2"
         assert (state.on_hold, state.ended, state.streak, state.last) == (False, False, 0, None)
         assert state.due is not None
@@ -91,54 +91,58 @@ def test_a_container_older_than_the_agent_keeps_what_the_api_shows(
     kind: ProbeKind, started: bool, result: ProbeOutcome | None
 ) -> None:
     seen = running(kind, survivor=True, started=started, running_for=500.0)
-    assert look(spec(kind), ProbeState(), seen, 0, 0).result is result
+    assert with_container_state(spec(kind), ProbeState(), seen, 0, 0).result is result
 
 
 def test_after_a_restart_of_the_agent_probes_spread_over_their_period() -> None:
     seen = running(READINESS, survivor=True, running_for=500.0)
-    dues = [look(spec(READINESS), ProbeState(), seen, 50, n / 10).due for n in range(10)]
+    dues = [
+        with_container_state(spec(READINESS), ProbeState(), seen, 50, n / 10).due for n in range(10)
+    ]
     assert dues == pytest.approx([50 + n for n in range(10)])
 
 
 def test_what_has_started_is_not_taken_back_by_a_restart_of_the_agent() -> None:
     seen = running(STARTUP, started=True, running_for=3.0)
-    assert look(spec(STARTUP), ProbeState(), seen, 0, 0).result is OK
+    assert with_container_state(spec(STARTUP), ProbeState(), seen, 0, 0).result is OK
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_not_running_is_failure_until_it_runs_again(kind: ProbeKind) -> None:
     stopped = running(kind, running_for=None)
-    state = look(spec(kind), begun(kind), stopped, 105, 0)
+    state = with_container_state(spec(kind), begun(kind), stopped, 105, 0)
     assert (state.result, state.due, state.ended) == (BAD, None, False)
-    gone = look(spec(kind), begun(kind), replace(stopped, may_run_again=False), 105, 0)
+    gone = with_container_state(
+        spec(kind), begun(kind), replace(stopped, may_run_again=False), 105, 0
+    )
     assert gone.ended
 
 
 @pytest.mark.parametrize(("kind", "ends"), [(STARTUP, True), (READINESS, False), (LIVENESS, True)])
 def test_deletion_ends_liveness_and_startup(kind: ProbeKind, ends: bool) -> None:
-    state = look(spec(kind), begun(kind), running(kind, deleting=True), 105, 0)
+    state = with_container_state(spec(kind), begun(kind), running(kind, deleting=True), 105, 0)
     assert state.ended is ends
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_hold_nothing_but_a_new_container_counts(kind: ProbeKind) -> None:
     held = replace(begun(kind), on_hold=True, due=None, result=BAD)
-    assert look(spec(kind), held, running(kind, running_for=None), 105, 0) == held
+    assert with_container_state(spec(kind), held, running(kind, running_for=None), 105, 0) == held
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_startup_probe_goes_first(kind: ProbeKind) -> None:
     other = running(kind, started=kind is STARTUP)
-    assert look(spec(kind), ProbeState(), other, 5, 0).due is None
-    waiting = look(spec(kind), begun(kind), other, 105, 0)
+    assert with_container_state(spec(kind), ProbeState(), other, 5, 0).due is None
+    waiting = with_container_state(spec(kind), begun(kind), other, 105, 0)
     assert waiting.due is None
-    assert look(spec(kind), waiting, running(kind), 106, 0).due is not None
+    assert with_container_state(spec(kind), waiting, running(kind), 106, 0).due is not None
 
 
 @pytest.mark.parametrize(("ran", "opens"), [(0.0, 130.0), (12.0, 118.0), (40.0, 100.0)])
 def test_initial_delay_counts_from_the_containers_start(ran: float, opens: float) -> None:
     what = spec(READINESS, initial_delay=30)
-    state = look(what, ProbeState(), running(READINESS, running_for=ran), 100, 0.5)
+    state = with_container_state(what, ProbeState(), running(READINESS, running_for=ran), 100, 0.5)
     assert state.due == opens
     assert state.counts_from == opens + 7.5
 
@@ -152,7 +156,7 @@ def test_liveness_begins_within_the_second_half_of_a_period(draw: float) -> None
 
 def test_a_due_time_is_not_moved_by_looking_again() -> None:
     state = begun(LIVENESS, draw=0.2)
-    assert look(spec(LIVENESS), state, running(), 103, 0.9) == state
+    assert with_container_state(spec(LIVENESS), state, running(), 103, 0.9) == state
 
 
 @pytest.mark.parametrize("kind", [STARTUP, READINESS])
@@ -248,8 +252,8 @@ def test_a_run_that_outlives_its_reason_changes_nothing() -> None:
 def test_a_spec_is_sane_whatever_a_manifest_says() -> None:
     wild = {"periodSeconds": 0, "timeoutSeconds": -3, "failureThreshold": "x"}
     wild |= {"initialDelaySeconds": 10**15, "successThreshold": None}
-    assert ProbeSpec.of(LIVENESS, wild) == ProbeSpec(LIVENESS, initial_delay=10**9)
-    assert ProbeSpec.of(LIVENESS, {}) == ProbeSpec(LIVENESS, 10, 1, 0, 3, 1)
+    assert ProbeSpec.from_probe(LIVENESS, wild) == ProbeSpec(LIVENESS, initial_delay=10**9)
+    assert ProbeSpec.from_probe(LIVENESS, {}) == ProbeSpec(LIVENESS, 10, 1, 0, 3, 1)
 
 
 def test_the_least_numbers_of_a_spec_are_kept() -> None:
@@ -260,8 +264,10 @@ def test_the_least_numbers_of_a_spec_are_kept() -> None:
         "failureThreshold",
         "successThreshold",
     )
-    assert ProbeSpec.of(LIVENESS, dict.fromkeys(fields, 1)) == ProbeSpec(LIVENESS, 1, 1, 1, 1, 1)
-    assert ProbeSpec.of(LIVENESS, dict.fromkeys(fields, 0)) == ProbeSpec(LIVENESS)
+    assert ProbeSpec.from_probe(LIVENESS, dict.fromkeys(fields, 1)) == ProbeSpec(
+        LIVENESS, 1, 1, 1, 1, 1
+    )
+    assert ProbeSpec.from_probe(LIVENESS, dict.fromkeys(fields, 0)) == ProbeSpec(LIVENESS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -272,7 +278,7 @@ def test_what_has_ended_or_is_on_hold_stays_so_for_its_container(
     ready = running(kind)
     state = ProbeState(ready.container_id, result=BAD, **idle)
     for seen in (ready, replace(ready, started=not ready.started), replace(ready, deleting=True)):
-        assert look(spec(kind), state, seen, 100.0, 0.5) is state
+        assert with_container_state(spec(kind), state, seen, 100.0, 0.5) is state
     assert not state.early
 
 

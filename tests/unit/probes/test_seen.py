@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.api.times import format_time
 from kubeletpy.probes.schedule import Seen
-from kubeletpy.probes.seen import see
+from kubeletpy.probes.seen import container_state
 from tests.unit.podworkers.builders import make_pod
 
 NOW = 1_700_000_000.0
@@ -20,7 +20,7 @@ def seen(state: Any, *, started: bool = True, pod: Any = None, **container: Any)
     pod = pod or make_pod(containers=[spec])
     entry: Any = {"name": "main", "containerID": "containerd://c1", "started": started}
     status: Any = {"phase": "Running", "containerStatuses": [{**entry, "state": state}]}
-    return see(pod, spec, status, now=NOW, agent_started_at=AGENT)
+    return container_state(pod, spec, status, now=NOW, agent_started_at=AGENT)
 
 
 def ran(seconds: float) -> Any:
@@ -39,7 +39,9 @@ def test_running_since_an_unknown_time() -> None:
     assert seen({"running": {}}) == found
     spec: Any = {"name": "main", "image": "i"}
     status: Any = {"containerStatuses": [{"name": "main", "state": ran(5)}]}
-    view = see(make_pod(containers=[spec]), spec, status, now=NOW, agent_started_at=AGENT)
+    view = container_state(
+        make_pod(containers=[spec]), spec, status, now=NOW, agent_started_at=AGENT
+    )
     assert view == Seen(""), "without an id it is no container yet"
 
 
@@ -78,11 +80,11 @@ def test_waiting_for_a_restart_and_restart_all() -> None:
         {"name": "other", "containerID": "x://c2", "state": {"terminated": {"exitCode": 3}}},
     ]
     status: Any = {"phase": "Running", "containerStatuses": entries}
-    assert see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+    assert container_state(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
     entries[1]["state"] = {"terminated": {"exitCode": 4}}
-    assert not see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+    assert not container_state(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
     entries[1]["state"] = ran(5)
-    assert not see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+    assert not container_state(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
 
 
 def test_nothing_known_yet() -> None:
@@ -93,7 +95,7 @@ def test_nothing_known_yet() -> None:
         {"phase": "Pending", "containerStatuses": []},
     ]
     for status in statuses:
-        found = see(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)
+        found = container_state(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)
         assert found == Seen(status.get("phase", ""))
 
 
@@ -102,5 +104,5 @@ def test_sidecars_are_found_among_init_containers() -> None:
     pod = make_pod(initContainers=[spec], deleting=5)
     entry: Any = {"name": "side", "containerID": "x://c9", "state": ran(5)}
     status: Any = {"phase": "Running", "initContainerStatuses": [entry]}
-    found = see(pod, spec, status, now=NOW, agent_started_at=AGENT)
+    found = container_state(pod, spec, status, now=NOW, agent_started_at=AGENT)
     assert (found.container_id, found.started, found.deleting) == ("c9", False, True)

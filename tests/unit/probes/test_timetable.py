@@ -75,10 +75,10 @@ async def test_a_place_comes_back_once_by_release_or_by_time() -> None:
         def start() -> bool:
             if takes:
                 started.append(name)
-                releases.append(turns.hold())
+                releases.append(turns.acquire())
             return takes
 
-        turns.ask(start)
+        turns.start_when_free(start)
 
     for name in "abc":
         starter(name)

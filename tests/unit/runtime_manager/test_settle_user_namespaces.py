@@ -64,7 +64,7 @@ def spaces(tmp_path: Path) -> UserNamespaces:
 
 
 def first_of(spaces: UserNamespaces, uid: str) -> int:
-    found = spaces.of(pod(uid=uid, hostUsers=False))
+    found = spaces.pod_range(pod(uid=uid, hostUsers=False))
     assert found is not None
     return found.first_host_id
 

@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
 from kubeletpy.server import checkpoint
-from kubeletpy.server.checkpoint import Kept, file_name, look, no_room
+from kubeletpy.server.checkpoint import Kept, file_name, kept_archives, no_room
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
@@ -140,7 +140,7 @@ async def test_the_disk_is_not_filled(
         assert runtime.asked == []
         (directory / "old-0").unlink()
         assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
-    kept = look(directory)
+    kept = kept_archives(directory)
     assert (kept.archives, kept.used >= 5000 < kept.capacity) == (2, True)
 
 

@@ -15,11 +15,11 @@ WHEN = 1_700_000_000.25
 def test_what_is_written_is_read(tmp_path: Path, times: dict[str, float]) -> None:
     times_file.write(tmp_path, {"start": 1.0, "end": 2.0})
     times_file.write(tmp_path, times)
-    assert times_file.read(tmp_path) == times
+    assert times_file.read_times(tmp_path) == times
 
 
 def test_there_was_none(tmp_path: Path) -> None:
-    assert times_file.read(tmp_path) == {}
+    assert times_file.read_times(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_there_was_none(tmp_path: Path) -> None:
 )
 def test_a_kubelet_wrote_it(tmp_path: Path, text: str, times: dict[str, float]) -> None:
     (tmp_path / times_file.NAME).write_text(text)
-    assert times_file.read(tmp_path) == times
+    assert times_file.read_times(tmp_path) == times
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_kubelet_wrote_it(tmp_path: Path, text: str, times: dict[str, float]) 
 def test_nonsense_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / times_file.NAME).write_text(text)
     with pytest.raises(ValueError):
-        times_file.read(tmp_path)
+        times_file.read_times(tmp_path)

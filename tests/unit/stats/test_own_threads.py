@@ -44,4 +44,4 @@ async def test_logs_are_looked_at(tmp_path: Path) -> None:
     nobody = cast(Any, None)
     rotator = LogRotator(nobody, cache, str(tmp_path), RotationSettings(), SystemClock())
     async with hanging():
-        await rotator.look()
+        await rotator.rotate_due()

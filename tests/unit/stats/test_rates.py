@@ -50,7 +50,7 @@ def test_a_clock_that_was_set_back() -> None:
 def test_others_are_forgotten() -> None:
     rates = Rates()
     rates.nano_cores("a", 0, 0)
-    rates.keep(["b"])
+    rates.forget_others(["b"])
     assert rates.nano_cores("a", SECOND, SECOND) is None
 
 

@@ -78,7 +78,7 @@ async def test_the_problem_is_there_to_be_asked_for_until_the_write_succeeds() -
     assert of.problem(pod().uid) is None
     assert of.problem("unknown") is None
     assert said == [str(FORBIDDEN)]
-    trace = traces.of(pod().uid)
+    trace = traces.pod_trace(pod().uid)
     assert trace is not None
     (span,) = trace.start
     assert (span.name, span.detail) == ("write status", "Running, Ready")

@@ -50,4 +50,4 @@ def test_who_uses_the_node(
     pods = PodManager()
     pods.put(pod)
     found = ActivePods(pods, known, known)
-    assert found() == found.of([pod]) == ([pod] if active else [])
+    assert found() == found.active([pod]) == ([pod] if active else [])

@@ -247,7 +247,7 @@ async def test_a_held_pod_is_settled_once() -> None:
     answers: dict[str, asyncio.Future[Rejection | None]] = {}
     for uid in "abcd":
         answers[uid] = asyncio.get_running_loop().create_future()
-        held.hold(uid, answers[uid])
+        held.hold_until(uid, answers[uid])
     assert held.waiting == frozenset("abcd")
     answers["a"].set_result(None)
     answers["b"].set_result(FITS)
@@ -395,7 +395,7 @@ async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -
         gate.plugins[each.uid] = cast(Any, back.wait())
         answer = gate.gate(each, pods)
         assert isinstance(answer, Deferred)
-        held.hold(each.uid, answer.settle(admitted))
+        held.hold_until(each.uid, answer.settle(admitted))
     await asyncio.sleep(10)
     assert held.undecided == held.waiting == frozenset("abc")
     back.set()

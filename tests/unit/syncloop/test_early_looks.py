@@ -12,7 +12,7 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.syncloop.early_looks import EarlyLooks
+from kubeletpy.syncloop.early_polls import EarlyPolls
 from tests.unit.podworkers.builders import pod_object
 from tests.virtual_time import on_virtual_time, settle
 
@@ -45,7 +45,7 @@ class Node:
                 state = cri.CONTAINER_RUNNING if node.running else cri.CONTAINER_EXITED
                 return cri.ContainerStatusResponse(status=cri.ContainerStatus(state=state))
 
-        looks: Any = EarlyLooks(
+        looks: Any = EarlyPolls(
             Runtime(),  # type: ignore[arg-type]
             self.cache,
             pleg,  # type: ignore[arg-type]

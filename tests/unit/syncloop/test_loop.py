@@ -306,7 +306,7 @@ async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan() 
     node.cache.set(runtime_status("uid-web"))
     node.loop.deliver("api", [])
     answer = asyncio.get_running_loop().create_future()
-    node.loop._held.hold("uid-web", answer)
+    node.loop._held.hold_until("uid-web", answer)
     await asyncio.sleep(30)
     assert node.syncer.verbs == []
     await node.stop()

@@ -90,13 +90,13 @@ def test_metadata_that_does_not_count() -> None:
 
 def test_the_first_delivery_says_so_even_when_empty() -> None:
     merge = Merge()
-    assert not merge.seen("file")
+    assert not merge.has_delivered("file")
     assert merge.pods("file") == merge.delivered("file") == {}
     assert ops(merge.set_pods("file", [], NOW)) == [(Op.ADD, [])]
-    assert merge.seen("file")
+    assert merge.has_delivered("file")
     assert ops(merge.set_pods("file", [], NOW)) == []
     merge.apply_event("api", "ADDED", pod_object("web"), NOW)
-    assert not merge.seen("api"), "an event is no full set"
+    assert not merge.has_delivered("api"), "an event is no full set"
 
 
 def test_annotations_of_origin_and_no_change_in_place() -> None:

@@ -153,15 +153,15 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
 async def test_url_bodies() -> None:
     deliveries = Deliveries()
     source = HttpSource("http://x", "n", deliveries)
-    await source.take(manifest())
-    await source.take(manifest())
+    await source.deliver(manifest())
+    await source.deliver(manifest())
     assert deliveries.sets == [["web-n"]]
     for nonsense in (b"<html>", b" \n", manifest()[:-9]):
         with pytest.raises(ManifestError):
-            await source.take(nonsense)
+            await source.deliver(nonsense)
     assert deliveries.sets == [["web-n"]]
-    await source.take(b"")
-    await source.take(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": []}).encode())
+    await source.deliver(b"")
+    await source.deliver(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": []}).encode())
     assert deliveries.sets == [["web-n"], [], []]
 
 

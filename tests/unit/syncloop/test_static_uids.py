@@ -191,7 +191,7 @@ async def test_the_running_pods_of_a_url(tmp_path: Path) -> None:
     run(node.runtime, "bare-n", UID, source="http", hash=UID, seen=LATER)
     deliveries = Deliveries()
     source = HttpSource("http://x", "n", deliveries, uids=node.uids())
-    await source.take(manifest().encode())
+    await source.deliver(manifest().encode())
     assert deliveries.sets == [[UID]]
 
 

@@ -21,7 +21,7 @@ def test_an_end_keeps_its_first_spans() -> None:
     trace = PodTrace("u", "default", "web", 0.0, Chapter.END)
     for number in range(MAX_END + 2):
         assert trace.dropped == 0 or number > MAX_END
-        trace.keep(span(number))
+        trace.add_span(span(number))
     assert (trace.dropped, trace.start, list(trace.later)) == (2, [], [])
     assert numbers(trace.end) == list(range(MAX_END))
 
@@ -29,10 +29,10 @@ def test_an_end_keeps_its_first_spans() -> None:
 def test_a_start_keeps_its_first_and_its_latest_spans() -> None:
     trace = PodTrace("u", "default", "web", 0.0)
     for number in range(MAX_START):
-        trace.keep(span(number))
+        trace.add_span(span(number))
     assert trace.dropped == 0
     for number in range(MAX_START, 3 * MAX_START):
-        trace.keep(span(number))
+        trace.add_span(span(number))
     assert (trace.dropped, trace.end, list(trace.later)) == (2 * MAX_START, [], [])
     half = MAX_START // 2
     assert numbers(trace.start) == [*range(half), *range(3 * MAX_START - half, 3 * MAX_START)]
@@ -43,14 +43,14 @@ def test_the_latest(chapter: Chapter) -> None:
     trace = PodTrace("u", "default", "web", 0.0, chapter)
     assert trace.latest(2) == []
     for number in range(3):
-        trace.keep(span(number))
+        trace.add_span(span(number))
     assert numbers(trace.latest(2)) == [1, 2]
 
 
 def test_between_them_the_last_spans_are_kept() -> None:
     trace = PodTrace("u", "default", "web", 0.0, Chapter.LIFE)
     for number in range(MAX_LATER + 2):
-        trace.keep(span(number))
+        trace.add_span(span(number))
     assert numbers(list(trace.later)) == list(range(2, MAX_LATER + 2))
     assert (trace.start, trace.end, trace.dropped) == ([], [], 0)
 

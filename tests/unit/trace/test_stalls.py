@@ -19,7 +19,7 @@ def test_the_longest_turn_and_the_stalls() -> None:
     assert turns.take_longest() == 0, "nothing was begun"
     turns.begin(10.0)
     assert turns.busy
-    turns.seen(turns.turn, ("short",))
+    turns.record_stack(turns.turn, ("short",))
     turns.end(10.125)
     assert not turns.busy
     assert turns.turn == 1
@@ -31,7 +31,7 @@ def test_the_longest_turn_and_the_stalls() -> None:
     turns.end(31.0)
     assert turns.take_stall() == Stall(1.0, ()), "what was seen of another turn is not told"
     turns.begin(40.0)
-    turns.seen(turns.turn, ("outer", "inner"))
+    turns.record_stack(turns.turn, ("outer", "inner"))
     turns.end(42.0)
     assert turns.take_stall() == Stall(2.0, ("outer", "inner"))
     assert turns.take_stall() is None

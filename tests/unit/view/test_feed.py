@@ -127,7 +127,7 @@ def test_a_pod_that_no_node_has() -> None:
     (line,) = feed.pods(unplaced.lines([made], []))
     assert (line["path"], line["tone"]) == ("ns/web", "sick")
     assert line["verdict"] == "node: none; not scheduled: Unschedulable: 0/1 nodes"
-    told = unplaced.told(made, [])
+    told = unplaced.explain_unscheduled(made, [])
     assert told is not None
     shown = feed.pod(told, {"error": "nothing"}, unplaced.of_others([scheduler_event()]))
     agent = Agent()

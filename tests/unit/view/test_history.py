@@ -28,7 +28,7 @@ def test_samples(first: object, second: object, samples: object) -> None:
     history = History()
     for answer in (first, second):
         history.add(answer)  # type: ignore[arg-type]
-    found = [each["samples"] for each in history.of("uid-web")]
+    found = [each["samples"] for each in history.containers("uid-web")]
     assert found == ([] if samples is None else [samples])
 
 
@@ -36,9 +36,9 @@ def test_limits_are_the_latest() -> None:
     history = History()
     history.add(used(1.0, 1.0, memory_limit=32))
     history.add(used(1.0, 1.0, memory_limit=64))
-    (found,) = history.of("uid-web")
+    (found,) = history.containers("uid-web")
     assert (found["name"], found["memory_limit"]) == ("main", 64)
-    assert history.of("other") == []
+    assert history.containers("other") == []
 
 
 def test_a_container_without_numbers_has_no_sample() -> None:
@@ -46,7 +46,7 @@ def test_a_container_without_numbers_has_no_sample() -> None:
     answer = used(1.0, 1.0)
     answer["pods"][0]["containers"][0].update(at=None, cpu=None, memory=None)
     history.add(answer)
-    assert history.of("uid-web")[0]["samples"] == []
+    assert history.containers("uid-web")[0]["samples"] == []
     assert history.now() == {"uid-web": (None, None)}
 
 
@@ -64,5 +64,5 @@ def test_it_is_bounded() -> None:
     history = History()
     for second in range(MAX_SAMPLES + 9):
         history.add(used(float(second), float(second)))
-    samples = history.of("uid-web")[0]["samples"]
+    samples = history.containers("uid-web")[0]["samples"]
     assert (len(samples), samples[0][0]) == (MAX_SAMPLES, 9.0)

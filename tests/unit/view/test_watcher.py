@@ -15,7 +15,7 @@ async def test_all_who_look_within_a_second_ask_once() -> None:
     agent = Agent()
     watcher = Watcher(agent)
     assert agent.asked == [], "nobody looks yet"
-    shown = await asyncio.gather(*(watcher.look(None) for _ in range(5)))
+    shown = await asyncio.gather(*(watcher.page(None) for _ in range(5)))
     assert sorted(agent.asked) == ["node", "pods", "usage"]
     assert {name: len(str(part)) > 0 for name, part in shown[0].items()}.keys() == {
         *("node", "pods", "pod", "usage"),
@@ -26,7 +26,7 @@ async def test_all_who_look_within_a_second_ask_once() -> None:
 
 async def test_an_open_pod_has_its_containers() -> None:
     agent = Agent()
-    shown = await Watcher(agent).look("default/web")
+    shown = await Watcher(agent).page("default/web")
     assert {"pods/default/web", "pods/default/web/timeline", "pods/default/web/events"} <= set(
         agent.asked
     )
@@ -34,7 +34,7 @@ async def test_an_open_pod_has_its_containers() -> None:
     assert shown["pod"]["logs"] == [{"name": "main", "lines": ["listening on :80"]}]
     assert [each["name"] for each in shown["usage"]["containers"]] == ["main"]
     with pytest.raises(ValueError, match="no pod"):
-        await Watcher(agent).look("../node")
+        await Watcher(agent).page("../node")
 
 
 async def test_a_silent_agent_is_told_under_the_name_it_had() -> None:
@@ -42,11 +42,11 @@ async def test_a_silent_agent_is_told_under_the_name_it_had() -> None:
     watcher = Watcher(agent)
     agent.silent = "nobody answers"
     silent = {"name": "", "troubles": ["nobody answers"], "silent": True}
-    assert await watcher.look(None) == {"node": silent}
+    assert await watcher.page(None) == {"node": silent}
     agent.silent = ""
-    await watcher.look(None)
+    await watcher.page(None)
     agent.silent = "nobody answers any more"
-    found = await watcher.look("default/web")  # one pod is asked for at once
+    found = await watcher.page("default/web")  # one pod is asked for at once
     assert found == {
         "node": {"name": "node-1", "troubles": ["nobody answers any more"], "silent": True}
     }
@@ -57,9 +57,9 @@ async def test_slow_numbers_hold_nothing_up() -> None:
     agent.slow = threading.Event()
     watcher = Watcher(agent)
     try:
-        shown = await watcher.look(None)
+        shown = await watcher.page(None)
         assert (shown["usage"], len(shown["pods"])) == ({"pods": {}, "containers": []}, 1)
     finally:
         agent.slow.set()
     agent.usage = used(2.0, 1.0)
-    assert (await watcher.look(None))["usage"]["pods"] == {"uid-web": [None, 1024]}
+    assert (await watcher.page(None))["usage"]["pods"] == {"uid-web": [None, 1024]}

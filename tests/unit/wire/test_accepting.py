@@ -49,7 +49,7 @@ async def test_a_connection_waits_until_there_are_descriptors(
         with listening:
             listening = guarded(listening, 10)
     assert isinstance(listening, Entrance) is door
-    monkeypatch.setattr(listening, "take", Out(listening.take))
+    monkeypatch.setattr(listening, "accept_next", Out(listening.accept_next))
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"served")

@@ -113,13 +113,13 @@ ZEROS = {
     ],
 )  # fmt: skip
 def test_what_json_has_of_a_message(message: bytes, read: dict[str, Any]) -> None:
-    assert THING.read("core/Thing", message) == {**ZEROS, **read}
+    assert THING.to_json("core/Thing", message) == {**ZEROS, **read}
 
 
 def test_what_is_empty_can_be_left_out() -> None:
     plain = ApiObjects(TABLE, zeros=False)
     message = field(1, b"") + field(8, "") + field(9, 0) + field(14, 0) + field(27, b"")
-    assert plain.read("core/Thing", message) == {"grace": 0, "part": {}}
+    assert plain.to_json("core/Thing", message) == {"grace": 0, "part": {}}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
     """The event loop of Python 3.14 goes on after ConnectionAbortedError, and closed all others."""
     async with echo(limit=2) as (listening, port):
         clients = await asyncio.to_thread(silent, port, 4)
-        inside = [listening.take()[0] for _ in range(2)]
+        inside = [listening.accept_next()[0] for _ in range(2)]
         for each in inside:
             listening.door._send_away(each)  # they leave when the loop sees their end
         with pytest.raises(BlockingIOError):
@@ -113,7 +113,7 @@ def test_an_identity_has_three_times_what_is_free() -> None:
         guest = Guest(fileno=pair[0].detach())
         guest.door = door
         assert door.enter(guest)
-        if door.know(Transport(guest), who):
+        if door.admit_identity(Transport(guest), who):
             return guest
         guest.close()
         return None
@@ -126,7 +126,7 @@ def test_an_identity_has_three_times_what_is_free() -> None:
         greedy.pop().close()  # gives its place back, and with it the share
         last = await knock("greedy", sockets[15])
         assert last is None  # it would be the 12th, with 3 free
-        assert door.know(Transport(other), "other")
+        assert door.admit_identity(Transport(other), "other")
         for each in (*greedy, other):
             each.close()
         assert door.makes_room() is False
@@ -185,7 +185,7 @@ async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1):
                 if data == b"k":
-                    entrance.door.know(writer.transport, str(id(writer)))
+                    entrance.door.admit_identity(writer.transport, str(id(writer)))
                 writer.write(data)
         writer.close()
 

@@ -48,7 +48,7 @@ class Chain:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         assert takeover.is_upgrade(request)
-        answer = await upgrade.ask(
+        answer = await upgrade.request_upgrade(
             "127.0.0.1", self.backend_port, method="POST", target="/", headers=[], timeout=5
         )
         if answer.status != 101:
@@ -226,14 +226,16 @@ async def test_nonsense_is_an_error(answer: bytes) -> None:
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(upgrade.UpgradeFailed):
-        await upgrade.ask("127.0.0.1", port, method="GET", target="/", headers=[], timeout=5)
+        await upgrade.request_upgrade(
+            "127.0.0.1", port, method="GET", target="/", headers=[], timeout=5
+        )
     server.close()
 
 
 async def test_a_head_can_not_be_smuggled_in() -> None:
     for headers, target in (([("A", "b\r\nC: d")], "/"), ([], "/ HTTP/1.1")):
         with pytest.raises(upgrade.UpgradeFailed):
-            await upgrade.ask(
+            await upgrade.request_upgrade(
                 "127.0.0.1", 1, method="GET", target=target, headers=headers, timeout=1
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeletpy.wire.upgrade import MAX_ERROR_BODY, Answer, UpgradeFailed, _HeadReader, _read
+from kubeletpy.wire.upgrade import MAX_ERROR_BODY, Answer, UpgradeFailed, _HeadReader, _parse_answer
 from tests.unit.proportion import is_linear
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\n"
@@ -34,7 +34,7 @@ def read(text: bytes, piece: int, *, ends: bool = True) -> Answer:
         if ends:
             reader.eof_received()
         assert reader.done.done(), "all there is has come"
-        return _read(reader)
+        return _parse_answer(reader)
     finally:
         asyncio.set_event_loop(None)
         loop.close()

@@ -57,7 +57,7 @@ def decoded(data: bytes, sizes: list[int] | None = None) -> list[Message]:
     for size in [*(sizes or ()), len(data)]:
         decoder.feed(data[at : at + size])
         at += size
-        while (message := decoder.take()) is not None:
+        while (message := decoder.next_message()) is not None:
             if message.kind != FRAGMENT:
                 found.append(message)
     return found
@@ -187,14 +187,14 @@ def a_frame_in_single_bytes(size: int) -> None:
     decoder = Decoder(1 << 20)
     for byte in frame(BINARY, b"x" * size):
         decoder.feed(bytes((byte,)))
-        message = decoder.take()
+        message = decoder.next_message()
     assert message is not None
 
 
 def tiny_fragments(size: int) -> None:
     decoder = Decoder(1 << 20)
     decoder.feed(frame(BINARY, b"x", last=False) + frame(FRAGMENT, b"x", last=False) * size)
-    while decoder.take() is not None:
+    while decoder.next_message() is not None:
         pass
 
 

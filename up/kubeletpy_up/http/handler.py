@@ -102,7 +102,7 @@ class Handler:
         if parts and parts[0] in _PUBLIC:
             return documents.public(request, parts)
         caller = self._authenticate(request)
-        if self.door is not None and not self.door.know(request.transport, caller.user):
+        if self.door is not None and not self.door.admit_identity(request.transport, caller.user):
             raise errors.too_many_connections(caller.user)
         route = paths.parse(parts)
         if route is None and parts[:1] == ["openapi"]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kubeletpy.wire import takeover
-from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, ask
+from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, request_upgrade
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request
 from kubeletpy_up.errors import ApiError
@@ -154,7 +154,7 @@ class NodeProxy:
         headers = [("Host", f"{address.name}:{address.port}")]
         headers += [(k, v) for k, v in request.headers.items() if k.lower() not in HOP_HEADERS]
         try:
-            answer = await ask(
+            answer = await request_upgrade(
                 address.host,
                 address.port,
                 method=request.method,

@@ -37,7 +37,7 @@ def decode(body: bytes) -> JSON:
         message = message_name(api_version, kind)
         if not _objects().knows(message):
             raise bad_request(f"{kind or 'this kind'} in {api_version} can't be read as protobuf")
-        return {"kind": kind, "apiVersion": api_version, **_objects().read(message, raw)}
+        return {"kind": kind, "apiVersion": api_version, **_objects().to_json(message, raw)}
     except Malformed:
         raise bad_request("couldn't read the request as Kubernetes protobuf") from None
 

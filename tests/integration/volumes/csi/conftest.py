@@ -112,7 +112,7 @@ def release(top: Path) -> None:
     for point in mounts_below(str(top)):
         unmount(point)
     for image in top.glob("driver/volumes/*/image"):
-        device = loop_devices.of(str(image))
+        device = loop_devices.loop_device_of(str(image))
         if device is not None:
             loop_devices.detach(device)
 

@@ -21,7 +21,7 @@ TOP = "plugins/kubernetes.io/csi/volumeDevices"
 
 def holds(node: Node, uid: str) -> str | None:
     """The loop device that holds a pod's device."""
-    return loop_devices.of(str(node.root / TOP / "pv" / "dev" / uid))
+    return loop_devices.loop_device_of(str(node.root / TOP / "pv" / "dev" / uid))
 
 
 def first_bytes(path: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
-from kubeletpy.images.providers.from_flags import make
+from kubeletpy.images.providers.from_flags import providers_from_flags
 from kubeletpy.metrics.registry import Metrics
 
 CONFIG = "--image-credential-provider-config"
@@ -33,7 +33,9 @@ def test_flags(tmp_path: Path) -> None:
         flags = NodeFlags(
             image_credential_provider_config=config, image_credential_provider_bin_dir=bin_dir
         )
-        return make(default_settings(), flags, cast(Any, None), metrics.credential_providers)
+        return providers_from_flags(
+            default_settings(), flags, cast(Any, None), metrics.credential_providers
+        )
 
     def wrong(config: str, bin_dir: str) -> str:
         with pytest.raises(ConfigError) as caught:

@@ -89,7 +89,7 @@ def answer(key_type: str, seconds: float | None, name: str = "x") -> ProviderRes
 )
 def test_what_an_answer_is_kept_for(key_type: str, found: set[str]) -> None:
     cache = ResponseCache()
-    cache.keep(answer(key_type, None), "reg.io/a", None, now=0, default_seconds=10)
+    cache.store(answer(key_type, None), "reg.io/a", None, now=0, default_seconds=10)
     names = ("reg.io/a", "reg.io/b/c", "other.io/a")
     assert {name for name in names if cache.get(name, None, 10)} == found
     assert not any(cache.get(name, None, 10.1) for name in names)
@@ -102,7 +102,7 @@ def test_what_an_answer_is_kept_for(key_type: str, found: set[str]) -> None:
 )
 def test_how_long(seconds: float | None, default: float, until: float) -> None:
     cache = ResponseCache()
-    cache.keep(answer("Image", seconds), "reg.io/a", None, now=0, default_seconds=default)
+    cache.store(answer("Image", seconds), "reg.io/a", None, now=0, default_seconds=default)
     assert bool(cache.get("reg.io/a", None, max(until, 0))) is (until > 0)
     assert cache.get("reg.io/a", None, until + 0.1) is None
 
@@ -110,11 +110,11 @@ def test_how_long(seconds: float | None, default: float, until: float) -> None:
 def test_the_narrowest_answer_first_and_memory_is_bounded() -> None:
     cache = ResponseCache()
     for key_type in ("Global", "Registry", "Image"):
-        cache.keep(answer(key_type, 10, key_type), "reg.io/a", None, now=0, default_seconds=0)
+        cache.store(answer(key_type, 10, key_type), "reg.io/a", None, now=0, default_seconds=0)
     assert cache.get("reg.io/a", None, 0) == {"r": {"username": "Image"}}
     assert cache.get("reg.io/b", None, 0) == {"r": {"username": "Registry"}}
     for number in range(MAX_ENTRIES + 50):
-        cache.keep(answer("Image", 100), f"reg.io/{number}", None, now=0, default_seconds=0)
+        cache.store(answer("Image", 100), f"reg.io/{number}", None, now=0, default_seconds=0)
     assert len(cache) == MAX_ENTRIES
     assert cache.get(f"reg.io/{MAX_ENTRIES + 49}", None, 0)
 
@@ -123,7 +123,7 @@ def test_room_is_made_of_what_is_over() -> None:
     cache = ResponseCache()
     for number in range(MAX_ENTRIES):
         seconds = (5, 10, 20)[number % 3] if number < 6 else 30
-        cache.keep(answer("Image", seconds), f"reg.io/{number}", None, now=0, default_seconds=0)
-    cache.keep(answer("Image", 10), "reg.io/new", None, now=10, default_seconds=0)
+        cache.store(answer("Image", seconds), f"reg.io/{number}", None, now=0, default_seconds=0)
+    cache.store(answer("Image", 10), "reg.io/new", None, now=10, default_seconds=0)
     # two were over at 5; those that end now still count
     assert len(cache) == MAX_ENTRIES - 1

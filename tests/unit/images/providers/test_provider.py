@@ -63,7 +63,7 @@ class World:
         }
         return json.dumps(document).encode()
 
-    async def read(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
+    async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
         if self.account_error is not None:
             raise self.account_error
         return f"uid-{name}", self.annotations

@@ -23,6 +23,6 @@ from kubeletpy.images.records.intents import Intents
 def test_the_oldest_beyond_a_limit(limit: int, arrived: str, excess: str) -> None:
     intents = Intents()
     for name in "abcd":
-        intents.of(name).uncertain = True
-    intents.of("c").pulls = 1
+        intents.get_or_create(name).uncertain = True
+    intents.get_or_create("c").pulls = 1
     assert "".join(name for name, _ in intents.excess(limit, arrived)) == excess

@@ -51,25 +51,25 @@ def test_an_intent_is_over_when_its_pulls_are_and_their_outcome_is_known() -> No
 
 def test_only_a_pull_that_ended_leaves_doubt() -> None:
     intents = Intents()
-    intents.of("over")
-    intents.of("pulled now").pulls = 1
-    doubt = intents.of("doubt")
+    intents.get_or_create("over")
+    intents.get_or_create("pulled now").pulls = 1
+    doubt = intents.get_or_create("doubt")
     doubt.uncertain = True
-    again = intents.of("doubt, and pulled again")
+    again = intents.get_or_create("doubt, and pulled again")
     again.uncertain, again.pulls = True, 1
     assert list(intents.uncertain()) == [("doubt", doubt)]
 
 
 def test_an_intent_is_not_dropped_for_an_older_one() -> None:
     intents = Intents()
-    old = intents.of("a")
-    assert intents.of("a") is old
+    old = intents.get_or_create("a")
+    assert intents.get_or_create("a") is old
     old.names |= {"x", "y"}
     assert ("a" in intents, "b" in intents, len(intents)) == (True, False, 2)
     intents.drop("a", old)
-    new = intents.of("a")
+    new = intents.get_or_create("a")
     intents.drop("a", old)
-    assert intents.of("a") is new
+    assert intents.get_or_create("a") is new
     assert new is not old
 
 

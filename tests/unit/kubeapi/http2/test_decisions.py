@@ -70,8 +70,8 @@ def test_how_many_watches_connections_carry(allowed: int, watches: int) -> None:
 
 
 def test_the_watches_that_are_promised_leave_room_for_all_else() -> None:
-    standing, loads = limits.STANDING_WATCHES, list[Load]()
-    for _ in range(MAX_WATCHES + standing):
+    reserved, loads = limits.RESERVED_WATCHES, list[Load]()
+    for _ in range(MAX_WATCHES + reserved):
         where = place(loads, lasting=True)
         if where is CONNECT:
             loads.append(of(1))

@@ -22,7 +22,7 @@ class Limits(NoPodCgroupLimits):
     def __init__(self) -> None:
         self.looks = 0
 
-    def wanted(self, pod: Pod) -> PodLimits:
+    def requested(self, pod: Pod) -> PodLimits:
         return PodLimits(shares=20 if pod.spec.get("resources") else 2)
 
     def current(self, pod: Pod) -> PodLimits:
@@ -34,17 +34,17 @@ def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -
     limits = Limits()
     in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     plain, status = make_pod(container("app")), has(running("app"))
-    in_effect.of(plain, NEW)
-    assert not in_effect.of(plain, status).pod_limits_differ
+    in_effect.pod_in_effect(plain, NEW)
+    assert not in_effect.pod_in_effect(plain, status).pod_limits_differ
     assert limits.looks == 0, "its cgroup was made with what it is to have"
     given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
     whole = make_pod(container("app"), resources=given)
-    found = in_effect.of(whole, status)
+    found = in_effect.pod_in_effect(whole, status)
     assert found.pod_level is None
     assert found.pod_limits_differ == "the pod's cgroup: cpu shares 2 -> 20"
     in_effect.note(whole, ResizePlan(pod_level=given))
     in_effect.resized(whole.uid, True)
-    assert not in_effect.of(whole, status).pod_limits_differ
+    assert not in_effect.pod_in_effect(whole, status).pod_limits_differ
     assert limits.looks == 1, "what is recorded is believed"
 
 
@@ -53,7 +53,7 @@ def test_a_new_pod_with_resources_as_a_whole_is_not_looked_at() -> None:
     in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
     whole = make_pod(container("app"), resources=given)
-    in_effect.of(whole, NEW)
+    in_effect.pod_in_effect(whole, NEW)
     in_effect.note(whole, ResizePlan(pod_level=given))
-    assert not in_effect.of(whole, has(running("app"))).pod_limits_differ
+    assert not in_effect.pod_in_effect(whole, has(running("app"))).pod_limits_differ
     assert limits.looks == 0

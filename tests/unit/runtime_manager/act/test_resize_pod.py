@@ -36,7 +36,7 @@ class FakeLimits:
     errors: dict[str, PodLimitsError] = field(default_factory=dict)
     used: int = MI
 
-    def wanted(self, pod: Pod) -> PodLimits | None:
+    def requested(self, pod: Pod) -> PodLimits | None:
         return self.is_wanted
 
     def current(self, pod: Pod) -> PodLimits:

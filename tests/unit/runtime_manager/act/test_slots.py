@@ -23,7 +23,7 @@ async def test_containers_first_and_sandboxes_never_take_all() -> None:
     order: list[str] = []
 
     async def make(name: str, kind: StartKind) -> None:
-        async with slots.hold(kind):
+        async with slots.slot(kind):
             order.append(name)
             await asyncio.sleep(1)
 
@@ -42,7 +42,7 @@ async def test_cancelling_loses_no_place() -> None:
     slots = StartSlots(1)
 
     async def make(seconds: float) -> None:
-        async with slots.hold(StartKind.CONTAINER):
+        async with slots.slot(StartKind.CONTAINER):
             await asyncio.sleep(seconds)
 
     tasks = [asyncio.create_task(make(10)) for _ in range(4)]
@@ -53,7 +53,7 @@ async def test_cancelling_loses_no_place() -> None:
     tasks[2].cancel()
     await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [True, True, True, False]
-    async with asyncio.timeout(1), slots.hold(StartKind.SANDBOX):
+    async with asyncio.timeout(1), slots.slot(StartKind.SANDBOX):
         pass
 
 
@@ -62,9 +62,9 @@ async def test_what_is_stopped_is_finished_before_more_is_stopped() -> None:
     slots, order = StopSlots(3), list[str]()
 
     async def stop(name: str) -> None:
-        async with slots.hold(StopKind.CONTAINER):
+        async with slots.slot(StopKind.CONTAINER):
             await asyncio.sleep(1)
-        async with slots.hold(StopKind.SANDBOX):
+        async with slots.slot(StopKind.SANDBOX):
             order.append(name)
             await asyncio.sleep(1)
 
@@ -82,7 +82,7 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
     loop = asyncio.get_running_loop()
 
     async def stop_deaf() -> None:
-        async with slots.hold(StopKind.CONTAINER, STOP_AT_MOST_S[StopKind.CONTAINER]):
+        async with slots.slot(StopKind.CONTAINER, STOP_AT_MOST_S[StopKind.CONTAINER]):
             begun.append(loop.time())
             await asyncio.sleep(30)
 
@@ -92,7 +92,7 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
     assert len(begun) == 60
     assert max(begun) == pytest.approx(1.1, abs=0.05)
     assert slots._held == [0, 0], "a place is given back once"
-    async with slots.hold(StopKind.CONTAINER, 1.0):
+    async with slots.slot(StopKind.CONTAINER, 1.0):
         assert slots._held == [0, 1]
     await asyncio.sleep(2)
     assert slots._held == [0, 0]
@@ -101,7 +101,7 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
 async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
     """As a container that takes its whole grace period."""
     kind = StopKind.CONTAINER
-    async with slots.hold(kind, STOP_AT_MOST_S[kind], STOP_WAITS_AT_MOST_S):
+    async with slots.slot(kind, STOP_AT_MOST_S[kind], STOP_WAITS_AT_MOST_S):
         begun.append(asyncio.get_running_loop().time())
         await asyncio.sleep(30)
 
@@ -149,7 +149,7 @@ def test_one_slot_is_the_least() -> None:
 @on_virtual_time
 async def test_a_place_that_nobody_waits_for_leaves_nothing_behind() -> None:
     slots = StopSlots(2)
-    async with slots.hold(StopKind.CONTAINER, 60, 60):
+    async with slots.slot(StopKind.CONTAINER, 60, 60):
         pass
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     assert [timer for timer in timers if not timer.cancelled()] == []

@@ -33,38 +33,38 @@ def make(root: Path, *, supporting: tuple[str, ...] = ("", "runc"), **how: Any) 
 def test_each_pod_has_a_range_of_its_own_for_good(tmp_path: Path) -> None:
     spaces = make(tmp_path)
     pods = [alone(tmp_path, uid) for uid in "abc"]
-    firsts = [spaces.of(each).first_host_id for each in pods]  # type: ignore[union-attr]
+    firsts = [spaces.pod_range(each).first_host_id for each in pods]  # type: ignore[union-attr]
     assert firsts == [SIZE, 2 * SIZE, 3 * SIZE]
-    assert spaces.of(pods[1]).first_host_id == 2 * SIZE  # type: ignore[union-attr]
+    assert spaces.pod_range(pods[1]).first_host_id == 2 * SIZE  # type: ignore[union-attr]
     mapping = [{"hostId": SIZE, "containerId": 0, "length": SIZE}]
     kept = json.loads((tmp_path / "a" / "userns").read_text())
     assert kept == {"uidMappings": mapping, "gidMappings": mapping}
     with pytest.raises(UserNamespaceError, match="empty slot"):
-        spaces.of(alone(tmp_path, "d"))
+        spaces.pod_range(alone(tmp_path, "d"))
     again = make(tmp_path)
-    assert again.of(pods[2]).first_host_id == 3 * SIZE  # type: ignore[union-attr]
-    again.keep({"a", "c"})
+    assert again.pod_range(pods[2]).first_host_id == 3 * SIZE  # type: ignore[union-attr]
+    again.release_others({"a", "c"})
     assert not (tmp_path / "b" / "userns").exists()
-    assert again.of(alone(tmp_path, "d")).first_host_id == 2 * SIZE  # type: ignore[union-attr]
+    assert again.pod_range(alone(tmp_path, "d")).first_host_id == 2 * SIZE  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("host_users", [None, True])
 def test_pods_with_the_nodes_users(tmp_path: Path, host_users: bool | None) -> None:
-    assert make(tmp_path, supporting=()).of(pod(hostUsers=host_users)) is None
+    assert make(tmp_path, supporting=()).pod_range(pod(hostUsers=host_users)) is None
 
 
 def test_a_runtime_may_have_learned_them_meanwhile(tmp_path: Path) -> None:
     supporting: list[str] = []
     made = UserNamespaces(tmp_path, supporting=lambda: supporting, max_pods=3)
     with pytest.raises(UserNamespaceError):
-        made.of(alone(tmp_path, "a"))
+        made.pod_range(alone(tmp_path, "a"))
     supporting.append("")
-    assert made.of(alone(tmp_path, "a")) is not None
+    assert made.pod_range(alone(tmp_path, "a")) is not None
 
 
 async def test_where_the_runtime_has_none(tmp_path: Path) -> None:
     with pytest.raises(UserNamespaceError, match="runtime does not support user namespaces"):
-        make(tmp_path, supporting=()).of(alone(tmp_path, "a"))
+        make(tmp_path, supporting=()).pod_range(alone(tmp_path, "a"))
     assert issubclass(UserNamespaceError, SandboxConfigError)
     assert issubclass(UserNamespaceError, ContainerConfigError)
 
@@ -105,11 +105,11 @@ def test_while_a_record_is_broken_nobody_gets_what_may_be_that_pods(
     assert "user namespace of a pod is not known" in caplog.text
     assert spaces.unknown == {"a"}
     with pytest.raises(UserNamespaceError, match="record of the pod's user namespace is broken"):
-        spaces.of(broken)
+        spaces.pod_range(broken)
     with pytest.raises(UserNamespaceError, match="no user namespace is given out"):
-        spaces.of(other)
-    spaces.keep({"b"})
-    assert spaces.of(other).first_host_id == SIZE  # type: ignore[union-attr]
+        spaces.pod_range(other)
+    spaces.release_others({"b"})
+    assert spaces.pod_range(other).first_host_id == SIZE  # type: ignore[union-attr]
 
 
 def test_what_the_runtime_says_mends_a_record(tmp_path: Path) -> None:
@@ -120,46 +120,46 @@ def test_what_the_runtime_says_mends_a_record(tmp_path: Path) -> None:
     assert spaces.unknown == {"a"}, "the node's own ids are nobody's"
     spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
     for known in (spaces, make(tmp_path)):
-        assert known.of(broken) == UserNamespaceRange(SIZE, SIZE)
-    assert spaces.of(other) == UserNamespaceRange(2 * SIZE, SIZE)
+        assert known.pod_range(broken) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.pod_range(other) == UserNamespaceRange(2 * SIZE, SIZE)
     (tmp_path / "a" / "userns").write_text("{")
     spaces = make(tmp_path)
     spaces.settle("a", None)
     assert not (tmp_path / "a" / "userns").exists()
-    assert spaces.of(broken) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.pod_range(broken) == UserNamespaceRange(SIZE, SIZE)
 
 
 def test_two_records_of_one_range_are_both_doubted(tmp_path: Path) -> None:
     first, second = alone(tmp_path, "a"), alone(tmp_path, "b")
-    make(tmp_path).of(first)
+    make(tmp_path).pod_range(first)
     (tmp_path / "b" / "userns").write_text((tmp_path / "a" / "userns").read_text())
     spaces = make(tmp_path)
     assert spaces.unknown == {"a", "b"}
     spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
     spaces.settle("b", None)
-    assert spaces.of(second) == UserNamespaceRange(2 * SIZE, SIZE)
+    assert spaces.pod_range(second) == UserNamespaceRange(2 * SIZE, SIZE)
 
 
 def test_a_range_of_other_settings_stays_its_pods(tmp_path: Path) -> None:
     old, new = alone(tmp_path, "a"), alone(tmp_path, "b")
-    make(tmp_path, ids_per_pod=2 * SIZE).of(old)
+    make(tmp_path, ids_per_pod=2 * SIZE).pod_range(old)
     spaces = make(tmp_path, max_pods=9)
-    assert spaces.of(old) == UserNamespaceRange(2 * SIZE, 2 * SIZE)
-    assert spaces.of(new) == UserNamespaceRange(SIZE, SIZE)
-    assert spaces.of(alone(tmp_path, "c")) == UserNamespaceRange(4 * SIZE, SIZE)
+    assert spaces.pod_range(old) == UserNamespaceRange(2 * SIZE, 2 * SIZE)
+    assert spaces.pod_range(new) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.pod_range(alone(tmp_path, "c")) == UserNamespaceRange(4 * SIZE, SIZE)
 
 
 def test_a_disk_that_takes_no_changes_keeps_ranges_given(tmp_path: Path) -> None:
     spaces = make(tmp_path, max_pods=1)
-    spaces.of(alone(tmp_path, "a"))
+    spaces.pod_range(alone(tmp_path, "a"))
     (tmp_path / "a" / "userns").unlink()
     (tmp_path / "a" / "userns").mkdir()
-    spaces.keep(())  # it runs in the loop of the agent: nothing may be raised
+    spaces.release_others(())  # it runs in the loop of the agent: nothing may be raised
     with pytest.raises(UserNamespaceError, match="empty slot"):
-        spaces.of(alone(tmp_path, "b"))
+        spaces.pod_range(alone(tmp_path, "b"))
     (tmp_path / "a" / "userns").rmdir()
-    spaces.keep(())
-    assert spaces.of(alone(tmp_path, "b")) is not None
+    spaces.release_others(())
+    assert spaces.pod_range(alone(tmp_path, "b")) is not None
 
 
 def test_ids_set_aside_for_pods(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_ids_set_aside_for_pods(tmp_path: Path) -> None:
         file.write_text("me:1:2\nkubelet:131072:65536\n")
     assert subordinate_ids((uid, gid)) == (131072, 65536)
     spaces = make(tmp_path, owned=(131072, 65536))
-    assert spaces.of(alone(tmp_path, "a")).first_host_id == 131072  # type: ignore[union-attr]
+    assert spaces.pod_range(alone(tmp_path, "a")).first_host_id == 131072  # type: ignore[union-attr]
     gid.write_text("kubelet:1:2\n")
     assert subordinate_ids((uid, gid)) is None
     gid.write_text("kubelet:a:2\n")

@@ -117,7 +117,7 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
     for number in range(5):
         container.say(f"line {number}")
         container.state(running=True)
-        await rotator.look()
+        await rotator.rotate_due()
         container.say(f"after {number}")
         await container.until(f"after {number}\n")
     container.state(running=False)
@@ -191,7 +191,7 @@ async def test_a_client_that_is_rotations_behind_misses_nothing(
         container.say(*(f"{number}: line {line} of many" for line in range(20_000)))
         os.utime(container.path, ns=(0, container.observed * 10**9))
         container.state(running=True)
-        await rotator.look()
+        await rotator.rotate_due()
     container.say("end")
     packed = len(list(container.path.parent.glob("*.gz")))
     assert packed == rotations - 1, "all but the newest are compressed"
@@ -212,7 +212,7 @@ async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container)
     rotator = LogRotator(container, container.cache, str(container.root), settings, clock)  # type: ignore[arg-type]
     container.reopen_error = Unavailable("ReopenContainerLog", "gone")
     container.say("x")
-    await rotator.look()
+    await rotator.rotate_due()
     assert [path.name for path in container.path.parent.iterdir()] == ["0.log"]
 
 

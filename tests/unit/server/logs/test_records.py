@@ -219,7 +219,7 @@ def test_the_tail(tmp_path: Path, size: int, wanted: int) -> None:
     fd = os.open(tmp_path / "log", os.O_RDONLY)
     try:
         search = TailSearch(wanted)
-        while not search.look(fd):
+        while not search.search(fd):
             pass
         offset = search.offset
     finally:

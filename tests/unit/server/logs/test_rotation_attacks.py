@@ -118,7 +118,7 @@ async def test_a_log_rotates_whatever_lies_beside_it(
         cast(Any, Clock()),
     )
     for _ in range(3):
-        await rotator.look()
+        await rotator.rotate_due()
     assert runtime.reopened == 3
     assert secret.read_bytes() == b"s" * 5000
     rotations = [each for each in folder.iterdir() if each.is_file() and each != log]

@@ -22,19 +22,19 @@ NODE = 8
 """What each value of an object counts besides the length of a text."""
 
 
-class _Gone(Struct, frozen=True):
+class _RemovedPod(Struct, frozen=True):
     facts: PodFacts
     size: int
     """Of the pod's object."""
 
 
-class GonePods:
+class RemovedPods:
     """Namespace and name -> facts at the end; the pods that ended first go first."""
 
     def __init__(self, facts: Callable[[str], PodFacts]) -> None:
         """``facts`` of a pod now, by uid."""
         self._facts = facts
-        self._ended: OrderedDict[tuple[str, str], _Gone] = OrderedDict()
+        self._ended: OrderedDict[tuple[str, str], _RemovedPod] = OrderedDict()
 
     def finished(self, uid: str) -> None:
         """A worker is done with a pod, or forgets one: remember how it was, the first time."""
@@ -47,7 +47,7 @@ class GonePods:
         large = size(facts.pod.object, MAX_POD)
         if large > MAX_POD:
             return
-        self._ended[key] = _Gone(replace(facts, trace=None), large)
+        self._ended[key] = _RemovedPod(replace(facts, trace=None), large)
         while len(self._ended) > MAX_PODS or self._size() > MAX_SIZE:
             self._ended.popitem(last=False)
 
@@ -82,7 +82,7 @@ def size(value: object, most: int) -> int:
     return total
 
 
-def told(facts: PodFacts) -> PodExplanation:
+def explain_removed(facts: PodFacts) -> PodExplanation:
     """Explanation of a removed pod from its last facts.
 
     A pod that was healthy until its end was requested has no other cause.

@@ -29,7 +29,7 @@ LAST_LOOK_S = 1.0
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
 
-class EarlyLooks:
+class EarlyPolls:
     """Follows the status cache; at most one task per init container that has just started."""
 
     def __init__(
@@ -58,7 +58,7 @@ class EarlyLooks:
         self._looked[uid] = container_id
         if (before := self._looking.get(uid)) is not None:
             before.cancel()
-        task = asyncio.get_running_loop().create_task(self._look(status, container_id))
+        task = asyncio.get_running_loop().create_task(self._poll(status, container_id))
         self._looking[uid] = task
         task.add_done_callback(lambda done: self._ended(uid, done))
 
@@ -78,7 +78,7 @@ class EarlyLooks:
         names = {c["name"] for c in current[0].init_containers if not is_sidecar(c)}
         return next((c.id for c in status.running_containers if c.name in names), "")
 
-    async def _look(self, status: PodRuntimeStatus, container_id: str) -> None:
+    async def _poll(self, status: PodRuntimeStatus, container_id: str) -> None:
         pause = FIRST_LOOK_S
         while pause <= LAST_LOOK_S:
             await asyncio.sleep(pause)

@@ -30,7 +30,7 @@ SETTLE_LOOK_S = 0.2
 """Between two checks whether what is to be freed has been."""
 
 
-class Sight:
+class SignalObserver:
     """Observes the signals of a node and keeps recent observations."""
 
     def __init__(self, signals: NodeSignals, rules: Rules) -> None:
@@ -41,9 +41,9 @@ class Sight:
         self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
         """Observations of the last seconds, at most one a second."""
 
-    async def look(self) -> Seen:
+    async def observe(self) -> Seen:
         """What is available now."""
-        found = await self._signals.look(self._rules.signals)
+        found = await self._signals.observe(self._rules.signals)
         now = asyncio.get_running_loop().time()
         seen = believable(found, now)
         if seen.doubts and seen.doubts != self.doubts:
@@ -56,7 +56,7 @@ class Sight:
 
     async def left(self, signal: Signal) -> Observation | None:
         """What is available for one signal now."""
-        return (await self.look()).observations.get(signal)
+        return (await self.observe()).observations.get(signal)
 
     def most_left(self, signal: Signal) -> int:
         """The most that was available since the layers may have been counted."""
@@ -70,7 +70,7 @@ class Sight:
         for threshold in self._rules.thresholds:
             at = seen.get(threshold.signal)
             if threshold.signal in MEMORY and at is not None:
-                left = at.available - threshold.amount.of(at.capacity)
+                left = at.available - threshold.amount.in_units(at.capacity)
                 if left > 0:
                     margins[threshold.signal] = min(left, margins.get(threshold.signal, left))
         self._signals.arm(margins)

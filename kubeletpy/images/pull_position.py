@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeletpy.structs import Struct
 
 
-class PullStanding(Struct, frozen=True):
+class PullPosition(Struct, frozen=True):
     """One pull. The CRI reports nothing of a pull between its call and its answer, so that how much
     has arrived is not known.
 
