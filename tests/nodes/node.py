@@ -99,6 +99,7 @@ class VirtualNode:
             for package in _PACKAGES:
                 # with bytecode: it is good for the same Python
                 packed.add(CHECKOUT / package, Path(package).name)
+            packed.add(DEPLOY, "kubeletpy/deploy")  # as in an installed package
             packed.add(Path(__file__).with_name("guest_api.py"), "guest_api.py")
         self.machine.copy_in(archive, "/tmp/packages.tar")
         images = write_archive(self._directory / "images.tar", pause_image(), busybox_image())

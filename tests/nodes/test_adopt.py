@@ -1,0 +1,158 @@
+"""``kubeletpy adopt`` and ``give-back`` on a node whose unit starts a Go kubelet.
+
+``python -m tools.conformance`` builds the kubelet; without one these tests are skipped, and
+``./test.sh nodes`` counts a skipped test as a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.nodes.node import VirtualNode, pod
+from tests.nodes.setup import ADMIN, CONFIG, kubelet_config
+from tools.control_plane.releases import NEWEST
+from tools.env.debian import cache_dir
+
+KUBELET = cache_dir() / "control-plane" / NEWEST / "kubelet"
+pytestmark = [
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        not KUBELET.exists(), reason=f"no Go kubelet is built at {KUBELET}: tools.conformance"
+    ),
+]
+UNIT = f"""\
+[Unit]
+Description=The kubelet
+[Service]
+Environment=KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf
+ExecStart=/usr/bin/kubelet $KUBECONFIG_ARGS --config={CONFIG} --cert-dir=/var/lib/kubelet/pki
+KillMode=process
+Restart=always
+"""
+CLOCK = (
+    "{ cat /proc/cpuinfo; echo 'cpu MHz : 2000.0'; } > /tmp/cpuinfo"
+    " && mount --bind /tmp/cpuinfo /proc/cpuinfo"
+)
+"""This kernel shows no clock speed, without which the kubelet does not start."""
+HEALTHY = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:10248/healthz\")'"
+MANIFEST = "/etc/kubernetes/manifests/fixed.json"
+DROP_INS = "ls -d /run/systemd/system/kubelet.service.d/* /etc/systemd/system/kubelet.service.d/*"
+STATIC = "fixed-node"
+PODS = ("one", "two", STATIC)
+
+
+@pytest.fixture(scope="module")
+def kubelet_node(shared_node: VirtualNode) -> Iterator[VirtualNode]:
+    """A node with a Go kubelet, pods, and a static pod whose manifest has no uid."""
+    node = shared_node
+    node.settings_unknown()
+    node.shell(f"systemctl disable --now kubeletpy; {CLOCK}")
+    node.configure_containerd("systemd")
+    node.write(CONFIG, kubelet_config("systemd", {"failSwapOn": False}))
+    node.machine.copy_in(KUBELET, "/usr/bin/kubelet")
+    node.write("/etc/systemd/system/kubelet.service", UNIT)
+    node.write(MANIFEST, json.dumps(pod("fixed")))
+    node.shell(
+        "chmod +x /usr/bin/kubelet; systemctl daemon-reload; systemctl restart containerd;"
+        " systemctl start kubelet"
+    )
+    try:
+        node.until(HEALTHY, say="journalctl -u kubelet -n 20 --no-pager")
+        node.run_pods(*(pod(name) for name in PODS[:2]))
+        node.until(f"kubectl --kubeconfig={ADMIN} get pod {STATIC}")
+        yield node
+        node.shell(f"rm {MANIFEST}")
+        node.kubectl("wait", "--for=delete", f"pod/{STATIC}", "--timeout=500s")
+        node.remove_pods()
+    finally:
+        node.shell(
+            "systemctl stop kubelet; umount /proc/cpuinfo;"
+            f" rm -f {MANIFEST} /etc/systemd/system/kubelet.service; systemctl daemon-reload"
+        )
+
+
+@pytest.fixture
+def node(kubelet_node: VirtualNode) -> Iterator[VirtualNode]:
+    """That node, of the kubelet before and after."""
+    kubelet_node.wait_pods(*PODS)
+    yield kubelet_node
+    kubelet_node.shell("kubeletpy give-back --yes")
+
+
+def running(node: VirtualNode) -> list[str]:
+    """The programs of the node that run, whoever started them."""
+    found = node.shell(
+        "{ for each in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $each; echo; done; } 2>/dev/null"
+        " | grep -oE '^/usr/bin/kubelet |kubeletpy ru[n] '"
+    )
+    return [line.strip() for line in found.splitlines()]
+
+
+def containers(node: VirtualNode) -> list[tuple[str, str, int]]:
+    """Pod, container and number of restarts, as the API shows them; and every task that runs."""
+    shown = [
+        (item["metadata"]["name"], each["containerID"], each["restartCount"])
+        for item in node.get("pods")["items"]
+        for each in item["status"]["containerStatuses"]
+    ]
+    tasks = node.shell("ctr -n k8s.io tasks list -q").split()
+    return sorted(shown) + [("", each, 0) for each in sorted(tasks)]
+
+
+def kubelet_has(node: VirtualNode, before: list[tuple[str, str, int]]) -> None:
+    """Check that the kubelet has the node as it was, and nothing is left of the agent."""
+    assert running(node) == ["/usr/bin/kubelet"]
+    node.until(HEALTHY)
+    node.wait_pods(*PODS)
+    assert containers(node) == before
+    assert node.shell(f"{DROP_INS} 2>/dev/null || true") == ""
+    timers = node.shell("systemctl list-timers --all --no-legend kubeletpy-give-back.timer")
+    assert timers == ""
+
+
+def adopt(node: VirtualNode, *more: str) -> tuple[int, str]:
+    """Exit code and output of `kubeletpy adopt`."""
+    done = node.machine.run("kubeletpy", "adopt", "--yes", *more, timeout=600)
+    return done.status, done.output
+
+
+def killed_watch(node: VirtualNode, watch: str) -> None:
+    """Start the takeover, and kill it once it watches the node."""
+    node.shell(
+        f"kubeletpy adopt --yes --watch {watch} > /tmp/adopt 2>&1 & pid=$!;"
+        " until grep -q watching /tmp/adopt; do kill -0 $pid || exit 1; sleep 0.2; done;"
+        " kill -9 $pid"
+    )
+
+
+def test_a_node_is_taken_over_and_given_back(node: VirtualNode) -> None:
+    before = containers(node)
+    code, text = adopt(node, "--watch", "30s")
+    assert code == 0, text
+    assert "3 pods kept, 0 restarted" in text
+    assert re.search(r"\d s from the stop of the one program to an answer of the other", text), text
+    assert "confirmed: the node was well for 3" in text
+    assert running(node) == ["kubeletpy run"]
+    assert containers(node) == before
+    text = node.shell("kubeletpy give-back --yes")
+    assert re.search(r"\d s from the stop of the one program to an answer of the other", text), text
+    kubelet_has(node, before)
+    record = node.shell("kubeletpy adopt --record")
+    assert "confirmed (why the node was well for 3" in record
+    assert "give back (why it was requested" in record
+    print(*(line for line in record.splitlines() if "answers" in line), sep="\n")
+
+
+def test_a_watch_that_was_killed_is_given_back(node: VirtualNode) -> None:
+    before = containers(node)
+    killed_watch(node, "20s")
+    assert running(node) == ["kubeletpy run"]
+    assert containers(node) == before
+    assert "kubeletpy-give-back.timer" in node.shell("systemctl list-timers --no-legend")
+    node.shell("kubeletpy give-back --yes --unconfirmed")
+    kubelet_has(node, before)
+    assert "no watch has confirmed the agent" in node.shell("kubeletpy adopt --record")
