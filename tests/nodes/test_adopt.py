@@ -41,6 +41,8 @@ CLOCK = (
 HEALTHY = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:10248/healthz\")'"
 MANIFEST = "/etc/kubernetes/manifests/fixed.json"
 DROP_INS = "ls -d /run/systemd/system/kubelet.service.d/* /etc/systemd/system/kubelet.service.d/*"
+PROGRAM = "/opt/kubeletpy/bin/kubeletpy"
+"""A program that is not the agent; its name is one that `adopt` accepts."""
 STATIC = "fixed-node"
 PODS = ("one", "two", STATIC)
 
@@ -80,7 +82,7 @@ def node(kubelet_node: VirtualNode) -> Iterator[VirtualNode]:
     """That node, of the kubelet before and after."""
     kubelet_node.wait_pods(*PODS)
     yield kubelet_node
-    kubelet_node.shell("kubeletpy give-back --yes")
+    kubelet_node.shell("kubeletpy give-back --yes; rm -rf /opt/kubeletpy/bin")
 
 
 def running(node: VirtualNode) -> list[str]:
@@ -147,12 +149,46 @@ def test_a_node_is_taken_over_and_given_back(node: VirtualNode) -> None:
     print(*(line for line in record.splitlines() if "answers" in line), sep="\n")
 
 
-def test_a_watch_that_was_killed_is_given_back(node: VirtualNode) -> None:
+@pytest.mark.parametrize("by", ["command", pytest.param("timer", marks=pytest.mark.long)])
+def test_a_watch_that_was_killed_is_given_back(node: VirtualNode, by: str) -> None:
     before = containers(node)
     killed_watch(node, "20s")
     assert running(node) == ["kubeletpy run"]
     assert containers(node) == before
     assert "kubeletpy-give-back.timer" in node.shell("systemctl list-timers --no-legend")
-    node.shell("kubeletpy give-back --yes --unconfirmed")
+    if by == "command":
+        node.shell("kubeletpy give-back --yes --unconfirmed")
+    else:
+        node.until(f"! ls {DROP_INS.split()[2]}", timeout=400)
+        node.until("[ $(systemctl is-active kubeletpy-give-back.service) = inactive ]")
     kubelet_has(node, before)
     assert "no watch has confirmed the agent" in node.shell("kubeletpy adopt --record")
+
+
+FAULTS = [
+    pytest.param(
+        "exit 1",
+        "has exited, and systemd has restarted it|the unit runs nothing",
+        id="exits",
+    ),
+    pytest.param(
+        "exec sleep infinity",
+        "after 90 s the node is not Ready: its lease is not renewed",
+        marks=pytest.mark.long,
+        id="hangs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "why"), FAULTS)
+def test_an_agent_that_does_not_work_is_given_back(
+    node: VirtualNode, script: str, why: str
+) -> None:
+    before = containers(node)
+    node.write(PROGRAM, f"#!/bin/sh\n[ $1 = run ] || exec kubeletpy $@\n{script}\n")
+    node.shell(f"chmod +x {PROGRAM}")
+    code, text = adopt(node, f"--program={PROGRAM}", "--watch", "10m")
+    assert code == 1
+    assert re.search(f"giving the node back: .*({why})", text), text
+    kubelet_has(node, before)
+    assert re.search(f"given back .why .*({why})", node.shell("kubeletpy adopt --record"))
