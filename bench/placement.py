@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.results import quantile
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.plugin import over_socket
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.placement.cpu_manager import CpuManager

@@ -24,7 +24,7 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober, Target
 from kubeletpy.probes.report import Finding
 from kubeletpy.remote.generated import api_pb2 as cri

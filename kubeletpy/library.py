@@ -23,7 +23,7 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
 from kubeletpy.launch import LaunchError, run_agent
 from kubeletpy.launch.embed import Parts, embed, guest_config
-from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.node_manager import NodeManager
 from kubeletpy.node.options import node_name
 from kubeletpy.remote.errors import (
     AlreadyExists,

@@ -15,8 +15,8 @@ from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.shutdown.logind import SystemLogind
-from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import periods_of
+from kubeletpy.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.structs import Struct, replace
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
-from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.node.resources import capacity, unreserved
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod

@@ -8,7 +8,7 @@ from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.cgroups.driver_check import DriverCheck
 from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.manager import PodCgroups
+from kubeletpy.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits

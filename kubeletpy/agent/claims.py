@@ -13,9 +13,9 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
+from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
 from kubeletpy.dra.drivers import Drivers
-from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.dra.model import BadCheckpoint
 from kubeletpy.dra.model import Claims as KnownClaims
 from kubeletpy.dra.state import ClaimState

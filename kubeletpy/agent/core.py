@@ -35,10 +35,10 @@ from kubeletpy.agent.pod_sources import expected_sources, source_tasks
 from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
-from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.registry import DevicePluginHandler
 from kubeletpy.events.kept import KeptEvents
 from kubeletpy.events.log_recorder import LogRecorder
@@ -85,15 +85,15 @@ from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.podworkers.workers import PodWorkers, log_impossible
-from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.early_polls import EarlyPolls

@@ -12,7 +12,7 @@ from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.api.types import ResourceStatus
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.plugin import over_socket
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache

@@ -13,7 +13,7 @@ from kubeletpy.agent.context import BuildContext
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
-from kubeletpy.images.manager import ImageManager
+from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records

@@ -12,7 +12,7 @@ from kubeletpy.agent.context import BuildContext
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
-from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.node_manager import NodeManager
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts

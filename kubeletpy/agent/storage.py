@@ -19,8 +19,8 @@ from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
 from kubeletpy.kubeapi.services import ServiceList
 from kubeletpy.kubeapi.watch_slots import WatchSlots
 from kubeletpy.node.resources import allocatable, capacity
-from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
+from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct

@@ -13,7 +13,7 @@ from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.limits_read import as_asked, memory_usage
-from kubeletpy.cgroups.manager import PodCgroups
+from kubeletpy.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import CgroupResources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError

@@ -1,6 +1,6 @@
 """The tree of pods' cgroups on this machine: each step of adding to it and removing from it.
 
-Nothing here waits; manager.py does the retries. Must never touch a cgroup outside the tree, except
+Nothing here waits; :mod:`.pod_cgroups` retries. Must never touch a cgroup outside the tree, except
 for the limits of those that the configuration names.
 """
 

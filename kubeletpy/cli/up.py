@@ -179,7 +179,7 @@ async def up(
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.launch import make_agent
-    from kubeletpy.node.manager import NodeManager
+    from kubeletpy.node.node_manager import NodeManager
     from kubeletpy_up.api import LocalApi
 
     state: Path = given.state_dir

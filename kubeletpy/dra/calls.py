@@ -1,6 +1,6 @@
 """Calls DRA drivers to prepare and unprepare claims, and records what pods wait for.
 
-Must never decide for which claims a driver is called: :mod:`.manager` does.
+Must never decide for which claims a driver is called: :mod:`.claim_manager` does.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.protocol import ProbeManager
-from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:

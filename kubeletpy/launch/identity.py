@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kubeletpy.agent.component import Task
 from kubeletpy.certificates import kubeconfig, request
+from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.certificates.following import FileFollower
-from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock

@@ -41,7 +41,7 @@ class StatusWriter:
 
     ``target`` finds the object that shows a pod in the API, ``forget`` is called when the API no
     longer has the pod; the other arguments are
-    :class:`~kubeletpy.status.manager.ApiStatusManager`'s.
+    :class:`~kubeletpy.status.status_manager.ApiStatusManager`'s.
     """
 
     def __init__(

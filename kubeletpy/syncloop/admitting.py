@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.syncloop.held_pods import HeldPods

@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import SystemClock
-from kubeletpy.images.manager import ImageManager, PullSettings
+from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pull_secret import PullSecret
@@ -20,7 +20,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX

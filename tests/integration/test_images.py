@@ -7,7 +7,7 @@ from pathlib import Path
 from kubeletpy.clock import SystemClock
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.images.manager import PullSettings
+from kubeletpy.images.image_manager import PullSettings
 from kubeletpy.pods.pull_secret import PullSecret
 from tests.integration.runtime_node import make_container, make_pod, runtime_node
 from tools.env.containerd import Containerd

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.api.types import JSON
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.names import Refused
 from kubeletpy.devices.plugin import DeviceCalls
 from kubeletpy.placement.id_lists import parse_ids

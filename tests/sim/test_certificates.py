@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kubeletpy.agent.component import Task
 from kubeletpy.certificates import request
-from kubeletpy.certificates.manager import CertificateManager, Purpose
+from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import signing

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.devices.manager import RETURNS_WITHIN_S, DeviceManager
+from kubeletpy.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.placement.cpu_manager import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.devices import GPU, OWN, Devices, given

@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.runtime_manager import manager as runtime_manager
+from kubeletpy.runtime_manager import kube_runtime_manager as runtime_manager
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions

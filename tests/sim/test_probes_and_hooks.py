@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.api.types import JSON
-from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from tests.sim.loop import run

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.remote.errors import CRIError
 from kubeletpy_up.kinds.devices import CLAIMS
 from kubeletpy_up.requests import ADMIN

@@ -21,7 +21,7 @@ from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store
 from tests.sim import convergence, scripts

@@ -23,7 +23,7 @@ sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
 MODULES = (
     "kubeletpy.devices.registry",
     "kubeletpy.plugins.handshake",
-    "kubeletpy.plugins.manager",
+    "kubeletpy.plugins.plugin_manager",
     "kubeletpy.pod_resources.server",
     "kubeletpy.pods_api.server",
     "kubeletpy.volumes.csi.csi_plugin",

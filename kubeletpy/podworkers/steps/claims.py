@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubeletpy.clock import Clock
+from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem, uses_claims
-from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod

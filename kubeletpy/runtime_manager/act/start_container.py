@@ -15,7 +15,7 @@ from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.errors import ImageError
-from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.images.image_manager import ImageManager, LocalImage
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError, about
 from kubeletpy.pods.downward import NodeFacts

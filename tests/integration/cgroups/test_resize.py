@@ -11,8 +11,8 @@ from typing import Any
 
 from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.names import PodCgroupNames, parse_root
+from kubeletpy.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.drivers import Drivers
-from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.handshake import SocketRegistrations
-from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import DRA
+from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace

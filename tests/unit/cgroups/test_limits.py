@@ -12,7 +12,7 @@ from kubeletpy.cgroups.values import CgroupResources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
 from tests.unit.cgroups.pods import container, fixed, pod
-from tests.unit.cgroups.test_manager import Node, node, shares, weight
+from tests.unit.cgroups.test_pod_cgroups import Node, node, shares, weight
 
 __all__ = ["node"]
 

@@ -23,7 +23,7 @@ from kubeletpy.host.dbus_error import DBusError
 from kubeletpy.pods.pod import Pod
 from tests.unit.cgroups.look_alike import LookAlike, v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
-from tests.unit.cgroups.test_manager import Node
+from tests.unit.cgroups.test_pod_cgroups import Node
 
 MI = 1 << 20
 SYSTEMD = "org.freedesktop.systemd1"

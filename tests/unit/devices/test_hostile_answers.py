@@ -14,7 +14,7 @@ from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from tests.unit.devices.plugins import SimPlugin
-from tests.unit.devices.test_manager import Node, admit, ids, pod
+from tests.unit.devices.test_device_manager import Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time
 
 FIELDS: dict[str, Any] = {

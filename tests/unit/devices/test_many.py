@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kubeletpy.devices import registration
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.names import Refused
 from kubeletpy.devices.registration import MAX_RESOURCES
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from tests.turns import turns_measured
 from tests.unit.devices.plugins import SimPlugin
-from tests.unit.devices.test_manager import GPU, Node, admit, ids, pod
+from tests.unit.devices.test_device_manager import GPU, Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time
 
 MANY = 100_000

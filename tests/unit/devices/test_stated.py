@@ -7,7 +7,7 @@ import pytest
 from tests.stated import stated
 
 STATED = {
-    "devices/manager RETURNS_WITHIN_S": 120.0,
+    "devices/device_manager RETURNS_WITHIN_S": 120.0,
     "devices/model NO_NODE": -1,
     "devices/names _MAX_DOMAIN": 253,
     "devices/names _MAX_NAME": 63,

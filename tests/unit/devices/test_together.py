@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.registry import Metrics

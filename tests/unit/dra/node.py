@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from kubeletpy.api.types import JSON
+from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.drivers import Drivers
-from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.dra.model import Claims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.kubeapi.errors import NotFound

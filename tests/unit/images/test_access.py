@@ -13,7 +13,7 @@ from kubeletpy.images.credentials import AccountSource, Keyring
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.images.image_manager import ImageManager, LocalImage
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.ledger import PullRecords

@@ -12,8 +12,8 @@ import pytest
 
 from kubeletpy.plugins import handshake
 from kubeletpy.plugins.handshake import MAX_ANSWER, SocketRegistrations
-from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import Stamp
+from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.plugins.protocol import Conversation, PluginRefused
 from kubeletpy.wire.http2_exchange import Exchange
 from tests.turns import turns_measured

@@ -8,7 +8,7 @@ from tests.stated import stated
 
 STATED = {
     "plugins/handshake MAX_ANSWER": 32768,
-    "plugins/manager STARTS": 8,
+    "plugins/plugin_manager STARTS": 8,
     "plugins/plan FIRST_WAIT_MS": 500,
     "plugins/plan LONGEST_WAIT_MS": 122_000,
     "plugins/plan Known.busy": False,

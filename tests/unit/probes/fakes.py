@@ -12,7 +12,7 @@ from kubeletpy.api.times import format_time
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.report import Finding
 from kubeletpy.probes.schedule import ProbeKind

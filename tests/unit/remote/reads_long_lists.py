@@ -15,7 +15,7 @@ from typing import Any, cast
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.client import RemoteRuntime
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.syncloop.pleg import Pleg
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.virtual_time import LoopClock

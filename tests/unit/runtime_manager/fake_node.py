@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from kubeletpy.images.manager import ImageManager
+from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from tests.unit.images.fake_images import Events, FakeImages
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime

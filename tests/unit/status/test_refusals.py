@@ -13,7 +13,7 @@ from kubeletpy.trace.spans import Traces
 from tests.virtual_time import eventually, on_virtual_time
 
 from .samples import pod
-from .test_manager import RecordingApi, manager, phase, settle
+from .test_status_manager import RecordingApi, manager, phase, settle
 
 INVALID = Invalid("status.x: Required value", code=422)
 FORBIDDEN = Forbidden("may not patch pods/status", code=403)

@@ -12,7 +12,7 @@ from kubeletpy.status.write_problem import LATE_S, NO_ANSWER, NO_MIRROR, unrepor
 from tests.virtual_time import EPOCH, on_virtual_time
 
 from .samples import pod
-from .test_manager import RecordingApi, manager, phase, settle
+from .test_status_manager import RecordingApi, manager, phase, settle
 
 READY = {"type": "Ready", "status": "True"}
 RUNS = {"name": "main", "state": {"running": {}}, "restartCount": 1}

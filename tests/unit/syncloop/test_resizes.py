@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import pod_object

@@ -14,8 +14,8 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import CSINODES, NODES
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.handshake import SocketRegistrations
-from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
+from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.volumes.claims.on_disk import Outcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.devices.checkpoint import FILE, parse_checkpoint
+from kubeletpy.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.devices.kubelet_socket import KubeletSocket
-from kubeletpy.devices.manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.devices.names import Refused
 from kubeletpy.metrics.devices import DeviceMetrics

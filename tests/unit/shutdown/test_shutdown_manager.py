@@ -14,8 +14,8 @@ from kubeletpy.host.dbus_error import DBusError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.shutdown.logind import NoLogind
-from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import Period
+from kubeletpy.shutdown.shutdown_manager import ShutdownManager
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 

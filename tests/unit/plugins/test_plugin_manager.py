@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
+from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.plugins.protocol import Conversation, PluginRefused
 from tests.virtual_time import run
 

@@ -14,8 +14,8 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
+from kubeletpy.certificates.certificate_manager import CertificateLost, CertificateManager, Purpose
 from kubeletpy.certificates.issuing import WAIT_S
-from kubeletpy.certificates.manager import CertificateLost, CertificateManager, Purpose
 from kubeletpy.certificates.rotation import CLIENT_LOST_S
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.host.pki import Names

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules
-from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.images.errors import ImageError
-from kubeletpy.images.manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
-from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.names import PodCgroupNames
+from kubeletpy.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings, ReservedMemory
 from kubeletpy.metrics.registry import Metrics

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.recorder import EventRecorder
-from kubeletpy.images.manager import ImageManager
+from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import RuntimeClassError
 from kubeletpy.pods.granted import NOWHERE, Placement

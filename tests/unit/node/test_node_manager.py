@@ -16,7 +16,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
-from kubeletpy.node.manager import NodeManager, until_report
+from kubeletpy.node.node_manager import NodeManager, until_report
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup

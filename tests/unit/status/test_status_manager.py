@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
-from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.status.writer import TOGETHER_S
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.dra.checkpoint import parse_checkpoint
+from kubeletpy.dra.claim_manager import LOOK_S
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.manager import LOOK_S
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
