@@ -148,7 +148,7 @@ async def listing(rounds: int) -> None:
                 if settle := of.topology.admit(pod):
                     await settle()
             claims: Any = _NoClaims()
-            given = answers.Given(of.devices, of.cpus, of.memory, claims)
+            given = answers.NodeAllocations(of.devices, of.cpus, of.memory, claims)
             for _ in range(rounds):
                 begun = time.thread_time()
                 of.topology.release()

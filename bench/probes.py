@@ -26,7 +26,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober, Target
-from kubeletpy.probes.report import Finding
+from kubeletpy.probes.report import ProbeFinding
 from kubeletpy.remote.generated import api_pb2 as cri
 
 SETTLE_S = 3.0
@@ -38,7 +38,7 @@ class NotedProber(Prober):
 
     runs: dict[tuple[str, str, str], list[float]]
 
-    async def run(self, target: Target, *, quietly: bool) -> Finding:
+    async def run(self, target: Target, *, quietly: bool) -> ProbeFinding:
         key = (target.pod.uid, target.container["name"], target.spec.kind)
         self.runs[key].append(asyncio.get_running_loop().time())
         return await super().run(target, quietly=quietly)

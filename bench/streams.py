@@ -31,20 +31,20 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.server.logs.records import Formatter
 from kubeletpy.wire import spdy
-from kubeletpy.wire.upgrade import Answer, Headers, request_upgrade
+from kubeletpy.wire.upgrade import Headers, UpgradeResponse, request_upgrade
 
 NAME = "streams"
 AIM = 1.5
 PIECE = 32 << 10
 """Bytes of a data frame, as Go's clients send them."""
 _LINE = b"2030-01-01T00:00:00.123456789Z stdout F " + b"x" * 99 + b"\n"
-Dial = Callable[[Sequence[str], bool], Awaitable[Answer]]
+Dial = Callable[[Sequence[str], bool], Awaitable[UpgradeResponse]]
 
 
 class Spdy:
     """One exec, on a connection that has been upgraded."""
 
-    def __init__(self, answer: Answer, *, stdin: bool) -> None:
+    def __init__(self, answer: UpgradeResponse, *, stdin: bool) -> None:
         if answer.status != 101:
             raise RuntimeError(f"{answer.status} {answer.body!r}")
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Spdy:
         self._writer.write(spdy.data(number, b"", last=True))
 
     async def _read(self) -> int:
-        decoder, got, status = spdy.Decoder(), 0, b""
+        decoder, got, status = spdy.SpdyDecoder(), 0, b""
         waiting = {self._numbers["stdout"], self._numbers["error"]}
         while waiting:
             piece = await self._reader.read(1 << 18)
@@ -110,7 +110,7 @@ class Ways:
         self.tls.check_hostname = False
         self.tls.verify_mode = ssl.CERT_NONE
 
-    async def agent(self, command: Sequence[str], stdin: bool) -> Answer:
+    async def agent(self, command: Sequence[str], stdin: bool) -> UpgradeResponse:
         """Through the agent."""
         query = "".join(f"command={quote(each)}&" for each in command)
         query += f"output=1&input={int(stdin)}"
@@ -126,7 +126,7 @@ class Ways:
             tls=self.tls,
         )
 
-    async def direct(self, command: Sequence[str], stdin: bool) -> Answer:
+    async def direct(self, command: Sequence[str], stdin: bool) -> UpgradeResponse:
         """From the runtime's own streaming server."""
         wanted = cri.ExecRequest(
             container_id=self._container, cmd=command, stdin=stdin, stdout=True, stderr=False

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kubeletpy.adopt.drop_in import KEPT, TRIAL, drop_in_path
-from kubeletpy.adopt.steps import Program, State
+from kubeletpy.adopt.steps import AdoptionState, UnitProgram
 from kubeletpy.host.private_files import write_whole
 from kubeletpy.preflight.command_line import is_kubelet
 from kubeletpy.preflight.processes import read_process
@@ -37,7 +37,7 @@ class UnitSeen(Struct, frozen=True):
         restarts: how often systemd has restarted it by itself since it was last started.
     """
 
-    running: Program
+    running: UnitProgram
     pid: int = 0
     restarts: int = 0
 
@@ -45,7 +45,7 @@ class UnitSeen(Struct, frozen=True):
 class Host(Protocol):
     """One machine, for one unit. Everything raises HostError."""
 
-    def state(self) -> State:
+    def state(self) -> AdoptionState:
         """The drop-ins, and what runs."""
         ...
 
@@ -84,10 +84,10 @@ class SystemdHost:
     def __init__(self, unit: str, root: Path = Path("/")) -> None:
         self._unit, self._root = unit, root
 
-    def state(self) -> State:
+    def state(self) -> AdoptionState:
         """See Host."""
         trial, kept = (self._path(each).exists() for each in (TRIAL, KEPT))
-        return State(trial, kept, self.unit().running)
+        return AdoptionState(trial, kept, self.unit().running)
 
     def unit(self) -> UnitSeen:
         """See Host."""
@@ -96,9 +96,9 @@ class SystemdHost:
         pid, restarts = (int(values.get(key) or 0) for key in ("MainPID", "NRestarts"))
         process = read_process(pid) if pid else None
         if process is None:
-            return UnitSeen(Program.NOTHING, 0, restarts)
+            return UnitSeen(UnitProgram.NOTHING, 0, restarts)
         kubelet = is_kubelet(process.command[0])
-        return UnitSeen(Program.KUBELET if kubelet else Program.AGENT, pid, restarts)
+        return UnitSeen(UnitProgram.KUBELET if kubelet else UnitProgram.AGENT, pid, restarts)
 
     def write(self, directory: str, text: str) -> None:
         """See Host."""

@@ -7,7 +7,7 @@ import http.client
 from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.adopt.host import Host
-from kubeletpy.adopt.watch import Observation, PodSeen, node_is_ready, pods_seen, renewed_at
+from kubeletpy.adopt.watch import PodSeen, WatchObservation, node_is_ready, pods_seen, renewed_at
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
@@ -37,7 +37,7 @@ class NodeObserver:
             listed = await self._kube_api.list(PODS, field_selector=f"spec.nodeName={self._name}")
         return pods_seen(listed.get("items") or ())
 
-    async def observe(self) -> Observation:
+    async def observe(self) -> WatchObservation:
         """Everything that is watched. Raises HostError."""
         unit = await asyncio.to_thread(self._host.unit)
         try:
@@ -51,7 +51,7 @@ class NodeObserver:
         except (ApiError, TimeoutError):
             pass  # the last answer stays; its age is judged
         answered, node, lease, pods = self._last
-        return Observation(
+        return WatchObservation(
             self._clock.now(),
             unit.running,
             unit.restarts,

@@ -14,8 +14,21 @@ from typing import Protocol
 from kubeletpy.adopt.drop_in import KEPT, TRIAL
 from kubeletpy.adopt.host import Host, HostError
 from kubeletpy.adopt.journal import Journal
-from kubeletpy.adopt.steps import Program, State, Step, plan_adopt, plan_give_back
-from kubeletpy.adopt.watch import Limits, Observation, Outcome, PodSeen, Verdict, judge
+from kubeletpy.adopt.steps import (
+    AdoptionState,
+    AdoptionStep,
+    UnitProgram,
+    plan_adopt,
+    plan_give_back,
+)
+from kubeletpy.adopt.watch import (
+    PodSeen,
+    WatchLimits,
+    WatchObservation,
+    WatchOutcome,
+    WatchVerdict,
+    judge,
+)
 from kubeletpy.clock import Clock
 from kubeletpy.structs import Struct
 
@@ -34,12 +47,12 @@ Answers = Callable[[], Awaitable[bool]]
 class Observer(Protocol):
     """What the API, the agent and systemd show."""
 
-    async def observe(self) -> Observation:
+    async def observe(self) -> WatchObservation:
         """Everything that is watched. Raises HostError."""
         ...
 
 
-class Task(Struct, frozen=True):
+class AdoptionTask(Struct, frozen=True):
     """What is to be done.
 
     Attributes:
@@ -54,7 +67,7 @@ class Task(Struct, frozen=True):
     drop_in: str
     give_back: Sequence[str]
     before: Mapping[str, PodSeen]
-    limits: Limits
+    limits: WatchLimits
 
 
 class Runner:
@@ -68,7 +81,7 @@ class Runner:
         self._journal, self._clock, self._say = journal, clock, say
         self._switched = 0.0
 
-    async def adopt(self, task: Task) -> Verdict:
+    async def adopt(self, task: AdoptionTask) -> WatchVerdict:
         """Take the node over; the verdict of the watch.
 
         Raises:
@@ -78,26 +91,26 @@ class Runner:
         steps = plan_adopt(state)
         self._note("adopt", state=_state_text(state))
         self._switched = self._clock.now()
-        verdict = Verdict(Outcome.CONFIRM, "the agent had this node already")
+        verdict = WatchVerdict(WatchOutcome.CONFIRM, "the agent had this node already")
         try:
             for step in steps:
-                if step is not Step.WATCH:
+                if step is not AdoptionStep.WATCH:
                     await self._carry_out(step, task)
                     continue
                 verdict = await self._watch(task)
-                if verdict.outcome is Outcome.GIVE_BACK:
+                if verdict.outcome is WatchOutcome.GIVE_BACK:
                     break
         except HostError as error:
-            verdict = Verdict(Outcome.GIVE_BACK, str(error))
+            verdict = WatchVerdict(WatchOutcome.GIVE_BACK, str(error))
         except BaseException as error:
             await self._back("it was interrupted" if _interrupted(error) else repr(error))
             raise
-        if verdict.outcome is Outcome.GIVE_BACK:
+        if verdict.outcome is WatchOutcome.GIVE_BACK:
             await self._back(verdict.why)
         self._note(str(verdict.outcome), why=verdict.why)
         return verdict
 
-    async def give_back(self, why: str, *, unconfirmed: bool = False) -> tuple[Step, ...]:
+    async def give_back(self, why: str, *, unconfirmed: bool = False) -> tuple[AdoptionStep, ...]:
         """Give the node back; the steps that were needed. Raises HostError."""
         state = await asyncio.to_thread(self._host.state)
         steps = plan_give_back(state, unconfirmed=unconfirmed)
@@ -110,34 +123,34 @@ class Runner:
         self._say(f"giving the node back: {why}")
         await self.give_back(why)
 
-    async def _carry_out(self, step: Step, task: Task | None) -> None:
+    async def _carry_out(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
         self._note(str(step))
-        if step is Step.RESTART:
+        if step is AdoptionStep.RESTART:
             self._switched = self._clock.now()
         await asyncio.to_thread(self._change, step, task)
-        if step is Step.RESTART:
+        if step is AdoptionStep.RESTART:
             await self._measure_gap()
 
-    def _change(self, step: Step, task: Task | None) -> None:
+    def _change(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
         host = self._host
         match step:
-            case Step.ARM:
+            case AdoptionStep.ARM:
                 assert task is not None, "only adopting arms the timer"
                 host.arm(task.limits.watch + task.limits.ready + MARGIN_S, task.give_back)
-            case Step.WRITE_TRIAL | Step.KEEP:
+            case AdoptionStep.WRITE_TRIAL | AdoptionStep.KEEP:
                 assert task is not None, "only adopting writes a drop-in"
-                host.write(TRIAL if step is Step.WRITE_TRIAL else KEPT, task.drop_in)
-            case Step.REMOVE_TRIAL:
+                host.write(TRIAL if step is AdoptionStep.WRITE_TRIAL else KEPT, task.drop_in)
+            case AdoptionStep.REMOVE_TRIAL:
                 host.remove(TRIAL)
-            case Step.REMOVE_KEPT:
+            case AdoptionStep.REMOVE_KEPT:
                 host.remove(KEPT)
-            case Step.RELOAD:
+            case AdoptionStep.RELOAD:
                 host.reload()
-            case Step.RESTART:
+            case AdoptionStep.RESTART:
                 host.restart()
-            case Step.DISARM:
+            case AdoptionStep.DISARM:
                 host.disarm()
-            case Step.WATCH:
+            case AdoptionStep.WATCH:
                 raise AssertionError("the watch changes nothing")
 
     async def _measure_gap(self) -> None:
@@ -152,7 +165,7 @@ class Runner:
     async def _answers_in_time(self) -> bool:
         """Whether the new program answers, without having exited before."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(Limits(0).ready):
+            async with asyncio.timeout(WatchLimits(0).ready):
                 for attempt in itertools.count(1):
                     if await self._answers():
                         return True
@@ -163,14 +176,14 @@ class Runner:
 
     async def _has_exited(self) -> bool:
         seen = await asyncio.to_thread(self._host.unit)
-        return seen.running is Program.NOTHING or bool(seen.restarts)
+        return seen.running is UnitProgram.NOTHING or bool(seen.restarts)
 
-    async def _watch(self, task: Task) -> Verdict:
+    async def _watch(self, task: AdoptionTask) -> WatchVerdict:
         self._say(f"watching the node for {task.limits.watch:.0f} s")
         while True:
             now = await task.observer.observe()
             verdict = judge(task.before, now, self._switched, task.limits)
-            if verdict.outcome is not Outcome.GO_ON:
+            if verdict.outcome is not WatchOutcome.GO_ON:
                 return verdict
             await asyncio.sleep(POLL_S)
 
@@ -182,7 +195,7 @@ def _interrupted(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
 
 
-def _state_text(state: State) -> str:
+def _state_text(state: AdoptionState) -> str:
     found = [text for text, there in (("trial", state.trial), ("kept", state.kept)) if there]
-    runs = "nothing runs" if state.running is Program.NOTHING else f"{state.running} runs"
+    runs = "nothing runs" if state.running is UnitProgram.NOTHING else f"{state.running} runs"
     return ", ".join([runs, *(f"drop-in: {each}" for each in found)])

@@ -11,7 +11,7 @@ from enum import StrEnum
 from kubeletpy.structs import Struct
 
 
-class Program(StrEnum):
+class UnitProgram(StrEnum):
     """What the kubelet's unit runs."""
 
     AGENT = "this agent"
@@ -19,7 +19,7 @@ class Program(StrEnum):
     NOTHING = "nothing"
 
 
-class Step(StrEnum):
+class AdoptionStep(StrEnum):
     """One change of the machine, or the watch."""
 
     ARM = "start a timer that gives the node back if nothing confirms"
@@ -33,7 +33,7 @@ class Step(StrEnum):
     DISARM = "stop the timer"
 
 
-class State(Struct, frozen=True):
+class AdoptionState(Struct, frozen=True):
     """A node as it is found.
 
     Attributes:
@@ -44,41 +44,44 @@ class State(Struct, frozen=True):
 
     trial: bool
     kept: bool
-    running: Program
+    running: UnitProgram
 
 
-def plan_adopt(state: State) -> tuple[Step, ...]:
+def plan_adopt(state: AdoptionState) -> tuple[AdoptionStep, ...]:
     """The steps that take a node over; a run that was killed is finished."""
-    if state.kept and state.running is Program.AGENT:
-        left = (Step.REMOVE_TRIAL,) if state.trial else ()
-        return (*left, Step.RELOAD, Step.DISARM)
-    restart = () if state.running is Program.AGENT else (Step.RESTART,)
+    if state.kept and state.running is UnitProgram.AGENT:
+        left = (AdoptionStep.REMOVE_TRIAL,) if state.trial else ()
+        return (*left, AdoptionStep.RELOAD, AdoptionStep.DISARM)
+    restart = () if state.running is UnitProgram.AGENT else (AdoptionStep.RESTART,)
     return (
-        Step.ARM,
-        Step.WRITE_TRIAL,
-        Step.RELOAD,
+        AdoptionStep.ARM,
+        AdoptionStep.WRITE_TRIAL,
+        AdoptionStep.RELOAD,
         *restart,
-        Step.WATCH,
-        Step.KEEP,
-        Step.REMOVE_TRIAL,
-        Step.RELOAD,
-        Step.DISARM,
+        AdoptionStep.WATCH,
+        AdoptionStep.KEEP,
+        AdoptionStep.REMOVE_TRIAL,
+        AdoptionStep.RELOAD,
+        AdoptionStep.DISARM,
     )
 
 
-def plan_give_back(state: State, *, unconfirmed: bool = False) -> tuple[Step, ...]:
+def plan_give_back(state: AdoptionState, *, unconfirmed: bool = False) -> tuple[AdoptionStep, ...]:
     """The steps that give a node back; none if the kubelet has it.
 
     ``unconfirmed``: only if no watch has confirmed the agent.
     """
     if unconfirmed and state.kept:
         return ()
-    if not (state.trial or state.kept) and state.running is Program.KUBELET:
-        return (Step.DISARM,)
+    if not (state.trial or state.kept) and state.running is UnitProgram.KUBELET:
+        return (AdoptionStep.DISARM,)
     removed = [
         step
-        for step, there in ((Step.REMOVE_KEPT, state.kept), (Step.REMOVE_TRIAL, state.trial))
+        for step, there in (
+            (AdoptionStep.REMOVE_KEPT, state.kept),
+            (AdoptionStep.REMOVE_TRIAL, state.trial),
+        )
         if there
     ]
-    restart = () if state.running is Program.KUBELET else (Step.RESTART,)
-    return (*removed, Step.RELOAD, *restart, Step.DISARM)
+    restart = () if state.running is UnitProgram.KUBELET else (AdoptionStep.RESTART,)
+    return (*removed, AdoptionStep.RELOAD, *restart, AdoptionStep.DISARM)

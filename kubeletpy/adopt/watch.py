@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.adopt.steps import Program
+from kubeletpy.adopt.steps import UnitProgram
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy.structs import Struct, field
 
 
-class Outcome(StrEnum):
+class WatchOutcome(StrEnum):
     """What follows from an observation."""
 
     GO_ON = "watching"
@@ -21,14 +21,14 @@ class Outcome(StrEnum):
     GIVE_BACK = "given back"
 
 
-class Verdict(Struct, frozen=True):
+class WatchVerdict(Struct, frozen=True):
     """The outcome with its reason."""
 
-    outcome: Outcome
+    outcome: WatchOutcome
     why: str = ""
 
 
-class Limits(Struct, frozen=True):
+class WatchLimits(Struct, frozen=True):
     """Seconds.
 
     Attributes:
@@ -69,7 +69,7 @@ class PodSeen(Struct, frozen=True):
     static: bool = False
 
 
-class Observation(Struct, frozen=True):
+class WatchObservation(Struct, frozen=True):
     """What was observed at one moment. Times are in Unix seconds.
 
     Attributes:
@@ -83,7 +83,7 @@ class Observation(Struct, frozen=True):
     """
 
     at: float
-    running: Program
+    running: UnitProgram
     exits: int = 0
     node_ready: bool = False
     renewed: float = 0.0
@@ -93,28 +93,34 @@ class Observation(Struct, frozen=True):
 
 
 def judge(
-    before: Mapping[str, PodSeen], now: Observation, switched: float, limits: Limits
-) -> Verdict:
+    before: Mapping[str, PodSeen], now: WatchObservation, switched: float, limits: WatchLimits
+) -> WatchVerdict:
     """What follows from an observation after the switch at ``switched`` (Unix seconds)."""
     elapsed = now.at - switched
-    if now.running is not Program.AGENT:
-        return Verdict(Outcome.GIVE_BACK, f"the unit runs {now.running}")
+    if now.running is not UnitProgram.AGENT:
+        return WatchVerdict(WatchOutcome.GIVE_BACK, f"the unit runs {now.running}")
     if now.exits:
-        return Verdict(Outcome.GIVE_BACK, "the agent has exited, and systemd has restarted it")
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, "the agent has exited, and systemd has restarted it"
+        )
     if harmed := next(_harmed(before, now.pods, switched - limits.steady), ""):
-        return Verdict(Outcome.GIVE_BACK, harmed)
+        return WatchVerdict(WatchOutcome.GIVE_BACK, harmed)
     if now.refused:
-        return Verdict(Outcome.GIVE_BACK, f"the API does not accept the status of {now.refused[0]}")
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, f"the API does not accept the status of {now.refused[0]}"
+        )
     if now.at - max(now.answered, switched) > limits.silent:
         why = f"the API server has not answered for {limits.silent:.0f} s: the node is not watched"
-        return Verdict(Outcome.GIVE_BACK, why)
+        return WatchVerdict(WatchOutcome.GIVE_BACK, why)
     ready = now.node_ready and now.renewed > switched
     if not ready and elapsed > limits.ready:
         what = "not Ready" if now.renewed > switched else "not Ready: its lease is not renewed"
-        return Verdict(Outcome.GIVE_BACK, f"after {limits.ready:.0f} s the node is {what}")
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, f"after {limits.ready:.0f} s the node is {what}"
+        )
     if ready and elapsed >= limits.watch:
-        return Verdict(Outcome.CONFIRM, f"the node was well for {elapsed:.0f} s")
-    return Verdict(Outcome.GO_ON)
+        return WatchVerdict(WatchOutcome.CONFIRM, f"the node was well for {elapsed:.0f} s")
+    return WatchVerdict(WatchOutcome.GO_ON)
 
 
 def _harmed(

@@ -15,8 +15,8 @@ from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
-from kubeletpy.dra.drivers import Drivers
-from kubeletpy.dra.model import BadCheckpoint
+from kubeletpy.dra.drivers import DraDrivers
+from kubeletpy.dra.model import BadClaimState
 from kubeletpy.dra.model import Claims as KnownClaims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.pods.pod import Pod
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from kubeletpy.dra.health_state import HealthState
 
 
-class Claims(Struct, frozen=True):
+class ClaimParts(Struct, frozen=True):
     """What the rest of the composition root uses; ``drivers`` handles DRA plugins."""
 
     components: list[Component]
     manager: ClaimManager
-    drivers: Drivers
+    drivers: DraDrivers
     device_health: Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
     """allocatedResourcesStatus of each container of a pod that has claims."""
 
 
-def build_claims(context: BuildContext) -> Claims:
+def build_claims(context: BuildContext) -> ClaimParts:
     """Raises ConfigError if the state in the root directory can't be used."""
     outside, signals, gates = context.outside, context.signals, context.gates
     root, kube_api, metrics = context.root, context.kube_api, outside.metrics.dra
@@ -47,12 +47,12 @@ def build_claims(context: BuildContext) -> Claims:
 
     try:
         state = ClaimState(root / "dra_manager_state", show)
-    except BadCheckpoint as error:
+    except BadClaimState as error:
         raise ConfigError([Problem("dra_manager_state", "", str(error))]) from error
 
     health = _Health(root / "dra_health_state", outside.clock, state, signals.pod_changed, gates)
     heard = health.driver_reported if gates.enabled("ResourceHealthStatus") else None
-    drivers = Drivers(metrics, outside.claim_drivers, heard)
+    drivers = DraDrivers(metrics, outside.claim_drivers, heard)
     manager = ClaimManager(
         kube_api,
         drivers,
@@ -75,7 +75,7 @@ def build_claims(context: BuildContext) -> Claims:
 
         cleaner = SliceCleaner(kube_api, context.node_name, drivers)
         components.append(Component(cleaner, (Task("resource-slices", cleaner.run),)))
-    return Claims(components, manager, drivers, health.statuses)
+    return ClaimParts(components, manager, drivers, health.statuses)
 
 
 class _Health:

@@ -19,8 +19,7 @@ from kubeletpy.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.agent.admission import Admission, build_admission
 from kubeletpy.agent.allocations import build_allocations
 from kubeletpy.agent.cgroups import Cgroups, build_cgroups
-from kubeletpy.agent.claims import Claims as PodClaims
-from kubeletpy.agent.claims import build_claims
+from kubeletpy.agent.claims import ClaimParts, build_claims
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.devices import build_devices, device_health
@@ -73,7 +72,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.cgroup import PodCgroup
-from kubeletpy.podworkers.steps.claims import Claims
+from kubeletpy.podworkers.steps.claims import ClaimsStep
 from kubeletpy.podworkers.steps.directories import Directories
 from kubeletpy.podworkers.steps.mirror import MirrorPod
 from kubeletpy.podworkers.steps.network import NetworkGate
@@ -89,7 +88,7 @@ from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, subordinate_ids
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
@@ -128,7 +127,7 @@ class Core(BuildContext, frozen=True, kw_only=True):
     api_back: Sequence[Callable[[], None]]
     cache: PodStatusCache
     cgroups: Cgroups
-    claims: PodClaims
+    claims: ClaimParts
     devices: DeviceManager
     early_polls: EarlyPolls
     health: AgentHealth
@@ -338,7 +337,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         has_volumes=directories.has_volumes,
     )
     components += cgroups.components
-    user_namespaces = UserNamespaces(
+    user_namespaces = UserNamespaceRanges(
         pods_dir,
         supporting=lambda: runtime_upkeep.info().handlers_with("userNamespaces"),
         max_pods=settings.max_pods,
@@ -460,7 +459,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
             ).inc(),
         ),
         pull_secrets,
-        Claims(claims.manager, recorder, clock),
+        ClaimsStep(claims.manager, recorder, clock),
         Probes(probes),
         RuntimeSync(
             runtime,

@@ -25,7 +25,7 @@ from kubeletpy.structs import Struct
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.foresee.model import Foreseen
-    from kubeletpy.pod_resources.answers import Given
+    from kubeletpy.pod_resources.answers import NodeAllocations
 
 
 class Observers(Struct, frozen=True):
@@ -124,11 +124,11 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
     if not core.outside.sockets:
         return
 
-    def sources() -> Given:
-        from kubeletpy.pod_resources.answers import Given
+    def sources() -> NodeAllocations:
+        from kubeletpy.pod_resources.answers import NodeAllocations
 
         placement = core.placement
-        return Given(core.devices, placement.cpus, placement.memory, core.claims.manager)
+        return NodeAllocations(core.devices, placement.cpus, placement.memory, core.claims.manager)
 
     resources = PodResourcesServer(
         core.root / "pod-resources",

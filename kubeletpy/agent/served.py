@@ -32,7 +32,7 @@ from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
 from kubeletpy.server.debug.log_sinks import log_problem
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.health import HealthCheck, HealthServer
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.stats.build import machine as read_machine
@@ -45,7 +45,7 @@ ASKING_TAKES_S = 3.0
 """Maximum time to explain a pod that this node does not have."""
 
 
-class Scrape:
+class MetricsRenderer:
     """Renders the metrics of an agent."""
 
     def __init__(self, core: Core) -> None:
@@ -98,7 +98,7 @@ def served(
     troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem
     pressure, version, node = eviction.pressure, core.version, core.node.manager
     machine, metrics = outside.machine, outside.metrics
-    scrape = Scrape(core)
+    scrape = MetricsRenderer(core)
     components: list[Component] = [Component(scrape)]
     servers: list[Served] = []
     loop_health = SyncLoopHealth(core.loop, settings.sync_frequency)
@@ -193,7 +193,7 @@ def served(
             clock=outside.clock,
             node_ips=machine.node_ips,
             serving_pair=certificate.in_use if certificate is not None else None,
-            program=Program(
+            program=RunningProgram(
                 flags=flag_texts(in_effect(settings), flags),
                 started_at=core.started_at,
                 version=core.options.version,

@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Signal(Generic[P]):
+class AgentSignal(Generic[P]):
     """Call every listener in the order in which they were added. They must not block."""
 
     def __init__(self) -> None:
@@ -59,32 +59,34 @@ class Question(Generic[P, R]):
 class Signals(Struct, frozen=True):
     """All signals of one agent."""
 
-    pod_changed: Signal[[str]] = field(default_factory=Signal)
+    pod_changed: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """Something that a pod's sync depends on has changed (a configMap, a token, a resize)."""
-    runtime_changed: Signal[[str, Sequence[LifecycleEvent]]] = field(default_factory=Signal)
+    runtime_changed: AgentSignal[[str, Sequence[LifecycleEvent]]] = field(
+        default_factory=AgentSignal
+    )
     """The runtime has news of a pod; the status cache already has it."""
-    probe_settled: Signal[[str, ProbeKind, ProbeOutcome]] = field(default_factory=Signal)
-    pod_finished: Signal[[str]] = field(default_factory=Signal)
+    probe_settled: AgentSignal[[str, ProbeKind, ProbeOutcome]] = field(default_factory=AgentSignal)
+    pod_finished: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """A worker is done with its pod, or has forgotten it."""
-    look_again: Signal[[]] = field(default_factory=Signal)
+    look_again: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The next housekeeping pass must notify the components even if no pod came or went."""
-    pod_shown: Signal[[Pod]] = field(default_factory=Signal)
+    pod_shown: AgentSignal[[Pod]] = field(default_factory=AgentSignal)
     """The API shows a new object of a pod; for a mirror, of the static pod."""
-    status_changed: Signal[[str]] = field(default_factory=Signal)
+    status_changed: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """The status manager has another status of a pod, by uid, or another object, or none."""
-    node_changed: Signal[[]] = field(default_factory=Signal)
+    node_changed: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The node's status must be written at once."""
-    runtime_health_changed: Signal[[]] = field(default_factory=Signal)
+    runtime_health_changed: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The runtime, or its network, has become usable or unusable."""
-    pods_counted: Signal[[NodePods]] = field(default_factory=Signal)
+    pods_counted: AgentSignal[[NodePods]] = field(default_factory=AgentSignal)
     """A housekeeping pass has found different pods than the previous one."""
-    shutdown_changed: Signal[[]] = field(default_factory=Signal)
+    shutdown_changed: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The machine is about to shut down, or no longer is."""
-    node_shown: Signal[[]] = field(default_factory=Signal)
+    node_shown: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The watch has shown the node's object, possibly changed."""
-    node_answered: Signal[[]] = field(default_factory=Signal)
+    node_answered: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API has shown us the node."""
-    api_back: Signal[[]] = field(default_factory=Signal)
+    api_back: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API answers again: the node's lease is renewed after it could not be."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)
     pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)

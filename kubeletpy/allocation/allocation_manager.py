@@ -24,7 +24,7 @@ from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules, infeasible
 from kubeletpy.allocation.from_status import reported_resources
-from kubeletpy.allocation.queue import Waiting, in_order
+from kubeletpy.allocation.queue import WaitingResize, in_order
 from kubeletpy.allocation.reports import Decided, ResizeReports
 from kubeletpy.allocation.resources import PodResources, asks_for_nothing, of_pod, with_resources
 from kubeletpy.api import types as api
@@ -229,7 +229,7 @@ class AllocationManager:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(delay, self.retry, PERIODIC)
 
-    def _ordered(self) -> list[Waiting]:
+    def _ordered(self) -> list[WaitingResize]:
         waiting = []
         for uid in list(self._queue):
             desired = self._current(uid)
@@ -237,7 +237,7 @@ class AllocationManager:
                 del self._queue[uid]
                 continue
             since = (self._reports.conditions(uid).pending or {}).get("lastTransitionTime") or ""
-            waiting.append(Waiting(desired, self.allocated(desired), since))
+            waiting.append(WaitingResize(desired, self.allocated(desired), since))
         try:
             return in_order(waiting)
         except ValueError as error:
@@ -246,7 +246,7 @@ class AllocationManager:
             )
             return waiting
 
-    def _try(self, one: Waiting, trigger: str) -> bool:
+    def _try(self, one: WaitingResize, trigger: str) -> bool:
         """Try one resize; whether it was allocated. One that needs no retry leaves the queue."""
         desired, uid = one.desired, one.desired.uid
         if self._has_what_it_asks(desired):

@@ -212,7 +212,7 @@ class ResourceState:
         if text is not None:
             try:
                 self._pods = checkpoint_file.read_snapshot(text.decode("utf-8", "replace"))
-            except checkpoint_file.BadCheckpoint as error:
+            except checkpoint_file.BadAllocationState as error:
                 problem = str(error)
         if lines and not lines[-1].endswith(b"\n"):
             # torn by the agent's death: its change never took effect

@@ -20,7 +20,7 @@ CONTAINERS = "ContainerResources"
 POD_LEVEL = "PodLevelResources"
 
 
-class BadCheckpoint(ValueError):
+class BadAllocationState(ValueError):
     """A state file that cannot be used; the message contains the reason."""
 
 
@@ -37,13 +37,15 @@ def read_snapshot(text: str) -> dict[str, PodResources]:
         document = json.loads(text)
         data = document["data"]
         if document["checksum"] != checksum(data):
-            raise BadCheckpoint("its checksum is not that of its data")
+            raise BadAllocationState("its checksum is not that of its data")
         entries = json.loads(data).get("entries") or {}
         return {uid: _read_entry(entry) for uid, entry in entries.items()}
-    except BadCheckpoint:
+    except BadAllocationState:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadCheckpoint(f"it is not a state file: {type(error).__name__}: {error}") from error
+        raise BadAllocationState(
+            f"it is not a state file: {type(error).__name__}: {error}"
+        ) from error
 
 
 def checksum(data: str) -> int:
@@ -92,5 +94,5 @@ def _requirements(value: Mapping[str, Any]) -> Requirements:
     for kind in KINDS:
         for amount in (value.get(kind) or {}).values():
             if not isinstance(amount, str):
-                raise BadCheckpoint("an amount is not a string")
+                raise BadAllocationState("an amount is not a string")
     return dict(value)  # type: ignore[return-value]

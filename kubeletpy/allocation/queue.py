@@ -13,7 +13,7 @@ from kubeletpy.pods.resources import COMPUTE, pod_requests
 from kubeletpy.structs import Struct
 
 
-class Waiting(Struct, frozen=True):
+class WaitingResize(Struct, frozen=True):
     """A resize that is not allocated."""
 
     desired: Pod
@@ -22,7 +22,7 @@ class Waiting(Struct, frozen=True):
     """Since when it is pending, as an API timestamp; empty: it has not been tried yet."""
 
 
-def in_order(waiting: Iterable[Waiting]) -> list[Waiting]:
+def in_order(waiting: Iterable[WaitingResize]) -> list[WaitingResize]:
     """Resizes that don't request more first, then by priority, Guaranteed, and waiting time.
 
     Equals stay in order of arrival. Raises ValueError for an invalid quantity.
@@ -39,7 +39,7 @@ def asks_for_more(desired: Pod, allocated: Pod) -> bool:
     return any(new.get(name, 0) > old.get(name, 0) for name in COMPUTE)
 
 
-def _rank(one: Waiting) -> tuple[bool, int, bool, bool, str]:
+def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
     pod = one.desired
     return (
         asks_for_more(pod, one.allocated),

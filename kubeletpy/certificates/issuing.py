@@ -12,7 +12,7 @@ import random
 
 from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
-from kubeletpy.certificates.rotation import Outcome, Verdict, verdict
+from kubeletpy.certificates.rotation import CsrOutcome, CsrVerdict, verdict
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import AlreadyExists
@@ -82,15 +82,15 @@ async def issue(
 
 async def _decided(api: KubeApi, name: str, found: JSON, rng: random.Random | None) -> bytes:
     result = verdict(found)
-    if result.outcome in (Outcome.PENDING, Outcome.APPROVED):
+    if result.outcome in (CsrOutcome.PENDING, CsrOutcome.APPROVED):
         result = await _wait(api, name, str(found["metadata"].get("uid", "")), rng)
-    if result.outcome is Outcome.ISSUED:
+    if result.outcome is CsrOutcome.ISSUED:
         return result.certificate
     raise NotIssued(name, f"{result.outcome.value}: {result.why}", final=True)
 
 
-async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) -> Verdict:
-    waiting: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) -> CsrVerdict:
+    waiting: asyncio.Future[CsrVerdict] = asyncio.get_running_loop().create_future()
 
     def check_answer(items: list[JSON]) -> None:
         if waiting.done():
@@ -100,7 +100,7 @@ async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) ->
             waiting.set_exception(NotIssued(name, "it was deleted", final=False))
             return
         result = verdict(same[0])
-        if result.outcome not in (Outcome.PENDING, Outcome.APPROVED):
+        if result.outcome not in (CsrOutcome.PENDING, CsrOutcome.APPROVED):
             waiting.set_result(result)
 
     def changed(event: WatchEvent) -> None:

@@ -40,7 +40,7 @@ def unsatisfied(certificate: Certificate, names: Names) -> str:
     return ""
 
 
-class Outcome(Enum):
+class CsrOutcome(Enum):
     """What became of a request."""
 
     PENDING = "pending"
@@ -50,15 +50,15 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-class Verdict(Struct, frozen=True):
+class CsrVerdict(Struct, frozen=True):
     """An outcome, with the certificate (PEM) if issued, or why not."""
 
-    outcome: Outcome
+    outcome: CsrOutcome
     certificate: bytes = b""
     why: str = ""
 
 
-def verdict(request: JSON) -> Verdict:
+def verdict(request: JSON) -> CsrVerdict:
     """The outcome in a CertificateSigningRequest's status; a denial wins over an approval."""
     status = request.get("status")
     status = status if isinstance(status, dict) else {}
@@ -66,16 +66,18 @@ def verdict(request: JSON) -> Verdict:
     for condition in status.get("conditions") or ():
         kind = condition.get("type") if isinstance(condition, dict) else None
         if kind in ("Denied", "Failed"):
-            outcome = Outcome.DENIED if kind == "Denied" else Outcome.FAILED
+            outcome = CsrOutcome.DENIED if kind == "Denied" else CsrOutcome.FAILED
             reason, message = condition.get("reason") or "", condition.get("message") or ""
-            return Verdict(outcome, why=": ".join(str(part) for part in (reason, message) if part))
+            return CsrVerdict(
+                outcome, why=": ".join(str(part) for part in (reason, message) if part)
+            )
         approved = approved or kind == "Approved"
     if not approved:
-        return Verdict(Outcome.PENDING)
+        return CsrVerdict(CsrOutcome.PENDING)
     try:
         certificate = base64.b64decode(str(status.get("certificate") or ""), validate=True)
     except (binascii.Error, ValueError):
-        return Verdict(Outcome.FAILED, why="the certificate is not base64")
+        return CsrVerdict(CsrOutcome.FAILED, why="the certificate is not base64")
     if not certificate:
-        return Verdict(Outcome.APPROVED)
-    return Verdict(Outcome.ISSUED, certificate)
+        return CsrVerdict(CsrOutcome.APPROVED)
+    return CsrVerdict(CsrOutcome.ISSUED, certificate)

@@ -22,7 +22,7 @@ from kubeletpy.cgroups.driver_mismatch import (
     used_elsewhere,
 )
 from kubeletpy.cgroups.errors import CgroupError
-from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.names import CgroupDriver
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
@@ -62,7 +62,7 @@ class DriverCheck:
         self._runtime_name = runtime_name
         self._pod_name = pod_name
         self._on_change = on_change
-        self._used: Driver | None = None
+        self._used: CgroupDriver | None = None
         """The driver that the runtime was seen to use; None: not known yet."""
         self._searches = 0
         self._left = ""
@@ -145,7 +145,7 @@ class DriverCheck:
         if used is not None:
             self._set(used, pod=pod.key)
 
-    def _set(self, used: Driver | None, **seen: str) -> None:
+    def _set(self, used: CgroupDriver | None, **seen: str) -> None:
         before = self.problem()
         if used is None or (before and used is self._tree.names.driver):
             self._unsearched = before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from kubeletpy.cgroups.names import SLICE, Driver, PodCgroupNames
+from kubeletpy.cgroups.names import SLICE, CgroupDriver, PodCgroupNames
 from kubeletpy.structs import replace
 
 SCOPE = ".scope"
@@ -36,7 +36,9 @@ def is_placed(sandbox_id: str, children: Collection[str]) -> bool:
     )
 
 
-def used_elsewhere(expected: Driver, sandbox_id: str, pod_cgroup: str, name: str) -> Driver | None:
+def used_elsewhere(
+    expected: CgroupDriver, sandbox_id: str, pod_cgroup: str, name: str
+) -> CgroupDriver | None:
     """The driver that made a cgroup of this name, if it is the sandbox's in another driver's form.
 
     A runtime on cgroupfs takes ``SLICE:PREFIX:ID``, which is meant for systemd, for a directory's
@@ -49,14 +51,14 @@ def used_elsewhere(expected: Driver, sandbox_id: str, pod_cgroup: str, name: str
     """
     if not sandbox_id:
         return None
-    if expected is Driver.SYSTEMD:
+    if expected is CgroupDriver.SYSTEMD:
         parts = name.split(":")
         slice_name = pod_cgroup.rpartition("/")[2]
         wrong = len(parts) == 3 and (parts[0], parts[2]) == (slice_name, sandbox_id)
-        return Driver.CGROUPFS if wrong and slice_name.endswith(SLICE) else None
+        return CgroupDriver.CGROUPFS if wrong and slice_name.endswith(SLICE) else None
     prefix, dash, rest = name.removesuffix(SCOPE).rpartition("-")
     scope = name.endswith(SCOPE) and bool(prefix and dash) and rest == sandbox_id
-    return Driver.SYSTEMD if scope else None
+    return CgroupDriver.SYSTEMD if scope else None
 
 
 def left_outside(names: PodCgroupNames, name: str) -> str | None:
@@ -67,27 +69,27 @@ def left_outside(names: PodCgroupNames, name: str) -> str | None:
     slice_name, _, rest = name.partition(":")
     if len(rest.split(":")) != 2:
         return None
-    in_slices = replace(names, driver=Driver.SYSTEMD)
+    in_slices = replace(names, driver=CgroupDriver.SYSTEMD)
     kubepods = in_slices.kubepods.rpartition("/")[2].removesuffix(SLICE)
     return in_slices.pod_uid(slice_name) if slice_name.startswith(f"{kubepods}-") else None
 
 
-def used_by_error(expected: Driver, pod_cgroup: str, error: str) -> Driver | None:
+def used_by_error(expected: CgroupDriver, pod_cgroup: str, error: str) -> CgroupDriver | None:
     """The driver of a runtime that refused a sandbox because its parent has the other's form.
 
     The error has to quote the pod's cgroup. It has the pod's uid in it, which the API server chose
     after somebody wrote the pod's spec: no text in a spec can imitate such an error.
     """
     text = error.replace("\\", "")
-    if expected is Driver.CGROUPFS:
+    if expected is CgroupDriver.CGROUPFS:
         refused = (
             f"{_RUNC_REFUSES}{pod_cgroup}/" in text or f"{_CRIO_WANTS_A_SLICE}{pod_cgroup}" in text
         )
-        return Driver.SYSTEMD if refused else None
-    return Driver.CGROUPFS if f"{_CRIO_WANTS_A_PATH}{pod_cgroup}" in text else None
+        return CgroupDriver.SYSTEMD if refused else None
+    return CgroupDriver.CGROUPFS if f"{_CRIO_WANTS_A_PATH}{pod_cgroup}" in text else None
 
 
-def mismatch(agent: Driver, used: Driver, runtime: str, *, reported: bool) -> str:
+def mismatch(agent: CgroupDriver, used: CgroupDriver, runtime: str, *, reported: bool) -> str:
     """One sentence that names both settings and the line to change.
 
     Args:
@@ -126,10 +128,10 @@ def left_running(pods: Sequence[str], kubepods: str) -> str:
     )
 
 
-def runtime_line(driver: Driver, runtime: str) -> str:
+def runtime_line(driver: CgroupDriver, runtime: str) -> str:
     """The line of a runtime's configuration that sets a driver, for a person."""
     if runtime == "containerd":
-        value = "true" if driver is Driver.SYSTEMD else "false"
+        value = "true" if driver is CgroupDriver.SYSTEMD else "false"
         return f'"SystemdCgroup = {value}" in containerd\'s configuration (options of runtime runc)'
     if runtime == "cri-o":
         return f"\"cgroup_manager = '{driver}'\" in CRI-O's configuration"

@@ -21,7 +21,7 @@ SLICE = ".slice"
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:@-]{0,200}")
 
 
-class Driver(StrEnum):
+class CgroupDriver(StrEnum):
     """Who makes cgroups; the values are those of KubeletConfiguration's cgroupDriver."""
 
     CGROUPFS = "cgroupfs"
@@ -77,13 +77,13 @@ def to_systemd(name: CgroupName) -> str:
 class PodCgroupNames(Struct, frozen=True):
     """The tree of pods' cgroups on a node: the place of each group and pod, in a driver's form."""
 
-    driver: Driver = Driver.CGROUPFS
+    driver: CgroupDriver = CgroupDriver.CGROUPFS
     root: CgroupName = ()
     """cgroupRoot; ``kubepods`` is below it."""
 
     def path(self, name: CgroupName) -> str:
         """The path of a name below each hierarchy's mount point."""
-        return to_systemd(name) if self.driver is Driver.SYSTEMD else to_cgroupfs(name)
+        return to_systemd(name) if self.driver is CgroupDriver.SYSTEMD else to_cgroupfs(name)
 
     @property
     def kubepods(self) -> str:
@@ -106,7 +106,7 @@ class PodCgroupNames(Struct, frozen=True):
 
     def pod_uid(self, directory: str) -> str | None:
         """The uid of the pod whose cgroup has this last component; None when it is not a pod's."""
-        if self.driver is Driver.SYSTEMD:
+        if self.driver is CgroupDriver.SYSTEMD:
             if not directory.endswith(SLICE):
                 return None
             directory = directory.removesuffix(SLICE).rsplit("-", 1)[-1].replace("_", "-")

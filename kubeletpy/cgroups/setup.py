@@ -11,7 +11,7 @@ from kubeletpy.api.quantity import value
 from kubeletpy.cgroups.detect import MOUNT_POINT, detect
 from kubeletpy.cgroups.errors import CgroupError, CgroupsUnavailable
 from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames, parse_existing
+from kubeletpy.cgroups.names import CgroupDriver, InvalidCgroupName, PodCgroupNames, parse_existing
 from kubeletpy.cgroups.names import parse_root as parse_cgroup_root
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.cgroups.values import (
@@ -54,13 +54,13 @@ def make_tree(
     """
     if not settings.cgroups_per_qos:
         return None
-    if driver == Driver.SYSTEMD and not systemd_runs.is_dir():
+    if driver == CgroupDriver.SYSTEMD and not systemd_runs.is_dir():
         raise CgroupsUnavailable(
             f"cgroupDriver is systemd, but systemd does not run here (no {systemd_runs}): set it "
             "to cgroupfs, in the container runtime too"
         )
     try:
-        names = PodCgroupNames(Driver(driver), parse_cgroup_root(settings.cgroup_root))
+        names = PodCgroupNames(CgroupDriver(driver), parse_cgroup_root(settings.cgroup_root))
         reserved = tuple(_reserved(settings, kernel))
     except InvalidCgroupName as error:
         raise CgroupError(f"cgroupRoot, systemReservedCgroup or kubeReservedCgroup: {error}") from (
@@ -95,9 +95,9 @@ def make_tree(
         )
     files = detect(mount_point)
     if systemd_runs.is_dir():
-        from kubeletpy.cgroups.slices import Slices, SystemdFilesystem
+        from kubeletpy.cgroups.slices import SliceUnits, SystemdFilesystem
 
-        files = SystemdFilesystem(files, Slices(files.version))
+        files = SystemdFilesystem(files, SliceUnits(files.version))
     tree = CgroupTree(files, options)
     tree.prepare()
     return tree

@@ -42,7 +42,7 @@ async def system_bus() -> Bus:
     return await Bus.connect(wanted=unwanted)
 
 
-class Slices:
+class SliceUnits:
     """Unit properties to set and units to stop; :meth:`settle` makes the calls."""
 
     def __init__(self, version: int, connect: Callable[[], Awaitable[Bus]] = system_bus) -> None:
@@ -160,7 +160,7 @@ class Slices:
 class SystemdFilesystem(CgroupFilesystem):
     """The kernel's files, with every limit also set as a property of the cgroup's unit."""
 
-    def __init__(self, files: CgroupFilesystem, slices: Slices) -> None:
+    def __init__(self, files: CgroupFilesystem, slices: SliceUnits) -> None:
         super().__init__(files.version, files.hierarchies, files.others)
         self.slices = slices
 

@@ -12,7 +12,7 @@ from functools import partial
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
 from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits
-from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
+from kubeletpy.cgroups.names import CgroupDriver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     NO_LIMIT,
     CgroupResources,
@@ -168,7 +168,7 @@ class CgroupTree:
         contain). Other values are those of a resize that was interrupted, which the resize itself
         ends. Does nothing where no one but the agent writes the limits.
         """
-        if self.names.driver is not Driver.SYSTEMD:
+        if self.names.driver is not CgroupDriver.SYSTEMD:
             return
         wanted = self.pod_limits(pod)
         found = as_asked(self.files.version, self.read_limits(pod), wanted)

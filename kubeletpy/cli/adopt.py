@@ -19,9 +19,9 @@ from kubeletpy.adopt.host import HostError, SystemdHost
 from kubeletpy.adopt.journal import Journal, entry_text
 from kubeletpy.adopt.node import NodeSettings, read_node, running_agent
 from kubeletpy.adopt.observe import NodeObserver, is_healthy
-from kubeletpy.adopt.run import Answers, Runner, Task
-from kubeletpy.adopt.steps import Program
-from kubeletpy.adopt.watch import Limits, Outcome, PodSeen, plain_pods, read_pods
+from kubeletpy.adopt.run import AdoptionTask, Answers, Runner
+from kubeletpy.adopt.steps import UnitProgram
+from kubeletpy.adopt.watch import PodSeen, WatchLimits, WatchOutcome, plain_pods, read_pods
 from kubeletpy.api.durations import parse_duration
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files
@@ -46,7 +46,7 @@ REFUSED_S = 20.0
 """Seconds after which a status that the API does not accept counts."""
 
 
-class Refused(Exception):
+class AdoptionRefused(Exception):
     """The node is not taken over; nothing has been changed."""
 
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
     try:
         return asyncio.run(_interruptible(given, journal))
-    except (Refused, HostError, DropInError, UnitError, UnitMissing) as error:
+    except (AdoptionRefused, HostError, DropInError, UnitError, UnitMissing) as error:
         return _fail(str(error))
     except (asyncio.CancelledError, KeyboardInterrupt):
         return _fail("interrupted: the node has been given back")
@@ -93,38 +93,38 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
     command = agent_command(exec_start(unit, NAME), program)
     text = drop_in_text(deploy_files()[DEPLOYED], command)
     harmed: frozenset[str] = frozenset()
-    if seen.running is Program.NOTHING:
-        raise Refused(f"unit {unit} does not run: start it first")
-    if seen.running is Program.KUBELET:
+    if seen.running is UnitProgram.NOTHING:
+        raise AdoptionRefused(f"unit {unit} does not run: start it first")
+    if seen.running is UnitProgram.KUBELET:
         # what a run left that was killed before it restarted the unit
         await Runner(host, not_checked, journal, clock, say).give_back("before adopting")
         harmed = await _preflight(given)
     process = read_process(seen.pid)
-    found = running_agent(seen.pid) if seen.running is Program.AGENT else _kubelet(process)
+    found = running_agent(seen.pid) if seen.running is UnitProgram.AGENT else _kubelet(process)
     node = await asyncio.to_thread(read_node, found)
     confirm(given, node.name, "take it over")
     async with AsyncExitStack() as stack:
         kube_api, problem = await connect_api(node.config.node, stack)
         if kube_api is None:
             why = "it has no kubeconfig" if problem is None else problem.text
-            raise Refused(f"the node can't be watched: {why}")
+            raise AdoptionRefused(f"the node can't be watched: {why}")
         socket = Path(node.config.node.root_dir) / agent_socket.SOCKET_NAME
         refused = partial(refused_statuses, socket, clock)
         observer = NodeObserver(kube_api, node.name, host, clock, refused)
         try:
             pods = await observer.pods()
         except (ApiError, TimeoutError) as error:
-            raise Refused(
+            raise AdoptionRefused(
                 f"the node can't be watched: its pods can't be listed: {error}"
             ) from error
-        before = _baseline(journal, pods, harmed, resumed=seen.running is Program.AGENT)
+        before = _baseline(journal, pods, harmed, resumed=seen.running is UnitProgram.AGENT)
         journal.write(clock.now(), "before", node=node.name, unit=unit, pods=plain_pods(before))
         back = [program, "give-back", "--yes", "--unconfirmed", f"--unit={unit}"]
-        task = Task(observer, text, back, before, Limits(given.watch))
+        task = AdoptionTask(observer, text, back, before, WatchLimits(given.watch))
         runner = Runner(host, answers(node), journal, clock, say)
         verdict = await runner.adopt(task)
     say(f"{verdict.outcome}: {verdict.why}")
-    return 0 if verdict.outcome is Outcome.CONFIRM else 1
+    return 0 if verdict.outcome is WatchOutcome.CONFIRM else 1
 
 
 async def _preflight(given: argparse.Namespace) -> frozenset[str]:
@@ -135,7 +135,7 @@ async def _preflight(given: argparse.Namespace) -> frozenset[str]:
         return frozenset()
     sys.stdout.write(render.text(report))
     if not given.despite_preflight or report.kubelet is None:
-        raise Refused("preflight does not call it safe; nothing was changed")
+        raise AdoptionRefused("preflight does not call it safe; nothing was changed")
     return frozenset(
         f"{each.namespace}/{each.name}" for each in report.pods or () if each.outcome in HARMED
     )
@@ -143,9 +143,11 @@ async def _preflight(given: argparse.Namespace) -> frozenset[str]:
 
 def _kubelet(process: Process | None) -> KubeletFound:
     if process is None:
-        raise Refused("the kubelet has just exited")
+        raise AdoptionRefused("the kubelet has just exited")
     if process.contained:
-        raise Refused(f"process {process.pid} runs in a container: it can't be replaced by a unit")
+        raise AdoptionRefused(
+            f"process {process.pid} runs in a container: it can't be replaced by a unit"
+        )
     source = f"process {process.pid}"
     return KubeletFound(source, process.command[0], process.command[1:], process.directory)
 
@@ -153,7 +155,7 @@ def _kubelet(process: Process | None) -> KubeletFound:
 def checked_program(path: str) -> str:
     """The program that the unit is to start. Raises Refused."""
     if is_kubelet(path) or path.endswith(".py") or not os.access(path, os.X_OK):
-        raise Refused(f"{path} is not the program kubeletpy: name it with --program")
+        raise AdoptionRefused(f"{path} is not the program kubeletpy: name it with --program")
     return path
 
 
@@ -162,9 +164,9 @@ def confirm(given: argparse.Namespace, name: str, what: str) -> None:
     if given.yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("name the node on a terminal, or use --yes; nothing was changed")
+        raise AdoptionRefused("name the node on a terminal, or use --yes; nothing was changed")
     if input(f"Type the name of this node ({name}) to {what}: ").strip() != name:
-        raise Refused("that is another name; nothing was changed")
+        raise AdoptionRefused("that is another name; nothing was changed")
 
 
 def _baseline(
@@ -184,7 +186,7 @@ def refused_statuses(path: Path, clock: Clock, pods: Sequence[str]) -> tuple[str
     for key in pods:
         try:
             shown = agent_socket.get_json(path, "pods", *key.split("/", 1))
-        except agent_socket.NotFound:
+        except agent_socket.NoSuchPod:
             continue
         except agent_socket.NoAgent:
             return ()  # the unit and the node's lease show whether it runs

@@ -27,7 +27,7 @@ class NoAgent(Exception):
     """Nobody answers; the message states what to do."""
 
 
-class NotFound(Exception):
+class NoSuchPod(Exception):
     """The agent has no such pod. ``last``: how it was when it ended, if that is known."""
 
     def __init__(self, message: str, last: Any = None) -> None:
@@ -135,8 +135,8 @@ def _answer(path: Path, method: str, parts: Sequence[str], sent: bytes | None = 
         connection.close()
     if answer.status in (400, 404):
         if not isinstance(body, dict):
-            raise NotFound(str(body))
-        raise NotFound(str(body.get("error")), body.get("last"))
+            raise NoSuchPod(str(body))
+        raise NoSuchPod(str(body.get("error")), body.get("last"))
     if answer.status != 200:
         raise NoAgent(f"the agent answered on {path} with status {answer.status}")
     return body

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         if not given.watch:
             return once(given, path)
         return watch(lambda: answer(given, path))
-    except (agent_socket.NoAgent, agent_socket.NotFound) as error:
+    except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
         return 1
 
@@ -71,7 +71,7 @@ def once(given: argparse.Namespace, path: Path) -> int:
     """Print it. A removed pod is shown in its last state, with the exit code of one not found."""
     try:
         sys.stdout.write(answer(given, path).text)
-    except agent_socket.NotFound as error:
+    except agent_socket.NoSuchPod as error:
         if error.last is None:
             return _unknown(given, path, error)
         from kubeletpy.explain import render
@@ -85,7 +85,7 @@ def once(given: argparse.Namespace, path: Path) -> int:
     return 0
 
 
-def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NotFound) -> int:
+def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
     """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
     from kubeletpy.explain import from_api, render_notices
@@ -124,14 +124,14 @@ def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list
         return None
 
 
-class Answer(NamedTuple):
+class ExplainOutput(NamedTuple):
     """What to print, and what of it counts as a change: not that time goes by."""
 
     text: str
     state: Any
 
 
-def answer(given: argparse.Namespace, path: Path) -> Answer:
+def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
     """What to print. Raises NoAgent, NotFound."""
     from kubeletpy.explain import (
         render,
@@ -157,7 +157,7 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
         )
         # an agent of another version has no word of its connections; they change all the time
         api = render_connections.connections(about.get("api"), time.time())
-        return Answer("".join((*parts[:2], api, *parts[2:])), "".join(parts))
+        return ExplainOutput("".join((*parts[:2], api, *parts[2:])), "".join(parts))
     place = ("pods", *names(given)) if given.pod else ("pods",)
     found = agent_socket.get_json(path, *place)
     unread = ""
@@ -169,14 +169,14 @@ def answer(given: argparse.Namespace, path: Path) -> Answer:
     state = _state(found) if given.pod else [_state(each) for each in found]
     if given.output == "json":
         sys.stderr.write(unread)
-        return Answer(json.dumps(found, indent=2) + "\n", state)
+        return ExplainOutput(json.dumps(found, indent=2) + "\n", state)
     if given.pod:
-        return Answer(render.pod(found, colours=_colours()), state)
+        return ExplainOutput(render.pod(found, colours=_colours()), state)
     about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]
     text = render_notices.first(about.get("name") or "", troubles)
     text += render.pods(found, colours=_colours()) + unread
-    return Answer(text, [troubles, state, unread])
+    return ExplainOutput(text, [troubles, state, unread])
 
 
 def _unplaced(path: Path) -> tuple[list[Any], str]:
@@ -188,7 +188,7 @@ def _unplaced(path: Path) -> tuple[list[Any], str]:
         return [], ""
     try:
         return own_api.once(kubeconfig, lambda api: api.unplaced()), ""
-    except own_api.Unread as error:
+    except own_api.OwnApiUnavailable as error:
         return [], f"pods that no node has are not shown: {one_line(str(error), MAX_ERROR)}\n"
 
 
@@ -196,13 +196,13 @@ def _evictions(path: Path) -> Any:
     """In which order pods would be evicted; None: unknown, and the reason was printed."""
     try:
         return agent_socket.get_json(path, "evictions")
-    except (agent_socket.NoAgent, agent_socket.NotFound) as error:  # of another version, or slow
+    except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:  # of another version, or slow
         print(f"kubeletpy explain: who would be evicted is not known: {error}", file=sys.stderr)
         return None
 
 
-def _same(text: str) -> Answer:
-    return Answer(text, text)
+def _same(text: str) -> ExplainOutput:
+    return ExplainOutput(text, text)
 
 
 def _state(view: Any) -> Any:
@@ -219,7 +219,7 @@ def _colours() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
-def watch(show: Callable[[], Answer]) -> int:
+def watch(show: Callable[[], ExplainOutput]) -> int:
     """Show it repeatedly: in place on a terminal, else only when it has changed.
 
     If the agent exits meanwhile, wait for it: the user is watching what happens next.
@@ -232,8 +232,8 @@ def watch(show: Callable[[], Answer]) -> int:
         while True:
             try:
                 (text, state), missed = show(), 0
-            except (agent_socket.NoAgent, agent_socket.NotFound) as error:
-                missed += isinstance(error, agent_socket.NotFound)
+            except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
+                missed += isinstance(error, agent_socket.NoSuchPod)
                 if last is None or missed >= GONE_AFTER:
                     raise
                 text = state = f"{error}\n"

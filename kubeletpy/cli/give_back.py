@@ -13,8 +13,8 @@ from kubeletpy.adopt.host import HostError, SystemdHost
 from kubeletpy.adopt.journal import Journal
 from kubeletpy.adopt.node import read_node, running_agent
 from kubeletpy.adopt.run import Answers, Runner
-from kubeletpy.adopt.steps import Program, Step
-from kubeletpy.cli.adopt import Refused, answers, confirm, not_checked, say, show
+from kubeletpy.adopt.steps import AdoptionStep, UnitProgram
+from kubeletpy.cli.adopt import AdoptionRefused, answers, confirm, not_checked, say, show
 from kubeletpy.clock import SystemClock
 from kubeletpy.preflight.gather import DEFAULT_UNIT
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
     try:
         return asyncio.run(_give_back(given))
-    except (Refused, HostError) as error:
+    except (AdoptionRefused, HostError) as error:
         return _fail(str(error))
 
 
@@ -38,7 +38,7 @@ async def _give_back(given: argparse.Namespace) -> int:
     seen = await asyncio.to_thread(host.unit)
     check: Answers = not_checked
     name = os.uname().nodename
-    if seen.running is Program.AGENT:
+    if seen.running is UnitProgram.AGENT:
         try:
             node = await asyncio.to_thread(read_node, running_agent(seen.pid))
             name, check = node.name, answers(node)
@@ -48,12 +48,12 @@ async def _give_back(given: argparse.Namespace) -> int:
     why = "no watch has confirmed the agent" if given.unconfirmed else "it was requested"
     runner = Runner(host, check, journal, SystemClock(), say)
     steps = await runner.give_back(why, unconfirmed=given.unconfirmed)
-    if Step.RELOAD not in steps:
+    if AdoptionStep.RELOAD not in steps:
         say("nothing to do")
         return 0
     seen = await asyncio.to_thread(host.unit)
     say(f"unit {given.unit} runs {seen.running}")
-    return 0 if seen.running is Program.KUBELET else 1
+    return 0 if seen.running is UnitProgram.KUBELET else 1
 
 
 def _fail(problem: str) -> int:

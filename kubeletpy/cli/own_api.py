@@ -31,7 +31,7 @@ MAX_EVENTS = 100
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
-class Unread(Exception):
+class OwnApiUnavailable(Exception):
     """The API did not answer; the message contains the reason."""
 
 
@@ -68,7 +68,7 @@ async def connected(path: Path) -> AsyncIterator[OwnApi]:
     try:
         connection = await connect_kubeconfig(str(path))
     except KubeconfigError as error:
-        raise Unread(f"its API did not answer: {error}") from error
+        raise OwnApiUnavailable(f"its API did not answer: {error}") from error
     client = KubeClient(connection, form=NoData())
     try:
         yield OwnApi(client)
@@ -159,6 +159,6 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(TIMEOUT_S):
             yield
     except TimeoutError as error:
-        raise Unread(f"its API did not answer within {TIMEOUT_S:g} s") from error
+        raise OwnApiUnavailable(f"its API did not answer within {TIMEOUT_S:g} s") from error
     except ApiError as error:
-        raise Unread(f"its API did not answer: {error}") from error
+        raise OwnApiUnavailable(f"its API did not answer: {error}") from error

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         path = agent_socket.find(given.socket)
         answers = [foreseen(path, request) for request in requests(given)]
-    except (agent_socket.NoAgent, agent_socket.NotFound, Unreadable) as error:
+    except (agent_socket.NoAgent, agent_socket.NoSuchPod, Unreadable) as error:
         print(f"kubeletpy plan: {error}", file=sys.stderr)
         return 1
     if given.output == "json":
@@ -76,7 +76,7 @@ def foreseen(socket: Path, request: Request) -> Any:
         states = own_api.once(
             kubeconfig, lambda api: api.need_states(answer["namespace"], answer["needs"])
         )
-    except own_api.Unread as error:
+    except own_api.OwnApiUnavailable as error:
         print(f"kubeletpy plan: existence of objects not checked: {error}", file=sys.stderr)
         states = {}
     return needs.settled(answer, states, request.made)

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         found = agent_socket.get_json(
             agent_socket.find(given.socket), "pods", *names(given), "timeline"
         )
-    except (agent_socket.NoAgent, agent_socket.NotFound) as error:
+    except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy timeline: {error}", file=sys.stderr)
         return 1
     sys.stdout.write(shown(found, given.output))

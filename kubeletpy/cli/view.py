@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         path = agent_socket.find(given.socket)
         agent_socket.get_json(path, "node")
-    except (agent_socket.NoAgent, agent_socket.NotFound) as error:
+    except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy view: {error}", file=sys.stderr)
         return 1
     return asyncio.run(serve(path, given.port))
@@ -51,7 +51,7 @@ async def serve(path: Path, port: int) -> int:
     def get_json(*parts: str) -> Any:
         try:
             return agent_socket.get_json(path, *parts)
-        except agent_socket.NotFound as error:
+        except agent_socket.NoSuchPod as error:
             return {"error": str(error), "last": error.last}
         except agent_socket.NoAgent as error:
             raise Silent(str(error)) from error
@@ -61,7 +61,7 @@ async def serve(path: Path, port: int) -> int:
         try:
             if kubeconfig is not None:
                 api = await stack.enter_async_context(own_api.connected(kubeconfig))
-        except own_api.Unread as error:
+        except own_api.OwnApiUnavailable as error:
             print(f"kubeletpy view: pods that no node has are not shown: {error}", file=sys.stderr)
         loop = asyncio.get_running_loop()
         return await _serve(ViewServer(Sources(get_json, api, loop), port=port), port)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from kubeletpy.cli.own_api import OwnApi, Unread
+from kubeletpy.cli.own_api import OwnApi, OwnApiUnavailable
 
 _Read = TypeVar("_Read")
 PATIENCE_S = 1.0
@@ -56,7 +56,7 @@ class Sources:
 
         try:
             found = asyncio.run_coroutine_threadsafe(reading(), self._loop).result()
-        except (Unread, TimeoutError) as error:
+        except (OwnApiUnavailable, TimeoutError) as error:
             why = str(error) or f"its API did not answer within {PATIENCE_S:g} s"
             self._unread = f"pods without a node and events of the scheduler are missing: {why}"
             return None

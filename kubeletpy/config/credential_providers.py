@@ -13,7 +13,7 @@ from typing import Any
 
 from kubeletpy.config import decode
 from kubeletpy.config import decoders as d
-from kubeletpy.config.problems import ConfigError, Problem, Report
+from kubeletpy.config.problems import ConfigError, Problem, ProblemReport
 from kubeletpy.config.rules import qualified_name
 from kubeletpy.structs import Struct
 
@@ -58,7 +58,7 @@ class CredentialProvider(Struct, frozen=True):
     token_attributes: TokenAttributes | None = None
 
 
-class CredentialProviders(Struct, frozen=True):
+class CredentialProviderConfig(Struct, frozen=True):
     """All of them, in the order in which their credentials are tried."""
 
     providers: tuple[CredentialProvider, ...]
@@ -68,7 +68,7 @@ class CredentialProviders(Struct, frozen=True):
 
 def load_credential_providers(
     documents: Sequence[tuple[str, bytes]], *, token_gate: bool = True
-) -> CredentialProviders:
+) -> CredentialProviderConfig:
     """Make one configuration of all files.
 
     Args:
@@ -84,7 +84,7 @@ def load_credential_providers(
     hashed = hashlib.sha256()
     for file, content in documents:
         hashed.update(len(content).to_bytes(8, "big") + content)
-        report = Report(file)
+        report = ProblemReport(file)
         for provider in _parse_providers(content, report, token_gate=token_gate):
             if provider.name in seen:
                 where = "" if seen[provider.name] == file else f", first in {seen[provider.name]}"
@@ -95,11 +95,11 @@ def load_credential_providers(
         problems += [*report.lenient, *report.problems]  # this kind of file is read strictly
     if problems:
         raise ConfigError(problems)
-    return CredentialProviders(tuple(found), f"sha256:{hashed.hexdigest()}")
+    return CredentialProviderConfig(tuple(found), f"sha256:{hashed.hexdigest()}")
 
 
 def _parse_providers(
-    content: bytes, report: Report, *, token_gate: bool
+    content: bytes, report: ProblemReport, *, token_gate: bool
 ) -> list[CredentialProvider]:
     try:
         text = content.decode()
@@ -129,7 +129,7 @@ def _parse_providers(
 
 
 def _check(
-    provider: CredentialProvider, at: str, report: Report, *, config_version: str, gate: bool
+    provider: CredentialProvider, at: str, report: ProblemReport, *, config_version: str, gate: bool
 ) -> None:
     name = provider.name
     if not name or "/" in name or " " in name or name in (".", "..") or not name.isprintable():
@@ -164,7 +164,7 @@ def _check(
             report.add(where, None, f"needs apiVersion: {EXEC_VERSIONS[0]}", missing=True)
 
 
-def _check_token(token: TokenAttributes, at: str, report: Report) -> None:
+def _check_token(token: TokenAttributes, at: str, report: ProblemReport) -> None:
     if not token.service_account_token_audience:
         report.add(f"{at}.serviceAccountTokenAudience", "", "must not be empty")
     if token.cache_type not in CACHE_TYPES:

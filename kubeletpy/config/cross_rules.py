@@ -18,7 +18,7 @@ _FORMER_THROTTLING_FACTOR = 0.9
 """The default until 1.36, which files contain: no use of the feature."""
 
 
-class Given(Struct, frozen=True):
+class SettingsInput(Struct, frozen=True):
     """The settings and which fields the user set."""
 
     settings: KubeletSettings
@@ -28,11 +28,11 @@ class Given(Struct, frozen=True):
         return self.settings.feature_gates.enabled(name)
 
 
-Rule = Callable[[Given], Iterable[tuple[str, object, str]]]
+Rule = Callable[[SettingsInput], Iterable[tuple[str, object, str]]]
 """Yields (field, value, what is allowed) for each violation."""
 
 
-def _image_gc(given: Given) -> Iterable[tuple[str, object, str]]:
+def _image_gc(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     if s.image_gc_low_threshold_percent >= s.image_gc_high_threshold_percent:
         yield (
@@ -45,14 +45,14 @@ def _image_gc(given: Given) -> Iterable[tuple[str, object, str]]:
         yield "imageMaximumGCAge", f"{s.image_maximum_gc_age:g}s", allowed
 
 
-def _image_pulls(given: Given) -> Iterable[tuple[str, object, str]]:
+def _image_pulls(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     if s.serialize_image_pulls and s.max_parallel_image_pulls not in (None, 1):
         allowed = "more than 1 needs serializeImagePulls: false"
         yield "maxParallelImagePulls", s.max_parallel_image_pulls, allowed
 
 
-def _image_verification(given: Given) -> Iterable[tuple[str, object, str]]:
+def _image_verification(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     policy, allowlist = (
         "imagePullCredentialsVerificationPolicy",
@@ -70,7 +70,7 @@ def _image_verification(given: Given) -> Iterable[tuple[str, object, str]]:
         yield allowlist, listed, f"only with {policy}: NeverVerifyAllowlistedImages"
 
 
-def _cgroups(given: Given) -> Iterable[tuple[str, object, str]]:
+def _cgroups(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     names = s.enforce_node_allocatable
     if not s.cgroups_per_qos and any(name != "none" for name in names):
@@ -94,7 +94,7 @@ def _cgroups(given: Given) -> Iterable[tuple[str, object, str]]:
         yield "reservedSystemCPUs", s.reserved_system_cpus, allowed
 
 
-def _eviction(given: Given) -> Iterable[tuple[str, object, str]]:
+def _eviction(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     for signal, threshold in s.eviction_soft.items():
         if signal not in s.eviction_soft_grace_period:
@@ -116,7 +116,7 @@ def _less(soft: str, hard: str) -> bool:
     return quantity.parse(soft.rstrip("%")) < quantity.parse(hard.rstrip("%"))
 
 
-def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
+def _gated(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     options = s.logging.options
     logging_options = (options.text, options.json)
@@ -162,7 +162,7 @@ def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
             yield field, value, f"needs feature gate {gate}"
 
 
-def _logs(given: Given) -> Iterable[tuple[str, object, str]]:
+def _logs(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     if s.enable_system_log_query and not s.enable_system_log_handler:
         yield "enableSystemLogQuery", True, "needs enableSystemLogHandler: true"
@@ -170,7 +170,7 @@ def _logs(given: Given) -> Iterable[tuple[str, object, str]]:
         yield "logging.vmodule", None, "only with logging.format: text"
 
 
-def _shutdown(given: Given) -> Iterable[tuple[str, object, str]]:
+def _shutdown(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = given.settings
     total, critical = s.shutdown_grace_period, s.shutdown_grace_period_critical_pods
     if critical > total:
@@ -186,7 +186,7 @@ def _shutdown(given: Given) -> Iterable[tuple[str, object, str]]:
             yield field, None, "needs feature gate GracefulNodeShutdownBasedOnPodPriority"
 
 
-def _user_namespaces(given: Given) -> Iterable[tuple[str, object, str]]:
+def _user_namespaces(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     ids = given.settings.user_namespaces.ids_per_pod
     if ids % 65536:
         yield "userNamespaces.idsPerPod", ids, "must be a multiple of 65536"
@@ -226,7 +226,7 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
 """Each rule with the prefixes of the fields it reads: skipped when one of those is bad already."""
 
 
-def check(given: Given, bad: set[str]) -> list[Problem]:
+def check(given: SettingsInput, bad: set[str]) -> list[Problem]:
     """Every violation of a rule over several fields.
 
     Args:

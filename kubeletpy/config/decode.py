@@ -22,10 +22,10 @@ from kubeletpy.config.fields import (
     DEFAULT_EVICTION_HARD,
     FIELDS,
     KIND,
-    Field,
+    ConfigField,
     known_fields,
 )
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.rules import is_ip
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
@@ -43,7 +43,11 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse(
-    text: str, report: Report, *, versions: tuple[str, ...] = (API_VERSION,), kind: str = KIND
+    text: str,
+    report: ProblemReport,
+    *,
+    versions: tuple[str, ...] = (API_VERSION,),
+    kind: str = KIND,
 ) -> Document:
     """Read one YAML or JSON document; reports syntax errors, duplicate keys and a wrong kind."""
     try:
@@ -86,7 +90,7 @@ def _duplicate_keys(node: yaml.Node | None, path: str) -> list[str]:
     return found
 
 
-def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str, Any]:
+def leaves(document: Document, report: ProblemReport, *, prefix: str = "") -> dict[str, Any]:
     """The document's fields by path; unknown ones are reported, null ones left out."""
     found: dict[str, Any] = {}
     for name, value in document.items():
@@ -132,7 +136,7 @@ def without_zeros(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def decode(found: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def decode(found: Mapping[str, Any], report: ProblemReport) -> dict[str, Any]:
     """Decode fields by the field table; bad ones are reported and omitted."""
     values: dict[str, Any] = {}
     for path, raw in found.items():
@@ -142,7 +146,7 @@ def decode(found: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return values
 
 
-def _decode_one(field: Field, raw: object, report: Report) -> Any:
+def _decode_one(field: ConfigField, raw: object, report: ProblemReport) -> Any:
     report.field = field.path
     value = field.decode(raw, field.path, report)
     if field.path not in report.bad and field.rule and (allowed := field.rule(value)):

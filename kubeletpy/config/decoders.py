@@ -15,16 +15,16 @@ from typing import Any
 
 from kubeletpy.api import quantity
 from kubeletpy.api.durations import parse_duration
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 
-Decoder = Callable[[object, str, Report], Any]
+Decoder = Callable[[object, str, ProblemReport], Any]
 """Takes the value, its path and where to report; gives the setting, or None after reporting."""
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 
 
-def boolean(value: object, at: str, report: Report) -> bool | None:
+def boolean(value: object, at: str, report: ProblemReport) -> bool | None:
     if isinstance(value, bool):
         return value
     report.add(at, value, "must be true or false")
@@ -32,7 +32,7 @@ def boolean(value: object, at: str, report: Report) -> bool | None:
 
 
 def _integer(low: int, high: int) -> Decoder:
-    def decode(value: object, at: str, report: Report) -> int | None:
+    def decode(value: object, at: str, report: ProblemReport) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return value
         report.add(at, value, f"must be a whole number from {low} to {high}")
@@ -46,21 +46,21 @@ int64 = _integer(-_INT64 - 1, _INT64)
 uint32 = _integer(0, _INT32)
 
 
-def number(value: object, at: str, report: Report) -> float | None:
+def number(value: object, at: str, report: ProblemReport) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     report.add(at, value, "must be a number")
     return None
 
 
-def string(value: object, at: str, report: Report) -> str | None:
+def string(value: object, at: str, report: ProblemReport) -> str | None:
     if isinstance(value, str):
         return value
     report.add(at, value, "must be a string (quote it)")
     return None
 
 
-def duration(value: object, at: str, report: Report) -> float | None:
+def duration(value: object, at: str, report: ProblemReport) -> float | None:
     """A Go duration, in seconds."""
     try:
         if isinstance(value, str):
@@ -71,14 +71,14 @@ def duration(value: object, at: str, report: Report) -> float | None:
     return None
 
 
-def duration_or_nanoseconds(value: object, at: str, report: Report) -> float | None:
+def duration_or_nanoseconds(value: object, at: str, report: ProblemReport) -> float | None:
     """``logging.flushFrequency``: a duration, or a plain number of nanoseconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value / 1e9
     return duration(value, at, report)
 
 
-def size(value: object, at: str, report: Report) -> int | None:
+def size(value: object, at: str, report: ProblemReport) -> int | None:
     """A quantity, in bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -92,7 +92,7 @@ def size(value: object, at: str, report: Report) -> int | None:
 
 
 def list_of(item: Decoder) -> Decoder:
-    def decode(value: object, at: str, report: Report) -> tuple[Any, ...] | None:
+    def decode(value: object, at: str, report: ProblemReport) -> tuple[Any, ...] | None:
         if not isinstance(value, list):
             report.add(at, value, "must be a list")
             return None
@@ -104,7 +104,7 @@ def list_of(item: Decoder) -> Decoder:
 def map_of(item: Decoder, keys: tuple[str, ...] = ()) -> Decoder:
     """A map; ``keys``, if given, are the only ones allowed."""
 
-    def decode(value: object, at: str, report: Report) -> Mapping[str, Any] | None:
+    def decode(value: object, at: str, report: ProblemReport) -> Mapping[str, Any] | None:
         if not isinstance(value, dict):
             report.add(at, value, "must be a map")
             return None
@@ -126,7 +126,7 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder,
     A default of ``...`` means the field is required. One without an argument is only checked.
     """
 
-    def decode(value: object, at: str, report: Report) -> Any:
+    def decode(value: object, at: str, report: ProblemReport) -> Any:
         if not isinstance(value, dict):
             report.add(at, value, "must be an object")
             return None
@@ -151,7 +151,7 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder,
     return decode
 
 
-def unset(value: object, at: str, report: Report) -> None:
+def unset(value: object, at: str, report: ProblemReport) -> None:
     """A field that is set elsewhere, and must not be set here."""
     report.add(at, value, "must not be set")
 
@@ -165,7 +165,7 @@ def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
 def quantity_text(low: str = ">=0") -> Decoder:
     """A quantity kept as text; ``low`` is ``>=0`` or ``>0``."""
 
-    def decode(value: object, at: str, report: Report) -> str | None:
+    def decode(value: object, at: str, report: ProblemReport) -> str | None:
         try:
             if isinstance(value, str):
                 amount = quantity.parse(value)
@@ -186,7 +186,7 @@ def _percentage(text: str) -> float | None:
         return None
 
 
-def threshold(value: object, at: str, report: Report) -> str | None:
+def threshold(value: object, at: str, report: ProblemReport) -> str | None:
     """An eviction threshold: a quantity above zero or a percentage from 0% to 100%."""
     if _is_amount(value, lambda amount: amount > 0, lambda share: 0 <= share <= 100):
         return str(value)
@@ -194,7 +194,7 @@ def threshold(value: object, at: str, report: Report) -> str | None:
     return None
 
 
-def reclaim(value: object, at: str, report: Report) -> str | None:
+def reclaim(value: object, at: str, report: ProblemReport) -> str | None:
     """An eviction reclaim: a quantity of at least zero or a percentage above zero."""
     if _is_amount(value, lambda amount: amount >= 0, lambda share: 0 < share < float("inf")):
         return str(value)
@@ -217,7 +217,7 @@ def _is_amount(
         return False
 
 
-def grace(value: object, at: str, report: Report) -> float | None:
+def grace(value: object, at: str, report: ProblemReport) -> float | None:
     """A duration of at least zero, in seconds."""
     seconds = duration(value, at, report)
     if seconds is not None and seconds < 0:
@@ -226,7 +226,7 @@ def grace(value: object, at: str, report: Report) -> float | None:
     return seconds
 
 
-def percent(value: object, at: str, report: Report) -> str | None:
+def percent(value: object, at: str, report: ProblemReport) -> str | None:
     """``qosReserved``: a whole percentage from 0% to 100%."""
     if isinstance(value, str) and re.fullmatch(r"([0-9]{1,2}|100)%", value):
         return value

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from kubeletpy.api.durations import format_duration
 from kubeletpy.api.quantity import spelled
 from kubeletpy.config import decoders
-from kubeletpy.config.fields import API_VERSION, KIND, Field, known_fields
+from kubeletpy.config.fields import API_VERSION, KIND, ConfigField, known_fields
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import MASKED
 from kubeletpy.config.settings import KubeletSettings, attribute
@@ -55,7 +55,7 @@ def text_for_log(settings: KubeletSettings) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _encode(field: Field, value: Any) -> Any:
+def _encode(field: ConfigField, value: Any) -> Any:
     if field.path in MASKED:
         return {key: ["<masked>"] * len(each) for key, each in value.items()}
     if field.decode in (decoders.duration, decoders.duration_or_nanoseconds):

@@ -16,7 +16,7 @@ from typing import Any
 from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
 from kubeletpy.kubernetes_version import KubernetesVersion, within
 from kubeletpy.structs import Struct, replace
@@ -123,7 +123,7 @@ _MEMORY = d.list_of(
 )
 
 
-class Field(Struct, frozen=True):
+class ConfigField(Struct, frozen=True):
     """One field of the document.
 
     Attributes:
@@ -146,11 +146,11 @@ class Field(Struct, frozen=True):
     since: str = ""
 
 
-def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = None) -> Field:
-    return Field(path, decode, default, rule, pointer=True)
+def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = None) -> ConfigField:
+    return ConfigField(path, decode, default, rule, pointer=True)
 
 
-def _previous_version(value: object, at: str, report: Report) -> str | None:
+def _previous_version(value: object, at: str, report: ProblemReport) -> str | None:
     """Read a text that is empty or the version before the one that is run."""
     text = d.string(value, at, report)
     previous = f"1.{report.version.minor - 1}"
@@ -166,41 +166,41 @@ _NOT_NEGATIVE = r.at_least(0)
 
 _SERVER = (
     _pointer("enableServer", d.boolean, True),
-    Field("staticPodPath", d.string, ""),
-    Field("podLogsDir", d.string, "/var/log/pods", r.log_directory),
-    Field("syncFrequency", d.duration, 60.0, r.seconds_at_least(0.001)),
-    Field("fileCheckFrequency", d.duration, 20.0),
-    Field("httpCheckFrequency", d.duration, 20.0),
-    Field("staticPodURL", d.string, ""),
-    Field("staticPodURLHeader", d.map_of(d.list_of(d.string)), _EMPTY),
-    Field("address", d.string, "0.0.0.0", r.ip_address),
-    Field("port", d.int32, 10250, _PORT),
-    Field("readOnlyPort", d.int32, 0, _PORT_OR_OFF),
-    Field("tlsCertFile", d.string, ""),
-    Field("tlsPrivateKeyFile", d.string, ""),
-    Field("tlsCipherSuites", _STRINGS, _NONE, r.each_one_of(*TLS_CIPHER_SUITES)),
-    Field("tlsCurvePreferences", d.list_of(d.int32), _NONE, since="1.36"),
-    Field(
+    ConfigField("staticPodPath", d.string, ""),
+    ConfigField("podLogsDir", d.string, "/var/log/pods", r.log_directory),
+    ConfigField("syncFrequency", d.duration, 60.0, r.seconds_at_least(0.001)),
+    ConfigField("fileCheckFrequency", d.duration, 20.0),
+    ConfigField("httpCheckFrequency", d.duration, 20.0),
+    ConfigField("staticPodURL", d.string, ""),
+    ConfigField("staticPodURLHeader", d.map_of(d.list_of(d.string)), _EMPTY),
+    ConfigField("address", d.string, "0.0.0.0", r.ip_address),
+    ConfigField("port", d.int32, 10250, _PORT),
+    ConfigField("readOnlyPort", d.int32, 0, _PORT_OR_OFF),
+    ConfigField("tlsCertFile", d.string, ""),
+    ConfigField("tlsPrivateKeyFile", d.string, ""),
+    ConfigField("tlsCipherSuites", _STRINGS, _NONE, r.each_one_of(*TLS_CIPHER_SUITES)),
+    ConfigField("tlsCurvePreferences", d.list_of(d.int32), _NONE, since="1.36"),
+    ConfigField(
         "tlsMinVersion",
         d.string,
         "",
         r.one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
     ),
-    Field("rotateCertificates", d.boolean, False),
-    Field("serverTLSBootstrap", d.boolean, False),
-    Field("authentication.x509.clientCAFile", d.string, ""),
+    ConfigField("rotateCertificates", d.boolean, False),
+    ConfigField("serverTLSBootstrap", d.boolean, False),
+    ConfigField("authentication.x509.clientCAFile", d.string, ""),
     _pointer("authentication.webhook.enabled", d.boolean, True),
-    Field("authentication.webhook.cacheTTL", d.duration, 120.0),
+    ConfigField("authentication.webhook.cacheTTL", d.duration, 120.0),
     _pointer("authentication.anonymous.enabled", d.boolean, False),
-    Field("authorization.mode", d.string, "Webhook", r.one_of("AlwaysAllow", "Webhook")),
-    Field("authorization.webhook.cacheAuthorizedTTL", d.duration, 300.0),
-    Field("authorization.webhook.cacheUnauthorizedTTL", d.duration, 30.0),
+    ConfigField("authorization.mode", d.string, "Webhook", r.one_of("AlwaysAllow", "Webhook")),
+    ConfigField("authorization.webhook.cacheAuthorizedTTL", d.duration, 300.0),
+    ConfigField("authorization.webhook.cacheUnauthorizedTTL", d.duration, 30.0),
     _pointer("enableDebuggingHandlers", d.boolean, True),
-    Field("enableContentionProfiling", d.boolean, False),
+    ConfigField("enableContentionProfiling", d.boolean, False),
     _pointer("healthzPort", d.int32, 10248, _PORT_OR_OFF),
-    Field("healthzBindAddress", d.string, "127.0.0.1", r.ip_address),
-    Field("streamingConnectionIdleTimeout", d.duration, 14400.0),
-    Field("showHiddenMetricsForVersion", _previous_version, ""),
+    ConfigField("healthzBindAddress", d.string, "127.0.0.1", r.ip_address),
+    ConfigField("streamingConnectionIdleTimeout", d.duration, 14400.0),
+    ConfigField("showHiddenMetricsForVersion", _previous_version, ""),
     _pointer("enableSystemLogHandler", d.boolean, True),
     _pointer("enableSystemLogQuery", d.boolean, False),
     _pointer("enableProfilingHandler", d.boolean, True),
@@ -210,17 +210,17 @@ _SERVER = (
 )
 
 _IMAGES_AND_RUNTIME = (
-    Field(
+    ConfigField(
         "containerRuntimeEndpoint",
         d.string,
         "unix:///run/containerd/containerd.sock",
         r.not_empty,
     ),
-    Field("imageServiceEndpoint", d.string, ""),
-    Field("runtimeRequestTimeout", d.duration, 120.0, _PERIOD),
+    ConfigField("imageServiceEndpoint", d.string, ""),
+    ConfigField("runtimeRequestTimeout", d.duration, 120.0, _PERIOD),
     _pointer("registryPullQPS", d.int32, 5, _NOT_NEGATIVE),
-    Field("registryBurst", d.int32, 10, _NOT_NEGATIVE),
-    Field(
+    ConfigField("registryBurst", d.int32, 10, _NOT_NEGATIVE),
+    ConfigField(
         "imagePullCredentialsVerificationPolicy",
         d.string,
         "NeverVerifyPreloadedImages",
@@ -231,39 +231,41 @@ _IMAGES_AND_RUNTIME = (
             "AlwaysVerify",
         ),
     ),
-    Field("preloadedImagesVerificationAllowlist", _STRINGS, _NONE, r.image_patterns),
+    ConfigField("preloadedImagesVerificationAllowlist", _STRINGS, _NONE, r.image_patterns),
     _pointer("serializeImagePulls", d.boolean, True),
     _pointer("maxParallelImagePulls", d.int32, None, r.at_least(1)),
-    Field("imageMinimumGCAge", d.duration, 120.0, _PERIOD),
-    Field("imageMaximumGCAge", d.duration, 0.0, _PERIOD),
+    ConfigField("imageMinimumGCAge", d.duration, 120.0, _PERIOD),
+    ConfigField("imageMaximumGCAge", d.duration, 0.0, _PERIOD),
     _pointer("imageGCHighThresholdPercent", d.int32, 85, r.between(0, 100)),
     _pointer("imageGCLowThresholdPercent", d.int32, 80, r.between(0, 100)),
     _pointer(
         "crashLoopBackOff.maxContainerRestartPeriod", d.duration, 300.0, r.seconds_between(1, 300)
     ),
     _pointer("seccompDefault", d.boolean, False),
-    Field(
+    ConfigField(
         "hairpinMode",
         d.string,
         "promiscuous-bridge",
         r.one_of("promiscuous-bridge", "hairpin-veth", "none"),
     ),
-    Field("podCIDR", d.string, "", r.cidr),
+    ConfigField("podCIDR", d.string, "", r.cidr),
     _pointer("resolvConf", d.string, "/etc/resolv.conf"),
-    Field("clusterDomain", d.string, ""),
-    Field("clusterDNS", _STRINGS, _NONE),
-    Field("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
-    Field("defaultPodSysctls", _STRING_MAP, _EMPTY, r.default_sysctls, since="1.37"),
-    Field("volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
-    Field("volumeStatsAggPeriod", d.duration, 60.0),
+    ConfigField("clusterDomain", d.string, ""),
+    ConfigField("clusterDNS", _STRINGS, _NONE),
+    ConfigField("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
+    ConfigField("defaultPodSysctls", _STRING_MAP, _EMPTY, r.default_sysctls, since="1.37"),
+    ConfigField(
+        "volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"
+    ),
+    ConfigField("volumeStatsAggPeriod", d.duration, 60.0),
     _pointer("enableControllerAttachDetach", d.boolean, True),
-    Field(
+    ConfigField(
         "configMapAndSecretChangeDetectionStrategy",
         d.string,
         "Watch",
         r.one_of("Get", "Cache", "Watch"),
     ),
-    Field("containerLogMaxSize", d.size, 10 * 1024**2),
+    ConfigField("containerLogMaxSize", d.size, 10 * 1024**2),
     _pointer("containerLogMaxFiles", d.int32, 5, r.above(1)),
     _pointer("containerLogMaxWorkers", d.int32, 1, r.at_least(1)),
     _pointer("containerLogMonitorInterval", d.duration, 10.0, r.seconds_at_least(3)),
@@ -272,49 +274,49 @@ _IMAGES_AND_RUNTIME = (
 
 _NODE = (
     _pointer("eventRecordQPS", d.int32, 50, _NOT_NEGATIVE),
-    Field("eventBurst", d.int32, 100, _NOT_NEGATIVE),
+    ConfigField("eventBurst", d.int32, 100, _NOT_NEGATIVE),
     _pointer("kubeAPIQPS", d.int32, 50, _NOT_NEGATIVE),
-    Field("kubeAPIBurst", d.int32, 100, _NOT_NEGATIVE),
-    Field("contentType", d.string, JSON_TYPE),
-    Field("nodeStatusUpdateFrequency", d.duration, 10.0, r.seconds_at_least(0.001)),
-    Field("nodeStatusReportFrequency", d.duration, 300.0, _PERIOD),
-    Field("nodeLeaseDurationSeconds", d.int32, 40, r.above(0)),
+    ConfigField("kubeAPIBurst", d.int32, 100, _NOT_NEGATIVE),
+    ConfigField("contentType", d.string, JSON_TYPE),
+    ConfigField("nodeStatusUpdateFrequency", d.duration, 10.0, r.seconds_at_least(0.001)),
+    ConfigField("nodeStatusReportFrequency", d.duration, 300.0, _PERIOD),
+    ConfigField("nodeLeaseDurationSeconds", d.int32, 40, r.above(0)),
     _pointer("nodeStatusMaxImages", d.int32, 50, r.at_least(-1)),
     _pointer("registerNode", d.boolean, True),
-    Field("registerWithTaints", _TAINTS, _NONE, r.taints),
-    Field("providerID", d.string, ""),
-    Field("maxPods", d.int32, 110, _NOT_NEGATIVE),
-    Field("podsPerCore", d.int32, 0, _NOT_NEGATIVE),
-    Field("maxOpenFiles", d.int64, 1000000, _NOT_NEGATIVE),
-    Field("runOnce", d.boolean, False, r.must_be_false),
-    Field("featureGates", decode_gates, _EMPTY),
-    Field("shutdownGracePeriod", d.duration, 0.0, r.zero_or_at_least_second),
-    Field("shutdownGracePeriodCriticalPods", d.duration, 0.0, r.zero_or_at_least_second),
-    Field("shutdownGracePeriodByPodPriority", _PRIORITIES, _NONE),
+    ConfigField("registerWithTaints", _TAINTS, _NONE, r.taints),
+    ConfigField("providerID", d.string, ""),
+    ConfigField("maxPods", d.int32, 110, _NOT_NEGATIVE),
+    ConfigField("podsPerCore", d.int32, 0, _NOT_NEGATIVE),
+    ConfigField("maxOpenFiles", d.int64, 1000000, _NOT_NEGATIVE),
+    ConfigField("runOnce", d.boolean, False, r.must_be_false),
+    ConfigField("featureGates", decode_gates, _EMPTY),
+    ConfigField("shutdownGracePeriod", d.duration, 0.0, r.zero_or_at_least_second),
+    ConfigField("shutdownGracePeriodCriticalPods", d.duration, 0.0, r.zero_or_at_least_second),
+    ConfigField("shutdownGracePeriodByPodPriority", _PRIORITIES, _NONE),
     _pointer("makeIPTablesUtilChains", d.boolean, True),
     _pointer("iptablesMasqueradeBit", d.int32, 14, r.between(0, 31)),
     _pointer("iptablesDropBit", d.int32, 15, r.between(0, 31)),
-    Field("logging.format", d.string, "text", r.one_of("text", "json")),
-    Field("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, r.seconds_at_least(1e-9)),
-    Field("logging.verbosity", d.uint32, 0, r.between(0, 2**31 - 1)),
-    Field("logging.vmodule", _VMODULE, _NONE),
-    Field("logging.options.text.splitStream", d.boolean, False),
-    Field("logging.options.text.infoBufferSize", d.size, 0),
-    Field("logging.options.json.splitStream", d.boolean, False),
-    Field("logging.options.json.infoBufferSize", d.size, 0),
+    ConfigField("logging.format", d.string, "text", r.one_of("text", "json")),
+    ConfigField("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, r.seconds_at_least(1e-9)),
+    ConfigField("logging.verbosity", d.uint32, 0, r.between(0, 2**31 - 1)),
+    ConfigField("logging.vmodule", _VMODULE, _NONE),
+    ConfigField("logging.options.text.splitStream", d.boolean, False),
+    ConfigField("logging.options.text.infoBufferSize", d.size, 0),
+    ConfigField("logging.options.json.splitStream", d.boolean, False),
+    ConfigField("logging.options.json.infoBufferSize", d.size, 0),
 )
 
 _RESOURCES = (
     _pointer("oomScoreAdj", d.int32, -999, r.between(-1000, 1000)),
-    Field("kubeletCgroups", d.string, ""),
-    Field("systemCgroups", d.string, ""),
-    Field("cgroupRoot", d.string, ""),
+    ConfigField("kubeletCgroups", d.string, ""),
+    ConfigField("systemCgroups", d.string, ""),
+    ConfigField("cgroupRoot", d.string, ""),
     _pointer("cgroupsPerQOS", d.boolean, True),
-    Field("cgroupDriver", d.string, "cgroupfs", r.one_of("cgroupfs", "systemd")),
+    ConfigField("cgroupDriver", d.string, "cgroupfs", r.one_of("cgroupfs", "systemd")),
     _pointer("failCgroupV1", d.boolean, True),
-    Field("cpuManagerPolicy", d.string, "none", r.one_of("none", "static")),
+    ConfigField("cpuManagerPolicy", d.string, "none", r.one_of("none", "static")),
     _pointer("singleProcessOOMKill", d.boolean, None),
-    Field(
+    ConfigField(
         "cpuManagerPolicyOptions",
         _STRING_MAP,
         _EMPTY,
@@ -327,44 +329,44 @@ _RESOURCES = (
             "prefer-align-cpus-by-uncorecache",
         ),
     ),
-    Field("cpuManagerReconcilePeriod", d.duration, 10.0, _PERIOD),
-    Field("memoryManagerPolicy", d.string, "None", r.one_of("None", "Static")),
-    Field(
+    ConfigField("cpuManagerReconcilePeriod", d.duration, 10.0, _PERIOD),
+    ConfigField("memoryManagerPolicy", d.string, "None", r.one_of("None", "Static")),
+    ConfigField(
         "topologyManagerPolicy",
         d.string,
         "none",
         r.one_of("none", "best-effort", "restricted", "single-numa-node"),
     ),
-    Field("topologyManagerScope", d.string, "container", r.one_of("container", "pod")),
-    Field(
+    ConfigField("topologyManagerScope", d.string, "container", r.one_of("container", "pod")),
+    ConfigField(
         "topologyManagerPolicyOptions",
         _STRING_MAP,
         _EMPTY,
         r.option_names("prefer-closest-numa-nodes", "max-allowable-numa-nodes"),
     ),
-    Field("qosReserved", d.map_of(d.percent, ("memory",)), _EMPTY),
+    ConfigField("qosReserved", d.map_of(d.percent, ("memory",)), _EMPTY),
     _pointer("podPidsLimit", d.int64, -1),
     _pointer("cpuCFSQuota", d.boolean, True),
     _pointer("cpuCFSQuotaPeriod", d.duration, 0.1, r.seconds_between(0.001, 1)),
-    Field("evictionHard", d.map_of(d.threshold, SIGNALS), DEFAULT_EVICTION_HARD),
-    Field("evictionSoft", d.map_of(d.threshold, SIGNALS), _EMPTY),
-    Field("evictionSoftGracePeriod", d.map_of(d.grace, SIGNALS), _EMPTY),
-    Field("evictionPressureTransitionPeriod", d.duration, 300.0, _PERIOD),
-    Field("evictionMaxPodGracePeriod", d.int32, 0),
-    Field("evictionMinimumReclaim", d.map_of(d.reclaim, SIGNALS), _EMPTY),
+    ConfigField("evictionHard", d.map_of(d.threshold, SIGNALS), DEFAULT_EVICTION_HARD),
+    ConfigField("evictionSoft", d.map_of(d.threshold, SIGNALS), _EMPTY),
+    ConfigField("evictionSoftGracePeriod", d.map_of(d.grace, SIGNALS), _EMPTY),
+    ConfigField("evictionPressureTransitionPeriod", d.duration, 300.0, _PERIOD),
+    ConfigField("evictionMaxPodGracePeriod", d.int32, 0),
+    ConfigField("evictionMinimumReclaim", d.map_of(d.reclaim, SIGNALS), _EMPTY),
     _pointer("mergeDefaultEvictionSettings", d.boolean, False),
-    Field("protectKernelDefaults", d.boolean, False),
+    ConfigField("protectKernelDefaults", d.boolean, False),
     _pointer("failSwapOn", d.boolean, True),
-    Field("memorySwap.swapBehavior", d.string, "", r.one_of("", "NoSwap", "LimitedSwap")),
-    Field("systemReserved", _RESERVED, _EMPTY),
-    Field("kubeReserved", _RESERVED, _EMPTY),
-    Field("reservedSystemCPUs", d.string, "", r.cpuset),
-    Field("systemReservedCgroup", d.string, ""),
-    Field("kubeReservedCgroup", d.string, ""),
-    Field("enforceNodeAllocatable", _STRINGS, ("pods",), r.enforcement),
-    Field("kernelMemcgNotification", d.boolean, False),
-    Field("reservedMemory", _MEMORY, _NONE, r.memory_reservations),
-    Field(
+    ConfigField("memorySwap.swapBehavior", d.string, "", r.one_of("", "NoSwap", "LimitedSwap")),
+    ConfigField("systemReserved", _RESERVED, _EMPTY),
+    ConfigField("kubeReserved", _RESERVED, _EMPTY),
+    ConfigField("reservedSystemCPUs", d.string, "", r.cpuset),
+    ConfigField("systemReservedCgroup", d.string, ""),
+    ConfigField("kubeReservedCgroup", d.string, ""),
+    ConfigField("enforceNodeAllocatable", _STRINGS, ("pods",), r.enforcement),
+    ConfigField("kernelMemcgNotification", d.boolean, False),
+    ConfigField("reservedMemory", _MEMORY, _NONE, r.memory_reservations),
+    ConfigField(
         "memoryThrottlingFactor",
         d.number,
         None,
@@ -372,7 +374,7 @@ _RESOURCES = (
         pointer=True,
         earlier=MappingProxyType({"1.35": 0.9, "1.36": 0.9}),
     ),
-    Field(
+    ConfigField(
         "memoryReservationPolicy",
         d.string,
         "None",
@@ -382,14 +384,14 @@ _RESOURCES = (
     _pointer("localStorageCapacityIsolation", d.boolean, True),
 )
 
-FIELDS: Mapping[str, Field] = MappingProxyType(
+FIELDS: Mapping[str, ConfigField] = MappingProxyType(
     {field.path: field for field in (*_SERVER, *_IMAGES_AND_RUNTIME, *_NODE, *_RESOURCES)}
 )
 """Every field of the document in the newest version by its path."""
 
 
 @cache
-def known_fields(version: KubernetesVersion) -> Mapping[str, Field]:
+def known_fields(version: KubernetesVersion) -> Mapping[str, ConfigField]:
     """The fields that a version has, with its defaults."""
     return MappingProxyType(
         {

@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 
 from kubeletpy.config import gates_elsewhere
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.structs import Struct
 
@@ -328,7 +328,7 @@ def resolve(explicit: Mapping[str, bool], version: KubernetesVersion = NEWEST) -
     return FeatureGates(version, *values)
 
 
-def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
+def decode_gates(value: object, at: str, report: ProblemReport) -> Mapping[str, bool]:
     """Read ``featureGates``: gates of the report's version, true or false, locked ones unchanged.
 
     A gate of another version is a problem that names both, such as ``does not exist in Kubernetes

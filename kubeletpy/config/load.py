@@ -16,7 +16,7 @@ from kubeletpy.api.merge_patch import apply_merge_patch
 from kubeletpy.config import cross_rules, decode, effects
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
-from kubeletpy.config.problems import ConfigError, Problem, Report
+from kubeletpy.config.problems import ConfigError, Problem, ProblemReport
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, supported
 from kubeletpy.structs import Struct
@@ -90,7 +90,7 @@ def load(
     documents = [] if file_text is None else [(file_name, file_text)]
     merged, problems, dropped = _merge_documents([*documents, *dropins], version)
     warnings += [f"{each}; it is skipped" for each in dropped]
-    found = decode.without_zeros(decode.leaves(merged, Report(version=version)))
+    found = decode.without_zeros(decode.leaves(merged, ProblemReport(version=version)))
     if not documents and not dropins:
         warnings.append(
             "no configuration file: there are no eviction thresholds; unlike the kubelet's, ports "
@@ -101,14 +101,14 @@ def load(
 
     from_flags, flag_problems = _decode_flags(flag_values, found, version)
     problems += flag_problems
-    report = Report(version=version)
+    report = ProblemReport(version=version)
     values = decode.decode({**found, **from_flags}, report)
     bad = report.bad | {problem.field for problem in problems}
     explicit = frozenset(found) | frozenset(from_flags)
     settings, derived = decode.derive(
         decode.build(values, version), explicit, base_dir=base_dir, by_flag=frozenset(from_flags)
     )
-    problems += cross_rules.check(cross_rules.Given(settings, explicit), bad)
+    problems += cross_rules.check(cross_rules.SettingsInput(settings, explicit), bad)
     if check is not None:
         named = bad | {problem.field for problem in problems}
         found_here = check(settings, flag_values.node)
@@ -162,7 +162,7 @@ def _merge_documents(
     problems: list[Problem] = []
     dropped: list[Problem] = []
     for name, text in documents:
-        report = Report(name, version)
+        report = ProblemReport(name, version)
         document = decode.parse(text, report)
         decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
         problems += report.problems
@@ -180,7 +180,7 @@ def _decode_flags(
         value = given.value
         if path == "seccompDefault":
             value = bool(value or found.get(path))
-        report = Report(given.flag, version)
+        report = ProblemReport(given.flag, version)
         decode.decode({path: value}, report)
         problems += report.problems
         if path == "featureGates" and isinstance(found.get(path), dict):

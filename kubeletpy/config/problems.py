@@ -64,7 +64,7 @@ def show(field: str, value: object) -> str:
     return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"
 
 
-class Report:
+class ProblemReport:
     """Collects the problems of one source while it is decoded.
 
     Attributes:

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from kubeletpy.devices.checkpoint_file import CheckpointFile
-from kubeletpy.devices.model import Booking, Holder, Reservation, Wish, by_node
-from kubeletpy.devices.pick import Choice, No, Nothing, decide, pick
+from kubeletpy.devices.model import Booking, DeviceHolder, Reservation, Wish, by_node
+from kubeletpy.devices.pick import DeviceChoice, No, Nothing, decide, pick
 from kubeletpy.devices.plugin import DevicePlugin, PluginAnswer
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.metrics.devices import DeviceMetrics
@@ -56,10 +56,10 @@ class Allocator:
         Raises:
             NotGiven: it is not available.
         """
-        made: dict[Holder, Reservation] = {}
+        made: dict[DeviceHolder, Reservation] = {}
         for wish in wishes:
             match decide(pod, wish, self._state, pod_runs=pod_runs):
-                case Choice() as choice:
+                case DeviceChoice() as choice:
                     made[wish.holder] = Reservation(wish, frozenset(pick(choice)))
                 case No(message):
                     raise NotGiven(message, wish.holder.container)
@@ -93,13 +93,13 @@ class Allocator:
             if not agreed:
                 self._take_back(holders)
 
-    def _take_back(self, holders: Collection[Holder]) -> None:
+    def _take_back(self, holders: Collection[DeviceHolder]) -> None:
         for holder in holders:
             self._state.reserved.pop(holder, None)
             self._state.bookings.pop(holder, None)
         self._file.write_soon()
 
-    async def _call_plugin(self, pod: Pod, holder: Holder) -> None:
+    async def _call_plugin(self, pod: Pod, holder: DeviceHolder) -> None:
         """Raises NotGiven."""
         plugin = self._plugins.get(holder.resource)
         choice = self._chosen(pod, holder)
@@ -112,7 +112,7 @@ class Allocator:
             choice = self._chosen(pod, holder, liked)
         await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
 
-    def _chosen(self, pod: Pod, holder: Holder, liked: Collection[str] = ()) -> Choice:
+    def _chosen(self, pod: Pod, holder: DeviceHolder, liked: Collection[str] = ()) -> DeviceChoice:
         """Choose again: devices may have been added, removed or changed meanwhile.
 
         Later containers of the pod, which may reuse the same devices, are chosen for again too.
@@ -123,10 +123,10 @@ class Allocator:
             raise NotGiven("its pod does not use the node any more", holder.container)
         same = [h for h in reserved if (h.uid, h.resource) == (holder.uid, holder.resource)]
         wishes = [reserved.pop(each).wish for each in same]
-        first: Choice | None = None
+        first: DeviceChoice | None = None
         for wish in wishes:
             match decide(pod, wish, self._state):
-                case Choice() as choice:
+                case DeviceChoice() as choice:
                     mine = wish.holder == holder
                     ids = frozenset(pick(choice, liked if mine else ()))
                     reserved[wish.holder] = Reservation(wish, ids)
@@ -136,7 +136,7 @@ class Allocator:
         assert first is not None, "it was among them"
         return first
 
-    async def _allocate(self, holder: Holder, ids: list[str], again: Collection[str]) -> None:
+    async def _allocate(self, holder: DeviceHolder, ids: list[str], again: Collection[str]) -> None:
         resource = holder.resource
         plugin = self._plugins.get(resource)
         if plugin is None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kubeletpy.devices.model import Booking, Holder
+from kubeletpy.devices.model import Booking, DeviceHolder
 from kubeletpy.placement import go_dump
 from kubeletpy.pods.fnv import fnv1a_32
 
@@ -20,11 +20,13 @@ K = TypeVar("K")
 FILE = "kubelet_internal_checkpoint"
 
 
-class BadCheckpoint(ValueError):
+class BadDeviceCheckpoint(ValueError):
     """The file can't be used; the text contains the reason."""
 
 
-def render(bookings: Mapping[Holder, Booking], registered: Mapping[str, Sequence[str]]) -> str:
+def render(
+    bookings: Mapping[DeviceHolder, Booking], registered: Mapping[str, Sequence[str]]
+) -> str:
     """The file's text.
 
     Args:
@@ -47,7 +49,7 @@ def render(bookings: Mapping[Holder, Booking], registered: Mapping[str, Sequence
     return json.dumps({"Data": data, "Checksum": checksum(data)}, separators=(",", ":"))
 
 
-def parse_checkpoint(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
+def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tuple[str, ...]]:
     """Which container has which devices, and the names of the resources that had a plugin.
 
     Raises:
@@ -57,21 +59,21 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[st
         whole = json.loads(text)
         data = whole["Data"]
         if whole["Checksum"] != checksum(data):
-            raise BadCheckpoint(f"its checksum is not that of its data ({checksum(data)})")
+            raise BadDeviceCheckpoint(f"its checksum is not that of its data ({checksum(data)})")
         bookings = {}
         for entry in data["PodDeviceEntries"] or ():
-            holder = Holder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
+            holder = DeviceHolder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
             given = base64.b64decode(entry["AllocResp"] or "", validate=True)
             devices = entry["DeviceIDs"] or {}
             at = {int(node): tuple(ids or ()) for node, ids in devices.items()}
             bookings[holder] = Booking(at, given)
         return bookings, tuple(data["RegisteredDevices"] or ())
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
+        raise BadDeviceCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, binascii.Error) as error:
-        raise BadCheckpoint(f"it can't be read: {error}") from None
+        raise BadDeviceCheckpoint(f"it can't be read: {error}") from None
     except ValueError as error:
-        raise BadCheckpoint(str(error)) from None
+        raise BadDeviceCheckpoint(str(error)) from None
 
 
 def checksum(data: Mapping[str, Any]) -> int:

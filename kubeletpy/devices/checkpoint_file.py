@@ -43,7 +43,7 @@ class CheckpointFile:
             bookings, resources = await asyncio.to_thread(checkpoint.parse_checkpoint, text)
         except FileNotFoundError:
             return
-        except (OSError, checkpoint.BadCheckpoint) as error:
+        except (OSError, checkpoint.BadDeviceCheckpoint) as error:
             log.error(
                 "which devices pods have can't be read: their containers keep them, but they may "
                 "be given again; drain the node, then remove the file",

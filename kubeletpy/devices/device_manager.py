@@ -21,7 +21,7 @@ from kubeletpy.devices.allocator import Allocator, NotGiven
 from kubeletpy.devices.checkpoint_file import CheckpointFile
 from kubeletpy.devices.given import from_plugins
 from kubeletpy.devices.hints import device_hints
-from kubeletpy.devices.model import NO_NODE, AwaitedPlugins, Holder, Wish
+from kubeletpy.devices.model import NO_NODE, AwaitedPlugins, DeviceHolder, Wish
 from kubeletpy.devices.pick import by_claim, requests
 from kubeletpy.devices.plugin import (
     OpenPlugin,
@@ -34,7 +34,7 @@ from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import DeviceCounts, Held
+from kubeletpy.pods.granted import DeviceCounts, HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_limits
 from kubeletpy.runtime_manager.additions import ContainerAdditions
@@ -139,14 +139,14 @@ class DeviceManager:
             of_container[holder.resource] = on_node.near(booking)
         return found
 
-    def held_by(self, pod: Pod) -> list[Held]:
+    def held_by(self, pod: Pod) -> list[HeldResource]:
         """The devices of each container of a pod."""
         found = []
         for holder, booking in sorted(self.state.bookings.items(), key=lambda item: item[0]):
             if holder.uid == pod.uid:
                 nodes = tuple(sorted(each for each in booking.by_node if each != NO_NODE))
                 what = ", ".join(sorted(booking.ids))
-                found.append(Held(holder.container, holder.resource, what, nodes))
+                found.append(HeldResource(holder.container, holder.resource, what, nodes))
         return found
 
     def healthy_devices(self) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -265,7 +265,7 @@ class DeviceManager:
             except NotGiven as error:
                 raise ContainerConfigError(str(error)) from None
         for resource in wanted:
-            await self.plugins.before_start(Holder(pod.uid, name, resource))
+            await self.plugins.before_start(DeviceHolder(pod.uid, name, resource))
         more = from_plugins(self.state.of_container(pod.uid, name))
         return replace(
             given,
@@ -281,7 +281,7 @@ def _wishes(
     pod: Pod, container: str, wanted: Mapping[str, int], mask: int | None = None
 ) -> list[Wish]:
     return [
-        Wish(Holder(pod.uid, container, resource), number, mask)
+        Wish(DeviceHolder(pod.uid, container, resource), number, mask)
         for resource, number in wanted.items()
     ]
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from kubeletpy.devices.model import Booking
 from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import Device
+from kubeletpy.pods.granted import DeviceNode
 from kubeletpy.pods.mount import Mount
 from kubeletpy.structs import Struct
 
@@ -26,7 +26,7 @@ class FromPlugins(Struct, frozen=True):
 
     envs: tuple[tuple[str, str], ...]
     mounts: tuple[Mount, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceNode, ...]
     annotations: Mapping[str, str]
     cdi_devices: tuple[str, ...]
 
@@ -42,7 +42,7 @@ def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
     """
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
-    devices: dict[str, Device] = {}
+    devices: dict[str, DeviceNode] = {}
     annotations: dict[str, str] = {}
     names: dict[str, None] = {}
     for resource, booking in bookings.items():
@@ -59,7 +59,7 @@ def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
         for device in response.devices:
             path = _absolute(resource, "device", device.container_path)
             source = _absolute(resource, "device", device.host_path)
-            devices.setdefault(path, Device(path, source, _permissions(resource, device)))
+            devices.setdefault(path, DeviceNode(path, source, _permissions(resource, device)))
         names |= dict.fromkeys(device.name for device in response.cdi_devices)
     return FromPlugins(
         tuple(envs.items()),

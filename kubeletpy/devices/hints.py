@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kubeletpy.devices.model import Device
+from kubeletpy.devices.model import PluginDevice
 from kubeletpy.devices.pick import reusable
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import Hint, mask_of
@@ -63,7 +63,7 @@ def _of_resource(
 
 
 def _masks(
-    listed: Mapping[str, Device],
+    listed: Mapping[str, PluginDevice],
     free: Collection[str],
     again: Collection[str],
     wanted: int,
@@ -89,7 +89,7 @@ def _masks(
     return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
 
 
-def _where(listed: Mapping[str, Device], ids: Iterable[str], every: int) -> Counter[int]:
+def _where(listed: Mapping[str, PluginDevice], ids: Iterable[str], every: int) -> Counter[int]:
     """How many devices are near which nodes; those near none do not count."""
     masks = (mask_of(listed[each].nodes) & every for each in ids if each in listed)
     return Counter(mask for mask in masks if mask)

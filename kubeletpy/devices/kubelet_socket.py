@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from kubeletpy.devices.names import Refused
+from kubeletpy.devices.names import RegistrationRefused
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
 
@@ -63,7 +63,7 @@ class KubeletSocket:
         request = parsed(pb.RegisterRequest, data)
         try:
             await self._register(request)
-        except Refused as error:
+        except RegistrationRefused as error:
             log.warning(
                 "device plugin not registered",
                 extra={"resource": request.resource_name[:320], "why": str(error)},
@@ -89,5 +89,7 @@ def plugin_socket(directory: Path, endpoint: str) -> str:
     """The path of a plugin's socket. Raises Refused: it is not one in the directory."""
     parts = PurePosixPath(endpoint).parts
     if not parts or endpoint.startswith("/") or ".." in parts or endpoint == SOCKET:
-        raise Refused(f"endpoint {endpoint!r} is not the name of a socket in {directory}")
+        raise RegistrationRefused(
+            f"endpoint {endpoint!r} is not the name of a socket in {directory}"
+        )
     return str(directory / endpoint)

@@ -14,7 +14,7 @@ NO_NODE = -1
 """Stands for the NUMA node of a device that has none."""
 
 
-class Device(Struct, frozen=True):
+class PluginDevice(Struct, frozen=True):
     """One device, as its plugin lists it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Device(Struct, frozen=True):
         return self.health == HEALTHY
 
 
-class Holder(NamedTuple):
+class DeviceHolder(NamedTuple):
     """What holds devices: a container of a pod, for one resource."""
 
     uid: str
@@ -48,7 +48,7 @@ class Wish(Struct, frozen=True):
         mask: the NUMA nodes near which they should be; None: anywhere.
     """
 
-    holder: Holder
+    holder: DeviceHolder
     number: int
     mask: int | None = None
 
@@ -79,7 +79,7 @@ class Booking:
         return frozenset(each for ids in self.by_node.values() for each in ids)
 
 
-def by_node(devices: Iterable[Device]) -> dict[int, tuple[str, ...]]:
+def by_node(devices: Iterable[PluginDevice]) -> dict[int, tuple[str, ...]]:
     """Device ids by NUMA node."""
     found: dict[int, tuple[str, ...]] = {}
     for device in devices:

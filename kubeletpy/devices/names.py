@@ -18,7 +18,7 @@ _REQUESTS = "requests."
 """The prefix that quotas add to a resource's name: a name that already has it is refused."""
 
 
-class Refused(Exception):
+class RegistrationRefused(Exception):
     """A plugin can't be registered; the text is for it and for the log."""
 
 
@@ -26,7 +26,7 @@ def check_version(versions: Collection[str]) -> None:
     """Raise Refused when none of a plugin's versions is supported."""
     if VERSION not in versions:
         shown = ", ".join(versions)[:200] or "none"
-        raise Refused(
+        raise RegistrationRefused(
             f"requested API version {shown!r} is not supported by kubelet. "
             f"Supported version is {VERSION!r}"
         )
@@ -44,7 +44,7 @@ def check_resource(name: str) -> None:
         and "kubernetes.io/" not in name
     )
     if not good:
-        raise Refused(
+        raise RegistrationRefused(
             f"the ResourceName {name[:320]!r} is invalid: it is not that of an extended resource, "
             "such as vendor.example/gpu"
         )

@@ -10,7 +10,7 @@ from heapq import nsmallest
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import value
-from kubeletpy.devices.model import Holder, Wish
+from kubeletpy.devices.model import DeviceHolder, Wish
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import mask_of
 from kubeletpy.pods.pod import Pod, is_sidecar
@@ -29,7 +29,7 @@ class No(Struct, frozen=True):
     message: str
 
 
-class Choice(Struct, frozen=True):
+class DeviceChoice(Struct, frozen=True):
     """The devices from which a container gets ``wanted``.
 
     Attributes:
@@ -83,7 +83,7 @@ def reusable(pod: Pod, container: str, resource: str, state: DeviceState) -> fro
     """Devices of init containers that have ended when a container starts, free to be reused."""
     found: frozenset[str] = frozenset()
     for name, lasts in _before(pod, container):
-        ids = state.ids_of(Holder(pod.uid, name, resource))
+        ids = state.ids_of(DeviceHolder(pod.uid, name, resource))
         found = found - ids if lasts else found | ids
     return found
 
@@ -102,7 +102,7 @@ def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
 
 def decide(
     pod: Pod, wish: Wish, state: DeviceState, *, pod_runs: bool = False
-) -> Nothing | No | Choice:
+) -> Nothing | No | DeviceChoice:
     """What a container is to get of one resource.
 
     Args:
@@ -142,7 +142,7 @@ def decide(
             f"Requested: {wanted - len(taken)}, Available: {len(free)}"
         )
     if mask is None:  # 10
-        return Choice(wanted, taken, anywhere=free)
+        return DeviceChoice(wanted, taken, anywhere=free)
     aligned: list[str] = []
     unaligned: list[str] = []
     anywhere: list[str] = []
@@ -152,7 +152,7 @@ def decide(
         if nodes not in where:
             where[nodes] = aligned if mask_of(nodes) & mask else unaligned
         where[nodes].append(each)
-    return Choice(
+    return DeviceChoice(
         wanted,
         taken,
         aligned=frozenset(aligned),
@@ -161,7 +161,7 @@ def decide(
     )
 
 
-def pick(choice: Choice, preferred: Collection[str] = ()) -> tuple[str, ...]:
+def pick(choice: DeviceChoice, preferred: Collection[str] = ()) -> tuple[str, ...]:
     """The devices, ordered by id. ``preferred``: what the plugin would take."""
     wish = frozenset(preferred)
     groups: tuple[frozenset[str], ...] = (wish & choice.aligned, choice.aligned)  # 11

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.devices.model import Device
-from kubeletpy.devices.names import Refused
+from kubeletpy.devices.model import PluginDevice
+from kubeletpy.devices.names import RegistrationRefused
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ class DevicePlugin:
                 "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, OPTIONS_S
             )
         except PluginCallFailed as error:
-            raise Refused(f"failed to get device plugin options: {error}") from None
+            raise RegistrationRefused(f"failed to get device plugin options: {error}") from None
         self.prefers = options.get_preferred_allocation_available
         self.pre_start = options.pre_start_required
 
-    async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
+    async def lists(self) -> AsyncIterator[tuple[PluginDevice, ...]]:
         """Yield all of its devices each time it sends them.
 
         Raises PluginCallFailed, PluginAnswer.
@@ -154,14 +154,14 @@ class DevicePlugin:
         await self._calls.close()
 
 
-async def _read_where(message: pb.ListAndWatchResponse) -> tuple[Device, ...]:
+async def _read_where(message: pb.ListAndWatchResponse) -> tuple[PluginDevice, ...]:
     """A plugin's list, read where its length belongs. Raises PluginAnswer."""
     if len(message.devices) <= MANY_DEVICES:
         return read_devices(message.devices)
     return await asyncio.to_thread(read_devices, message.devices)
 
 
-def read_devices(listed: Collection[pb.Device]) -> tuple[Device, ...]:
+def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:
     """A plugin's list. Raises PluginAnswer."""
     if len(listed) > MAX_DEVICES:
         raise PluginAnswer(f"it lists {len(listed)} devices, more than {MAX_DEVICES}")
@@ -170,7 +170,7 @@ def read_devices(listed: Collection[pb.Device]) -> tuple[Device, ...]:
         if not each.ID or len(each.ID) > MAX_ID:
             raise PluginAnswer(f"it lists a device without an id of 1 to {MAX_ID} characters")
         nodes = sorted({node.ID for node in each.topology.nodes if 0 <= node.ID < 1024})
-        found.append(Device(each.ID, each.health, tuple(nodes)))
+        found.append(PluginDevice(each.ID, each.health, tuple(nodes)))
     return tuple(found)
 
 

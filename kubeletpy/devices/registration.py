@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.devices.checkpoint_file import CheckpointFile
 from kubeletpy.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket
-from kubeletpy.devices.model import Device, Holder
-from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.devices.model import DeviceHolder, PluginDevice
+from kubeletpy.devices.names import RegistrationRefused, check_resource, check_version
 from kubeletpy.devices.plugin import (
     MANY_DEVICES,
     DevicePlugin,
@@ -158,14 +158,16 @@ class DevicePlugins:
         try:
             plugin = await connected(self._open_plugin, resource, socket)
         except (PluginCallFailed, EndpointError) as error:
-            raise Refused(str(error)) from None
+            raise RegistrationRefused(str(error)) from None
         finally:
             newest = self._newest.get(resource) is mine
             if newest:
                 del self._newest[resource]
         if not newest:
             await plugin.close()
-            raise Refused(f"another device plugin of {resource} has registered meanwhile")
+            raise RegistrationRefused(
+                f"another device plugin of {resource} has registered meanwhile"
+            )
         before = self.current.get(resource)
         self.current[resource] = plugin
         self._prepares[resource] = plugin.pre_start
@@ -186,7 +188,7 @@ class DevicePlugins:
         """
         known = self.current.keys() | self._state.resources.keys() | self._newest.keys()
         if resource not in known and len(known) >= MAX_RESOURCES:
-            raise Refused(
+            raise RegistrationRefused(
                 f"this node has device plugins of {MAX_RESOURCES} resources already, those that "
                 "stopped in the last five minutes included; none is added"
             )
@@ -239,7 +241,7 @@ class DevicePlugins:
                 self._report.tell_soon()
             await asyncio.shield(plugin.close())
 
-    async def _take_in(self, plugin: DevicePlugin, devices: tuple[Device, ...]) -> bool:
+    async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
         """Note a plugin's list, a long one in a thread; False: another plugin has its resource."""
         name = plugin.resource
         known = self._state.resources.get(name)
@@ -261,7 +263,7 @@ class DevicePlugins:
             await asyncio.to_thread(listing.before.clear)
         return True
 
-    async def before_start(self, holder: Holder) -> None:
+    async def before_start(self, holder: DeviceHolder) -> None:
         """Have the plugin prepare the devices of a container, if it requires that.
 
         Raises:

@@ -5,7 +5,7 @@ Source: docs/reference/behaviour-resources.md, rm, rn.
 
 from __future__ import annotations
 
-from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.devices.names import RegistrationRefused, check_resource, check_version
 from kubeletpy.devices.registration import DevicePlugins
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
@@ -22,14 +22,14 @@ class DevicePluginHandler:
         try:
             check_version(info.versions)
             check_resource(info.name)
-        except Refused as error:
+        except RegistrationRefused as error:
             raise PluginRefused(f"device plugin {info.name}: {error}") from None
 
     async def register(self, info: PluginInfo) -> None:
         """Offer its devices from now on; raises PluginRefused."""
         try:
             await self._devices.register(info.name, info.endpoint)
-        except Refused as error:
+        except RegistrationRefused as error:
             raise PluginRefused(str(error)) from None
 
     async def deregister(self, info: PluginInfo) -> None:

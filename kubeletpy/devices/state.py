@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kubeletpy.devices.model import Booking, Device, Holder, Reservation
+from kubeletpy.devices.model import Booking, DeviceHolder, PluginDevice, Reservation
 from kubeletpy.structs import Struct, field
 
 FORGOTTEN_AFTER_S = 300.0
 """How long a plugin may be stopped before its resource is no longer the node's."""
 
 
-class Resource(Struct):
+class PluginResource(Struct):
     """A resource whose devices a plugin has listed, now or before.
 
     Attributes:
@@ -28,7 +28,7 @@ class Resource(Struct):
 
     stopped_at: float | None
     returning: bool = False
-    listed: dict[str, Device] = field(default_factory=dict)
+    listed: dict[str, PluginDevice] = field(default_factory=dict)
     healthy: frozenset[str] = frozenset()
     unhealthy: frozenset[str] = frozenset()
 
@@ -48,17 +48,17 @@ class Listing(Struct, frozen=True):
         before: the list that it replaces.
     """
 
-    listed: dict[str, Device]
+    listed: dict[str, PluginDevice]
     healthy: frozenset[str]
     unhealthy: frozenset[str]
     news: frozenset[str]
     changed: bool
-    before: dict[str, Device]
+    before: dict[str, PluginDevice]
 
 
-def compare(resource: Resource | None, devices: Iterable[Device]) -> Listing:
+def compare(resource: PluginResource | None, devices: Iterable[PluginDevice]) -> Listing:
     """What a plugin's new list changes; takes as long as the list is."""
-    known = resource or Resource(None)
+    known = resource or PluginResource(None)
     listed = {device.id: device for device in devices}
     before, now = known.listed, listed.values()
     healthy = frozenset(device.id for device in now if device.healthy)
@@ -76,18 +76,18 @@ class DeviceState:
     """The devices of a node."""
 
     def __init__(self) -> None:
-        self.resources: dict[str, Resource] = {}
-        self.bookings: dict[Holder, Booking] = {}
-        self.reserved: dict[Holder, Reservation] = {}
+        self.resources: dict[str, PluginResource] = {}
+        self.bookings: dict[DeviceHolder, Booking] = {}
+        self.reserved: dict[DeviceHolder, Reservation] = {}
         """Devices that are requested from plugins; no other container gets them."""
 
     # -- what plugins say ----------------------------------------------------------------------
 
     def restored(
-        self, resources: Iterable[str], bookings: Mapping[Holder, Booking], now: float
+        self, resources: Iterable[str], bookings: Mapping[DeviceHolder, Booking], now: float
     ) -> None:
         """Restore what the last agent recorded: no device is present until its plugin returns."""
-        self.resources = {name: Resource(now, returning=True) for name in resources}
+        self.resources = {name: PluginResource(now, returning=True) for name in resources}
         self.bookings = dict(bookings)
 
     def started(self, name: str) -> None:
@@ -95,13 +95,13 @@ class DeviceState:
         if name in self.resources:
             self.resources[name].stopped_at = None
 
-    def listed(self, name: str, devices: Iterable[Device]) -> frozenset[str]:
+    def listed(self, name: str, devices: Iterable[PluginDevice]) -> frozenset[str]:
         """Take in a new list; the uids of pods whose devices are new or changed their health."""
         return self.take_in(name, compare(self.resources.get(name), devices))
 
     def take_in(self, name: str, listing: Listing) -> frozenset[str]:
         """Take in a list that was compared with the current one; returns as :meth:`listed`."""
-        resource = self.resources.setdefault(name, Resource(None))
+        resource = self.resources.setdefault(name, PluginResource(None))
         resource.listed = listing.listed
         resource.healthy, resource.unhealthy = listing.healthy, listing.unhealthy
         resource.returning = False
@@ -116,7 +116,7 @@ class DeviceState:
 
         The node shows it, with no devices, also if the plugin has never listed any.
         """
-        resource = self.resources.setdefault(name, Resource(None))
+        resource = self.resources.setdefault(name, PluginResource(None))
         resource.stopped_at = now
         resource.unhealthy |= resource.healthy
         resource.healthy = frozenset()
@@ -154,7 +154,7 @@ class DeviceState:
         soon = (r.ids for holder, r in self.reserved.items() if holder.resource == name)
         return frozenset[str]().union(*held, *soon)
 
-    def ids_of(self, holder: Holder) -> frozenset[str]:
+    def ids_of(self, holder: DeviceHolder) -> frozenset[str]:
         """What a container has of a resource, or is about to get."""
         found = self.bookings.get(holder) or self.reserved.get(holder)
         return frozenset() if found is None else found.ids

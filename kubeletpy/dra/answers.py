@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from kubeletpy.api.scrub import scrub
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.model import ClaimDevice, ClaimInfo
 from kubeletpy.remote.generated import (
     dra_health_pb2,
     dra_health_v1_pb2,
@@ -48,14 +48,14 @@ _MAX_NAME = 253
 """Characters of a pool's, a device's or a request's name, and of a share's id."""
 
 
-class BadAnswer(ValueError):
+class BadDraAnswer(ValueError):
     """A driver's answer that cannot be used for a claim; the text contains the reason."""
 
 
 class ClaimAnswers(Struct, frozen=True):
     """One answer to a call for several claims, by the claims' uids."""
 
-    devices: dict[str, tuple[Device, ...]]
+    devices: dict[str, tuple[ClaimDevice, ...]]
     errors: dict[str, str]
 
 
@@ -90,28 +90,28 @@ def claim_answers(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
         else:
             try:
                 found.devices[claim.uid] = _devices(answer.claims[claim.uid])
-            except BadAnswer as bad:
+            except BadDraAnswer as bad:
                 found.errors[claim.uid] = str(bad)
     return found
 
 
-def _devices(answer: Any) -> tuple[Device, ...]:
+def _devices(answer: Any) -> tuple[ClaimDevice, ...]:
     devices = getattr(answer, "devices", ())
     if len(devices) > MAX_DEVICES:
-        raise BadAnswer(f"the driver named {len(devices)} devices")
+        raise BadDraAnswer(f"the driver named {len(devices)} devices")
     names = sum(len(each.cdi_device_ids) + len(each.request_names) for each in devices)
     if names > MAX_NAMES:
-        raise BadAnswer(
+        raise BadDraAnswer(
             f"the driver gave {names} CDI devices and requests, more than {MAX_NAMES}; the claim "
             "is not prepared"
         )
     return tuple(_device(each) for each in devices)
 
 
-def _device(device: Any) -> Device:
+def _device(device: Any) -> ClaimDevice:
     for name in device.cdi_device_ids:
         if len(name) > _MAX_CDI or _CDI.fullmatch(name) is None:
-            raise BadAnswer(f"the driver gave {name[:80]!r}, which is no name of a CDI device")
+            raise BadDraAnswer(f"the driver gave {name[:80]!r}, which is no name of a CDI device")
     named = [("pool_name", device.pool_name), ("device_name", device.device_name)]
     named += [("request_names", each) for each in device.request_names]
     share = None
@@ -120,11 +120,11 @@ def _device(device: Any) -> Device:
         named.append(("share_id", share))
     for field, text in named:
         if len(text) > _MAX_NAME or not text.isprintable():
-            raise BadAnswer(
+            raise BadDraAnswer(
                 f"the driver gave {text[:80]!r} as {field}, which cannot be a name; the claim is "
                 "not prepared"
             )
-    return Device(
+    return ClaimDevice(
         device.pool_name,
         device.device_name,
         tuple(device.request_names),

@@ -10,15 +10,15 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.drivers import Drivers
-from kubeletpy.dra.model import ClaimInfo, ClaimWait, Device
+from kubeletpy.dra.drivers import DraDrivers
+from kubeletpy.dra.model import ClaimDevice, ClaimInfo, ClaimWait
 from kubeletpy.structs import Struct
 
 
-class Answer(Struct, frozen=True):
+class DriverResponse(Struct, frozen=True):
     """What a driver gave, by the claims' uids, and what went wrong."""
 
-    devices: Mapping[str, tuple[Device, ...]]
+    devices: Mapping[str, tuple[ClaimDevice, ...]]
     problems: Sequence[str] = ()
 
 
@@ -32,7 +32,7 @@ class _UnderWay(Struct, frozen=True):
 class DriverCalls:
     """The calls to drivers. Make it inside a running event loop."""
 
-    def __init__(self, drivers: Drivers, wake: Callable[[str], None]) -> None:
+    def __init__(self, drivers: DraDrivers, wake: Callable[[str], None]) -> None:
         """``wake``: called with the uid of a pod when a driver that it waits for is registered."""
         self._drivers = drivers
         self._wake = wake
@@ -63,7 +63,7 @@ class DriverCalls:
 
     async def call_drivers(
         self, claims: Mapping[str, Sequence[ClaimInfo]], *, prepare: bool
-    ) -> dict[str, Answer]:
+    ) -> dict[str, DriverResponse]:
         """Call drivers side by side, each with its claims; the answers by driver."""
         found = await asyncio.gather(
             *(self._call(driver, asked, prepare=prepare) for driver, asked in claims.items())
@@ -88,17 +88,19 @@ class DriverCalls:
             if any(uid in claim.pods for claim in each.claims)
         ]
 
-    async def _call(self, driver: str, claims: Sequence[ClaimInfo], *, prepare: bool) -> Answer:
+    async def _call(
+        self, driver: str, claims: Sequence[ClaimInfo], *, prepare: bool
+    ) -> DriverResponse:
         """Nothing is raised."""
         client = self._drivers.get(driver)
         if client is None:
-            return Answer({}, [f"DRA driver {driver} is not registered on this node"])
+            return DriverResponse({}, [f"DRA driver {driver} is not registered on this node"])
         number = next(self._numbers)
         self._under_way[number] = _UnderWay(driver, tuple(claims), self._now(), prepare)
         try:
             found = await (client.prepare(claims) if prepare else client.unprepare(claims))
         except ClaimProblem as error:
-            return Answer({}, [str(error)])
+            return DriverResponse({}, [str(error)])
         finally:
             del self._under_way[number]
         shown = {claim.uid: claim.shown for claim in claims}
@@ -106,7 +108,7 @@ class DriverCalls:
             f"ResourceClaim {shown[uid]}: DRA driver {driver}: {error}"
             for uid, error in found.errors.items()
         ]
-        return Answer(found.devices, problems)
+        return DriverResponse(found.devices, problems)
 
     def _driver_changed(self, driver: str) -> None:
         if self._drivers.get(driver) is not None:

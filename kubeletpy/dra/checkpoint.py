@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
+from kubeletpy.dra.model import BadClaimState, ClaimDevice, ClaimInfo
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 
@@ -35,17 +35,17 @@ def parse_checkpoint(text: str) -> list[ClaimInfo]:
         document = json.loads(text)
         data = document["Data"]
         if document["Checksum"] != checksum(data):
-            raise BadCheckpoint("its checksum is not that of its data")
+            raise BadClaimState("its checksum is not that of its data")
         found = json.loads(data)
         if (found["kind"], found["apiVersion"]) != (KIND, API_VERSION):
-            raise BadCheckpoint(
+            raise BadClaimState(
                 f"it is a {found['kind']} of {found['apiVersion']}, not of {API_VERSION}"
             )
         return [_read_entry(entry) for entry in found["ClaimInfoStateList"] or ()]
-    except BadCheckpoint:
+    except BadClaimState:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadCheckpoint(f"it is not a state file: {type(error).__name__}: {error}") from error
+        raise BadClaimState(f"it is not a state file: {type(error).__name__}: {error}") from error
 
 
 def checksum(data: str) -> int:
@@ -74,7 +74,7 @@ def _skipped(claim: ClaimInfo, driver: str) -> dict[str, list[str]]:
     return {"skipNodeOperations": list(skips)} if skips else {}
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: ClaimDevice) -> dict[str, Any]:
     return {
         "PoolName": device.pool,
         "DeviceName": device.name,
@@ -104,9 +104,9 @@ def _read_entry(entry: Mapping[str, Any]) -> ClaimInfo:
     )
 
 
-def _read_device(entry: Mapping[str, Any]) -> Device:
+def _read_device(entry: Mapping[str, Any]) -> ClaimDevice:
     share = entry.get("ShareID")
-    return Device(
+    return ClaimDevice(
         _text(entry.get("PoolName") or ""),
         _text(entry.get("DeviceName") or ""),
         tuple(map(_text, entry.get("RequestNames") or ())),
@@ -117,5 +117,5 @@ def _read_device(entry: Mapping[str, Any]) -> Device:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise BadCheckpoint(f"{value!r:.40} is no text")
+        raise BadClaimState(f"{value!r:.40} is no text")
     return value

@@ -34,15 +34,15 @@ from kubeletpy.dra.claims import (
     container_uses,
     uses,
 )
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.locks import ClaimLocks
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.model import ClaimDevice, ClaimInfo
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
 from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
@@ -61,7 +61,7 @@ class ClaimManager:
     def __init__(
         self,
         kube_api: KubeApi | None,
-        drivers: Drivers,
+        drivers: DraDrivers,
         state: ClaimState,
         metrics: DraMetrics,
         *,
@@ -137,12 +137,12 @@ class ClaimManager:
         """The calls to drivers that a pod waits for."""
         return self._calls.waits(uid)
 
-    def held_by(self, pod: Pod) -> list[Held]:
+    def held_by(self, pod: Pod) -> list[HeldResource]:
         """The devices that each container of a pod has from claims, for people."""
         if not self._state.claims:
             return []
         return [
-            Held(container["name"], f"claim {claim.name}", _listed(claim.devices))
+            HeldResource(container["name"], f"claim {claim.name}", _listed(claim.devices))
             for _, container in pod.all_containers()
             for claim in self.container_claims(pod, container)
         ]
@@ -226,7 +226,7 @@ class ClaimManager:
         """Call the drivers; keep what they gave even when one of them failed."""
         answers = await self._calls.call_drivers(todo, prepare=True)
         problems: list[str] = []
-        given: dict[str, dict[str, tuple[Device, ...]]] = {}
+        given: dict[str, dict[str, tuple[ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
             problems += answer.problems
             for uid, each in answer.devices.items():
@@ -295,7 +295,7 @@ class ClaimManager:
             self._look.set()
 
 
-def _listed(devices: Mapping[str, Sequence[Device]]) -> str:
+def _listed(devices: Mapping[str, Sequence[ClaimDevice]]) -> str:
     return ", ".join(
         f"{driver}/{each.pool}/{each.name}" for driver, given in devices.items() for each in given
     )

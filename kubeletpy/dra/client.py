@@ -52,7 +52,7 @@ def parts(report: Any) -> Iterator[Part]:
         yield Part(devices[at : min(at + PART_DEVICES, MAX_DEVICES)])
 
 
-class CallTimes(Protocol):
+class DraCallTimes(Protocol):
     """Where calls are counted."""
 
     def called(self, driver: str, method: str, code: str, seconds: float) -> None:
@@ -60,7 +60,7 @@ class CallTimes(Protocol):
         ...
 
 
-class DriverCalls(Calls, Protocol):
+class DriverService(Calls, Protocol):
     """The service of an endpoint, over a connection that is kept."""
 
     async def follow(self, changed: Callable[[bool], None]) -> None:
@@ -75,10 +75,10 @@ class DriverCalls(Calls, Protocol):
 class OpenDriver(Protocol):
     """Makes the calls to an endpoint. Raises ValueError: it cannot be one."""
 
-    def __call__(self, driver: str, endpoint: str, version: str, health: str) -> DriverCalls: ...
+    def __call__(self, driver: str, endpoint: str, version: str, health: str) -> DriverService: ...
 
 
-def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverCalls:
+def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverService:
     """How drivers are called, except in a simulation. ``health``: the service that reports it."""
     service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"]
     reports = answers.HEALTH_SERVICES[health].DESCRIPTOR.services_by_name["DRAResourceHealth"]
@@ -93,7 +93,7 @@ class DriverClient:
         driver: str,
         endpoint: str,
         version: str,
-        times: CallTimes,
+        times: DraCallTimes,
         changed: Callable[[str], None],
         *,
         health: str = answers.UNADVERTISED_HEALTH,

@@ -15,7 +15,7 @@ from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
 
 if TYPE_CHECKING:
-    from kubeletpy.dra.client import CallTimes, DriverClient, OpenDriver
+    from kubeletpy.dra.client import DraCallTimes, DriverClient, OpenDriver
 
 _NAME = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII
@@ -25,12 +25,12 @@ MAX_ENDPOINTS = 8
 """Per driver: a rolling update has two."""
 
 
-class Drivers:
+class DraDrivers:
     """The handler of type DRAPlugin."""
 
     def __init__(
         self,
-        times: CallTimes,
+        times: DraCallTimes,
         calls: OpenDriver | None = None,
         heard: Callable[[str, Any], None] | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.scrub import scrub
 from kubeletpy.api.times import format_micro_time, parse_time
 from kubeletpy.dra.claims import ClaimUse
-from kubeletpy.dra.model import Claims, Device
+from kubeletpy.dra.model import ClaimDevice, Claims
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
 
@@ -156,12 +156,12 @@ def statuses(
     return found
 
 
-def _is_for(device: Device, request: str) -> bool:
+def _is_for(device: ClaimDevice, request: str) -> bool:
     return not request or not device.requests or request.partition("/")[0] in device.requests
 
 
 def _shown(
-    driver: str, device: Device, known: Known, now: float, *, words: bool
+    driver: str, device: ClaimDevice, known: Known, now: float, *, words: bool
 ) -> api.ResourceHealth:
     report = known.get(driver, {}).get((device.pool, device.name))
     health, message = report.now(now) if report is not None else (UNKNOWN, "")

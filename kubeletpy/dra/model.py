@@ -12,7 +12,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field, replace
 
 
-class Device(Struct, frozen=True):
+class ClaimDevice(Struct, frozen=True):
     """One device that a driver has prepared.
 
     Attributes:
@@ -43,7 +43,7 @@ class ClaimInfo(Struct, frozen=True):
     name: str
     namespace: str
     pods: frozenset[str] = frozenset()
-    drivers: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    drivers: Mapping[str, tuple[ClaimDevice, ...]] = field(default_factory=dict)
     prepared: bool = False
     restored: bool = False
     skips: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class ContainerClaim(Struct, frozen=True):
 
     name: str
     namespace: str
-    devices: Mapping[str, tuple[Device, ...]]
+    devices: Mapping[str, tuple[ClaimDevice, ...]]
 
 
 class ClaimWait(Struct, frozen=True):
@@ -98,7 +98,7 @@ class ClaimWait(Struct, frozen=True):
     until: float
 
 
-class BadCheckpoint(ValueError):
+class BadClaimState(ValueError):
     """A state file that cannot be used; the message contains the reason."""
 
 
@@ -126,7 +126,7 @@ def referenced(
                 f"{', '.join(claim.skips)}, and the DRAOptionalNodeOperations feature gate is "
                 "disabled on kubelet"
             )
-        drivers: dict[str, tuple[Device, ...]] = dict.fromkeys(claim.drivers, ())
+        drivers: dict[str, tuple[ClaimDevice, ...]] = dict.fromkeys(claim.drivers, ())
         pods = frozenset({pod})
         return ClaimInfo(claim.uid, claim.name, claim.namespace, pods, drivers, skips=claim.skips)
     if known.uid != claim.uid:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi
 
@@ -24,7 +24,7 @@ _ALL = ""
 class SliceCleaner:
     """The slices of one node."""
 
-    def __init__(self, kube_api: KubeApi, node_name: str, drivers: Drivers) -> None:
+    def __init__(self, kube_api: KubeApi, node_name: str, drivers: DraDrivers) -> None:
         self._api = kube_api
         self._node_name = node_name
         self._drivers = drivers

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, ClaimKey, Claims
+from kubeletpy.dra.model import BadClaimState, ClaimInfo, ClaimKey, Claims
 from kubeletpy.host.private_files import write_private
 
 MAX_BYTES = 16 << 20
@@ -83,11 +83,11 @@ def _read(path: Path) -> list[ClaimInfo]:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise BadCheckpoint(f"it has more than {MAX_BYTES} bytes")
+            raise BadClaimState(f"it has more than {MAX_BYTES} bytes")
         from kubeletpy.dra import checkpoint  # most nodes have no claims
 
         return checkpoint.parse_checkpoint(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise BadCheckpoint(f"{path}: {error}. Drain the node and remove the file") from error
+        raise BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error

@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Observation(Struct, frozen=True):
+class ObjectEvent(Struct, frozen=True):
     """Something to report about an object."""
 
     involved: api.ObjectReference
@@ -104,7 +104,7 @@ class Correlator:
         self._buckets: _Recent[tuple[str, ...], _Bucket] = _Recent()
         self._last_stamp = 0
 
-    def correlate(self, seen: Observation, now: float) -> Create | Count | Drop:
+    def correlate(self, seen: ObjectEvent, now: float) -> Create | Count | Drop:
         """What to write for an observation.
 
         Args:
@@ -159,7 +159,7 @@ class Correlator:
         self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
         return f"{involved.get('name', '')}.{self._last_stamp:x}"
 
-    def _event(self, seen: Observation, message: str, known: _Known) -> JSON:
+    def _event(self, seen: ObjectEvent, message: str, known: _Known) -> JSON:
         namespace = seen.involved.get("namespace") or "default"
         metadata: JSON = {"name": known.name, "namespace": namespace}
         if seen.annotations:

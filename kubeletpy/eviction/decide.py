@@ -13,16 +13,16 @@ from kubeletpy.eviction.local_storage import Offender
 from kubeletpy.eviction.signals import (
     ORDER,
     Condition,
-    Observation,
     Observations,
     Signal,
+    SignalObservation,
     condition_of,
 )
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.structs import Struct, field, replace
 
 
-class State(Struct, frozen=True):
+class EvictionState(Struct, frozen=True):
     """State carried from one observation to the next. Times are event-loop seconds.
 
     Attributes:
@@ -50,7 +50,7 @@ class Crossing(Struct, frozen=True):
     """A threshold to act on, and what was seen."""
 
     threshold: Threshold
-    seen: Observation
+    seen: SignalObservation
     since: float
 
     @property
@@ -59,7 +59,7 @@ class Crossing(Struct, frozen=True):
         return self.threshold.amount.in_units(self.seen.capacity)
 
 
-class Decision(Struct, frozen=True):
+class EvictionDecision(Struct, frozen=True):
     """The outcome of one observation.
 
     Attributes:
@@ -72,7 +72,7 @@ class Decision(Struct, frozen=True):
         unsure: a threshold is crossed for the first time: check again at once.
     """
 
-    state: State
+    state: EvictionState
     over: tuple[Offender, ...] = ()
     act: Crossing | None = None
     all: tuple[Crossing, ...] = ()
@@ -83,12 +83,12 @@ class Decision(Struct, frozen=True):
 def decide(
     seen: Observations,
     rules: Rules,
-    state: State,
+    state: EvictionState,
     now: float,
     *,
     over: Sequence[Offender] = (),
     at_once: int,
-) -> Decision:
+) -> EvictionDecision:
     """Actions that follow from an observation.
 
     Args:
@@ -112,7 +112,7 @@ def decide(
         for t, since in sorted(ready.items(), key=lambda each: _place(each[0]))
         if seen[t.signal].at > state.last[t.signal].at  # nothing is sure at the first look
     )
-    new_state = State(
+    new_state = EvictionState(
         suspected=met,
         first_seen=first_seen,
         ready=frozenset(ready),
@@ -122,7 +122,7 @@ def decide(
     )
     held = tuple(each for each in crossings if over and _is_of_disk(each.threshold))
     free = tuple(each for each in crossings if each not in held)
-    return Decision(
+    return EvictionDecision(
         new_state,
         over=tuple(over[: max(0, at_once)]),
         act=free[0] if free else None,
@@ -132,7 +132,7 @@ def decide(
     )
 
 
-def restored(state: State, shown: Collection[Condition], now: float) -> State:
+def restored(state: EvictionState, shown: Collection[Condition], now: float) -> EvictionState:
     """Add the conditions that an earlier run of the agent reported.
 
     They are held as if seen now: restarting its agent does not make a node well.
@@ -156,7 +156,7 @@ def is_well(seen: Observations, rules: Rules, acted: Signal) -> bool:
     )
 
 
-def hold_ends(state: State, rules: Rules, now: float) -> float | None:
+def hold_ends(state: EvictionState, rules: Rules, now: float) -> float | None:
     """Seconds until a condition that is no longer seen ends; None: there is none."""
     left = [last + rules.transition - now for last in state.pressed.values()]
     return max(0.0, min(left)) if left else None

@@ -17,7 +17,14 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, AnnotatingRecorder, pod_reference
-from kubeletpy.eviction.decide import Crossing, Decision, State, decide, hold_ends, restored
+from kubeletpy.eviction.decide import (
+    Crossing,
+    EvictionDecision,
+    EvictionState,
+    decide,
+    hold_ends,
+    restored,
+)
 from kubeletpy.eviction.endings import Clear, Ending, Endings
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.local_storage import (
@@ -113,7 +120,7 @@ class EvictionKeeper:
         self.done = self._pressure.done
         if limits is not None:
             limits.is_ending, limits.wake = self._endings.knows, signals.wake
-        self.state = State()
+        self.state = EvictionState()
         self.done_for_limits: deque[LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""
         self._restored = False
@@ -220,7 +227,7 @@ class EvictionKeeper:
         """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
         return None if self._limits is None else self._limits.spared(uid)
 
-    def _end_offenders(self, decision: Decision) -> None:
+    def _end_offenders(self, decision: EvictionDecision) -> None:
         if self._limits is None:
             return
         going = [(each, pod) for each in decision.over if (pod := self._pod(each.uid)) is not None]

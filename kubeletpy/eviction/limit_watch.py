@@ -14,7 +14,7 @@ from typing import Protocol
 from kubeletpy.eviction.local_storage import (
     LimitEviction,
     LimitPlace,
-    Limits,
+    LocalStorageLimits,
     Offender,
     Share,
     judge,
@@ -64,7 +64,7 @@ class LimitWatch:
         """Whether a pod (by uid) is being ended already."""
         self.wake: Callable[[], None] = lambda: None
         """Called when a round has something new to decide on."""
-        self._known: dict[str, Limits | None] = {}
+        self._known: dict[str, LocalStorageLimits | None] = {}
         """Limits of the pods that may run; they never change."""
         self._uses: Mapping[str, PodStorage] = {}
         """As last measured."""
@@ -79,7 +79,7 @@ class LimitWatch:
 
     def pods_changed(self, uids: Iterable[str]) -> None:
         """Set the pods that may run now; no others may. Never blocks."""
-        found: dict[str, Limits | None] = {}
+        found: dict[str, LocalStorageLimits | None] = {}
         for uid in uids:
             if uid in self._known:
                 found[uid] = self._known[uid]
@@ -167,7 +167,7 @@ class LimitWatch:
                     extra={"pod": pod.key, "why": each.verdict.message.strip()},
                 )
 
-    def _watched(self) -> dict[str, Limits]:
+    def _watched(self) -> dict[str, LocalStorageLimits]:
         return {
             uid: limits
             for uid, limits in self._known.items()

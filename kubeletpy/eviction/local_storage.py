@@ -40,7 +40,7 @@ class Limit(Struct, frozen=True):
     text: str
 
 
-class Limits(Struct, frozen=True):
+class LocalStorageLimits(Struct, frozen=True):
     """What a pod may use; at least one limit is set.
 
     Attributes:
@@ -66,7 +66,7 @@ class Share(Struct, frozen=True):
     limit: int
 
 
-class Verdict(Struct, frozen=True):
+class LocalStorageEviction(Struct, frozen=True):
     """Why a pod is evicted: the label of kubelet_evictions, and the words of event and status."""
 
     signal: str
@@ -78,7 +78,7 @@ class Offender(Struct, frozen=True):
     """A pod that exceeds a limit of its own, and which."""
 
     uid: str
-    verdict: Verdict
+    verdict: LocalStorageEviction
 
 
 class LimitPlace(Struct, frozen=True):
@@ -103,7 +103,7 @@ class LimitEviction(Struct, frozen=True):
     ranking: tuple[LimitPlace, ...]
 
 
-def limits_of(pod: Pod) -> Limits | None:
+def limits_of(pod: Pod) -> LocalStorageLimits | None:
     """What limits a pod's local storage; None: nothing.
 
     emptyDirs in memory are left out: their tmpfs has that size. A limit that can't be read is none.
@@ -117,31 +117,31 @@ def limits_of(pod: Pod) -> Limits | None:
     total = _pod_limit(pod)
     if not volumes and not containers and total is None:
         return None
-    return Limits(volumes, containers, total)
+    return LocalStorageLimits(volumes, containers, total)
 
 
-def judge(limits: Limits, use: PodStorage) -> Verdict | None:
+def judge(limits: LocalStorageLimits, use: PodStorage) -> LocalStorageEviction | None:
     """The first limit that is exceeded: volumes first, then the pod, then its containers."""
     for name, limit, share in _of_volumes(limits, use):
         if share.used > limit.size:
             message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". '
-            return Verdict(VOLUME_SIGNAL, message, share)
+            return LocalStorageEviction(VOLUME_SIGNAL, message, share)
     if limits.pod is not None and use.total > limits.pod.size:
         message = (
             "Pod ephemeral local storage usage exceeds the total limit of containers "
             f"{limits.pod.text}. "
         )
-        return Verdict(POD_SIGNAL, message, _share(WHOLE, use.total, limits.pod))
+        return LocalStorageEviction(POD_SIGNAL, message, _share(WHOLE, use.total, limits.pod))
     for name, limit, share in _of_containers(limits, use):
         if share.used > limit.size:
             message = (
                 f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
             )
-            return Verdict(CONTAINER_SIGNAL, message, share)
+            return LocalStorageEviction(CONTAINER_SIGNAL, message, share)
     return None
 
 
-def nearest(limits: Limits, use: PodStorage) -> Share:
+def nearest(limits: LocalStorageLimits, use: PodStorage) -> Share:
     """The limit that is used up the most."""
     shares = [share for _, _, share in _of_volumes(limits, use)]
     if limits.pod is not None:
@@ -156,12 +156,14 @@ def next_to_go(places: Iterable[LimitPlace]) -> tuple[LimitPlace, ...]:
     return tuple(ordered[:SHOWN])
 
 
-def _of_volumes(limits: Limits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
+def _of_volumes(limits: LocalStorageLimits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
     for name, limit in limits.volumes.items():
         yield name, limit, _share(f"emptyDir {name}", use.volumes.get(name, 0), limit)
 
 
-def _of_containers(limits: Limits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
+def _of_containers(
+    limits: LocalStorageLimits, use: PodStorage
+) -> Iterator[tuple[str, Limit, Share]]:
     for name, limit in limits.containers.items():
         yield name, limit, _share(f"container {name}", use.containers.get(name, 0), limit)
 
@@ -174,7 +176,7 @@ def _part(share: Share) -> float:
     return share.used / max(1, share.limit)
 
 
-def evicted_status(status: api.PodStatus, verdict: Verdict) -> api.PodStatus:
+def evicted_status(status: api.PodStatus, verdict: LocalStorageEviction) -> api.PodStatus:
     """The status of a pod that is evicted for its local storage.
 
     Without a DisruptionTarget condition: the pod itself is at fault, not the node.

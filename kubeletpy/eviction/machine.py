@@ -17,9 +17,9 @@ from kubeletpy.clock import Clock
 from kubeletpy.eviction.notices import MemoryNotices
 from kubeletpy.eviction.signals import (
     Layout,
-    Observation,
     Observations,
     Signal,
+    SignalObservation,
     layout_of,
 )
 from kubeletpy.host.kernel_text import number
@@ -77,7 +77,7 @@ class MachineSignals:
         # apart from what else goes on in threads: that must not keep a look waiting
         self._memory = SteadyThreads(1, "eviction-memory")
         self._disk = SteadyThreads(DISKS, "eviction-disk")
-        self._asked: dict[str, asyncio.Future[dict[Signal, Observation]]] = {}
+        self._asked: dict[str, asyncio.Future[dict[Signal, SignalObservation]]] = {}
 
     @classmethod
     def here(
@@ -145,29 +145,29 @@ class MachineSignals:
     def _group_of(self, signal: Signal) -> str:
         return "/" if signal is Signal.MEMORY else self._kubepods
 
-    def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, Observation]:
+    def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, SignalObservation]:
         """Memory and tasks: what /proc and one cgroup show."""
-        found: dict[Signal, Observation] = {}
+        found: dict[Signal, SignalObservation] = {}
         if Signal.MEMORY in wanted:
             sizes = proc_text.sizes(read_text(f"{self._proc}/meminfo"))
             memory = node_memory(sizes, self._huge_pages)
             if memory is not None:
-                found[Signal.MEMORY] = Observation(*memory, at)
+                found[Signal.MEMORY] = SignalObservation(*memory, at)
         if Signal.ALLOCATABLE_MEMORY in wanted and self._groups is not None and self._kubepods:
             stats = self._groups.stats(self._kubepods, detail=False)
             if stats is not None and stats.limit is not None and stats.working_set is not None:
                 left = max(0, stats.limit - stats.working_set)
-                found[Signal.ALLOCATABLE_MEMORY] = Observation(left, stats.limit, at)
+                found[Signal.ALLOCATABLE_MEMORY] = SignalObservation(left, stats.limit, at)
         if Signal.PIDS in wanted:
             names = ("pid_max", "threads-max")
             limits = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
             most = min((limit for limit in limits if limit is not None), default=None)
             tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
             if most is not None and tasks is not None:
-                found[Signal.PIDS] = Observation(most - tasks, most, at)
+                found[Signal.PIDS] = SignalObservation(most - tasks, most, at)
         return found
 
-    async def _space(self, name: str) -> dict[Signal, Observation]:
+    async def _space(self, name: str) -> dict[Signal, SignalObservation]:
         loop = asyncio.get_running_loop()
         asked = self._asked.get(name)
         if asked is None or asked.done():
@@ -191,14 +191,16 @@ def node_memory(sizes: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int
     return None if total is None or available is None else (available, total)
 
 
-def _space_of(path: str, signals: tuple[Signal, Signal], at: float) -> dict[Signal, Observation]:
+def _space_of(
+    path: str, signals: tuple[Signal, Signal], at: float
+) -> dict[Signal, SignalObservation]:
     found = space(path, 0)
     if found is None:
         return {}
     bytes_, inodes = signals
-    seen = {bytes_: Observation(found.available, found.capacity, at)}
+    seen = {bytes_: SignalObservation(found.available, found.capacity, at)}
     if found.inodes:  # some file systems do not count them (btrfs)
-        seen[inodes] = Observation(found.inodes_free, found.inodes, at)
+        seen[inodes] = SignalObservation(found.inodes_free, found.inodes, at)
     return seen
 
 

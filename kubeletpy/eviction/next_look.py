@@ -8,7 +8,7 @@ that is more.
 
 from __future__ import annotations
 
-from kubeletpy.eviction.signals import INODES, MEMORY, Observation, Observations, Signal
+from kubeletpy.eviction.signals import INODES, MEMORY, Observations, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Rules
 
 PERIOD_S = 10.0
@@ -53,7 +53,7 @@ def _usual(signal: Signal) -> float:
     return INODES_A_SECOND if signal in INODES else DISK_BYTES_A_SECOND
 
 
-def _rate(signal: Signal, now: Observation, before: Observation | None) -> float:
+def _rate(signal: Signal, now: SignalObservation, before: SignalObservation | None) -> float:
     """How much may be used up per second until the next observation."""
     usual = _usual(signal)
     if before is None or now.at <= before.at:

@@ -23,7 +23,7 @@ from kubeletpy.events.recorder import (
     pod_reference,
 )
 from kubeletpy.eviction import words
-from kubeletpy.eviction.decide import Crossing, Decision, State, is_well
+from kubeletpy.eviction.decide import Crossing, EvictionDecision, EvictionState, is_well
 from kubeletpy.eviction.endings import Ending, Endings
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.pod_use import Candidate
@@ -36,7 +36,7 @@ from kubeletpy.eviction.ranking import (
     rank,
     reclaims,
 )
-from kubeletpy.eviction.report import SHOWN, Done
+from kubeletpy.eviction.report import SHOWN, EvictionRecord
 from kubeletpy.eviction.settling import Awaited, freed_by, freed_by_reclaim, may_be_settling
 from kubeletpy.eviction.signal_observer import SignalObserver
 from kubeletpy.eviction.signals import DISK, Condition, Layout, condition_of, resource_of
@@ -91,7 +91,7 @@ class NodePressure:
         self._node = node_reference(node_name)
         self._evicted = evicted
         self._aged = aged
-        self.done: deque[Done] = deque(maxlen=REMEMBERED)
+        self.done: deque[EvictionRecord] = deque(maxlen=REMEMBERED)
         """What was done last, newest at the end."""
         self._reclaiming: asyncio.Task[None] | None = None
         self._reclaimed = False
@@ -113,7 +113,7 @@ class NodePressure:
             self._reclaiming.cancel()
             await asyncio.gather(self._reclaiming, return_exceptions=True)
 
-    async def act(self, decision: Decision) -> float | None:
+    async def act(self, decision: EvictionDecision) -> float | None:
         """Do it; seconds after which a round is to try again, None: no need of one."""
         if not any(condition_of(t.signal) is Condition.DISK for t in decision.state.ready):
             self._reclaimed = False
@@ -128,7 +128,7 @@ class NodePressure:
         await self._act_on_first(decision)
         return COUNTED_AGAIN_S if self._counts_wait else None
 
-    async def _act_on_first(self, decision: Decision) -> None:
+    async def _act_on_first(self, decision: EvictionDecision) -> None:
         for place, crossing in enumerate(decision.all):
             if not self._is_busy_with(crossing):
                 same = [
@@ -206,7 +206,9 @@ class NodePressure:
             if self._counts_wait:
                 return
         self._reclaimed = self._reclaimed and not what
-        self.done.append(Done(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen))
+        self.done.append(
+            EvictionRecord(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen)
+        )
         awaited = freed_by(chosen, crossing.threshold, layout, written) if on_disk else None
         self._evict(active[chosen.pod.uid], chosen.pod, crossing, same, awaited)
 
@@ -217,7 +219,7 @@ class NodePressure:
         return {uid: pod for uid, pod in active.items() if uid not in stuck}
 
     async def order(
-        self, state: State, asked: Pod | None, without: Collection[str]
+        self, state: EvictionState, asked: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
         """As :meth:`kubeletpy.eviction.keeper.EvictionKeeper.order`."""
         from kubeletpy.eviction.order import orders
@@ -250,7 +252,9 @@ class NodePressure:
                 await self._observer.settled(freed, before)
             seen = await self._observer.observe()
             well = is_well(seen.observations, self._rules, crossing.threshold.signal)
-            self.done.append(Done(self._clock.now(), crossing, reclaimed=what, helped=well))
+            self.done.append(
+                EvictionRecord(self._clock.now(), crossing, reclaimed=what, helped=well)
+            )
         finally:
             self._reclaimed = not well
             self._reclaiming = None

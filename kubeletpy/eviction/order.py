@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
 from kubeletpy.eviction.ranking import Ranked, Reclaim, counts_layers, rank, reclaims
-from kubeletpy.eviction.report import Place, place_of
+from kubeletpy.eviction.report import RankingEntry, place_of
 from kubeletpy.eviction.signals import DISK, INODES, ORDER, Layout, Signal, resource_of
 from kubeletpy.structs import Struct, replace
 
@@ -22,7 +22,7 @@ class Next(Struct, frozen=True):
     """A pod in the order: ``number`` 1 goes first."""
 
     number: int
-    place: Place
+    place: RankingEntry
     asked: bool = False
     """It is the requested pod."""
     assumed: bool = False

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from kubeletpy.eviction.decide import Crossing, State
+from kubeletpy.eviction.decide import Crossing, EvictionState
 from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go
-from kubeletpy.eviction.signals import Condition, Doubt, Observation, Signal, condition_of
+from kubeletpy.eviction.signals import Condition, Doubt, Signal, SignalObservation, condition_of
 from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.structs import Struct
 
@@ -19,7 +19,7 @@ SHOWN = 5
 """How many pods of a ranking are kept."""
 
 
-class Done(Struct, frozen=True):
+class EvictionRecord(Struct, frozen=True):
     """Something that was done about a crossing.
 
     Attributes:
@@ -36,7 +36,7 @@ class Done(Struct, frozen=True):
     helped: bool = False
 
 
-class Outcome(StrEnum):
+class EvictionOutcome(StrEnum):
     """The result of acting on a crossing."""
 
     EVICTED = "evicted"
@@ -58,7 +58,7 @@ class Remedy(StrEnum):
 _REMEDIES = {Condition.MEMORY: Remedy.FREE_MEMORY, Condition.PID: Remedy.END_PROCESSES}
 
 
-class Place(Struct, frozen=True):
+class RankingEntry(Struct, frozen=True):
     """A pod's place in a ranking, and what put it there."""
 
     namespace: str
@@ -78,7 +78,7 @@ class EvictionReport(Struct, frozen=True):
     """What was done about a crossing, with the numbers of that moment."""
 
     at: float
-    outcome: Outcome
+    outcome: EvictionOutcome
     signal: Signal
     threshold: int
     available: int
@@ -88,14 +88,14 @@ class EvictionReport(Struct, frozen=True):
     since: float
     """When the threshold was crossed."""
     reclaimed: tuple[Reclaim, ...]
-    pod: Place | None
-    ranking: tuple[Place, ...]
+    pod: RankingEntry | None
+    ranking: tuple[RankingEntry, ...]
     """The first of the ranking, including the pod that was evicted."""
-    next: Place | None
+    next: RankingEntry | None
     """What would have been evicted next, as things stood then."""
 
 
-class Held(Struct, frozen=True):
+class HeldCondition(Struct, frozen=True):
     """A condition that the node reports."""
 
     condition: Condition
@@ -129,7 +129,7 @@ class PressureReport(Struct, frozen=True):
     """Everything about the pressure on a node."""
 
     at: float
-    conditions: tuple[Held, ...]
+    conditions: tuple[HeldCondition, ...]
     levels: tuple[Level, ...]
     doubts: tuple[tuple[Signal, Doubt], ...]
     """Implausible numbers that are ignored, and why."""
@@ -140,9 +140,9 @@ class PressureReport(Struct, frozen=True):
 
 def report(
     rules: Rules,
-    state: State,
+    state: EvictionState,
     doubts: Mapping[Signal, Doubt],
-    done: Iterable[Done],
+    done: Iterable[EvictionRecord],
     *,
     now: float,
     wall: float,
@@ -154,7 +154,7 @@ def report(
     """
     offset = wall - now
     held = tuple(
-        Held(
+        HeldCondition(
             each,
             state.since[each] + offset,
             None if _is_seen(each, state) else state.pressed[each] + rules.transition + offset,
@@ -176,11 +176,13 @@ def report(
     )
 
 
-def _is_seen(condition: Condition, state: State) -> bool:
+def _is_seen(condition: Condition, state: EvictionState) -> bool:
     return any(condition_of(threshold.signal) is condition for threshold in state.first_seen)
 
 
-def _level(threshold: Threshold, seen: Observation, state: State, offset: float) -> Level:
+def _level(
+    threshold: Threshold, seen: SignalObservation, state: EvictionState, offset: float
+) -> Level:
     since = state.first_seen.get(threshold)
     return Level(
         threshold.signal,
@@ -193,7 +195,7 @@ def _level(threshold: Threshold, seen: Observation, state: State, offset: float)
     )
 
 
-def _helps(rules: Rules, state: State, held: tuple[Held, ...]) -> Iterable[Help]:
+def _helps(rules: Rules, state: EvictionState, held: tuple[HeldCondition, ...]) -> Iterable[Help]:
     missing: dict[Signal, int] = {}
     for threshold in rules.thresholds:
         seen = state.last.get(threshold.signal)
@@ -211,11 +213,11 @@ def _helps(rules: Rules, state: State, held: tuple[Held, ...]) -> Iterable[Help]
         yield Help(Remedy.WAIT, None, 0)
 
 
-def _eviction_report(done: Done, offset: float) -> EvictionReport:
+def _eviction_report(done: EvictionRecord, offset: float) -> EvictionReport:
     crossing = done.crossing
-    outcome = Outcome.EVICTED
+    outcome = EvictionOutcome.EVICTED
     if done.pod is None:
-        outcome = Outcome.RECLAIMED if done.helped else Outcome.RECLAIM_NOT_ENOUGH
+        outcome = EvictionOutcome.RECLAIMED if done.helped else EvictionOutcome.RECLAIM_NOT_ENOUGH
     rest = [each for each in done.ranking if each is not done.pod]
     after = first_to_go(rest) if done.pod is not None else None
     return EvictionReport(
@@ -234,10 +236,10 @@ def _eviction_report(done: Done, offset: float) -> EvictionReport:
     )
 
 
-def place_of(ranked: Ranked) -> Place:
+def place_of(ranked: Ranked) -> RankingEntry:
     """What explain shows of a pod in a ranking."""
     namespace, _, name = ranked.pod.key.rpartition("/")
-    return Place(
+    return RankingEntry(
         namespace,
         name,
         ranked.pod.uid,

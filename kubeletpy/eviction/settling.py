@@ -9,7 +9,7 @@ the next pod would be evicted for what the last one left behind.
 from __future__ import annotations
 
 from kubeletpy.eviction.ranking import Ranked, counts_layers
-from kubeletpy.eviction.signals import INODES, Layout, Observation, Signal
+from kubeletpy.eviction.signals import INODES, Layout, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Threshold
 from kubeletpy.structs import Struct, replace
 
@@ -104,12 +104,12 @@ def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
     return Awaited(threshold, patience=LAYER_S if age < EARLY_S else GARBAGE_S)
 
 
-def begun(awaited: Awaited, seen: Observation, now: float) -> Settling:
+def begun(awaited: Awaited, seen: SignalObservation, now: float) -> Settling:
     """State before anything has been reclaimed."""
     return Settling(awaited, seen.available, seen.available, seen.available, now)
 
 
-def looked(settling: Settling, seen: Observation, now: float) -> Settling:
+def looked(settling: Settling, seen: SignalObservation, now: float) -> Settling:
     """The state after one more observation."""
     sure = min(settling.last, seen.available)
     return replace(
@@ -129,7 +129,7 @@ def is_settled(settling: Settling, capacity: int, now: float) -> bool:
     is still to come: what comes later counts when the node runs short again.
     """
     awaited, threshold = settling.awaited, settling.awaited.threshold
-    seen = Observation(settling.sure, capacity, now)
+    seen = SignalObservation(settling.sure, capacity, now)
     patience = awaited.patience
     if awaited.counted is None:
         if not threshold.unresolved(seen):

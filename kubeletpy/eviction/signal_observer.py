@@ -13,11 +13,11 @@ from kubeletpy.eviction.ranking import LAYERS_S
 from kubeletpy.eviction.settling import Awaited, begun, is_settled, looked
 from kubeletpy.eviction.signals import (
     MEMORY,
+    CheckedObservations,
     Doubt,
-    Observation,
     Observations,
-    Seen,
     Signal,
+    SignalObservation,
     believable,
 )
 from kubeletpy.eviction.thresholds import Rules
@@ -41,7 +41,7 @@ class SignalObserver:
         self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
         """Observations of the last seconds, at most one a second."""
 
-    async def observe(self) -> Seen:
+    async def observe(self) -> CheckedObservations:
         """What is available now."""
         found = await self._signals.observe(self._rules.signals)
         now = asyncio.get_running_loop().time()
@@ -54,7 +54,7 @@ class SignalObserver:
             self._left.append((now, seen.observations))
         return seen
 
-    async def left(self, signal: Signal) -> Observation | None:
+    async def left(self, signal: Signal) -> SignalObservation | None:
         """What is available for one signal now."""
         return (await self.observe()).observations.get(signal)
 
@@ -75,7 +75,7 @@ class SignalObserver:
                     margins[threshold.signal] = min(left, margins.get(threshold.signal, left))
         self._signals.arm(margins)
 
-    async def settled(self, awaited: Awaited, before: Observation | None) -> None:
+    async def settled(self, awaited: Awaited, before: SignalObservation | None) -> None:
         """Wait until what is to be freed has been, or is no longer worth waiting for.
 
         ``before``: what was available before any of it could be freed.

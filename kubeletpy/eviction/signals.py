@@ -77,7 +77,7 @@ def layout_of(node: int, images: int, layers: int) -> Layout:
     return Layout.SPLIT if layers == node else Layout.APART
 
 
-class Observation(Struct, frozen=True):
+class SignalObservation(Struct, frozen=True):
     """One signal: bytes, inodes or tasks.
 
     Attributes:
@@ -89,7 +89,7 @@ class Observation(Struct, frozen=True):
     at: float
 
 
-Observations = Mapping[Signal, Observation]
+Observations = Mapping[Signal, SignalObservation]
 
 
 class Doubt(StrEnum):
@@ -102,14 +102,14 @@ class Doubt(StrEnum):
     AHEAD = "it is from the future"
 
 
-class Seen(Struct, frozen=True):
+class CheckedObservations(Struct, frozen=True):
     """Which numbers of one observation are plausible, and which are not."""
 
     observations: Observations = field(default_factory=dict)
     doubts: Mapping[Signal, Doubt] = field(default_factory=dict)
 
 
-def believable(found: Observations, now: float) -> Seen:
+def believable(found: Observations, now: float) -> CheckedObservations:
     """Drop impossible numbers: no pod is evicted for them.
 
     Args:
@@ -119,10 +119,10 @@ def believable(found: Observations, now: float) -> Seen:
     doubts = {
         signal: doubt for signal, seen in found.items() if (doubt := _doubt(seen, now)) is not None
     }
-    return Seen({s: seen for s, seen in found.items() if s not in doubts}, doubts)
+    return CheckedObservations({s: seen for s, seen in found.items() if s not in doubts}, doubts)
 
 
-def _doubt(seen: Observation, now: float) -> Doubt | None:
+def _doubt(seen: SignalObservation, now: float) -> Doubt | None:
     if seen.available < 0:
         return Doubt.NEGATIVE
     if seen.capacity <= 0:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from kubeletpy.api.quantity import value
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Observation, Signal
+from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Signal, SignalObservation
 from kubeletpy.structs import Struct
 
 OFF = ("0%", "100%")
@@ -55,11 +55,11 @@ class Threshold(Struct, frozen=True):
         """Whether it is acted on at once."""
         return self.grace <= 0
 
-    def met(self, seen: Observation) -> bool:
+    def met(self, seen: SignalObservation) -> bool:
         """Whether there is too little."""
         return seen.available < self.amount.in_units(seen.capacity)
 
-    def unresolved(self, seen: Observation) -> bool:
+    def unresolved(self, seen: SignalObservation) -> bool:
         """Whether there is still too little after it was acted on."""
         more = self.reclaim.in_units(seen.capacity) if self.reclaim is not None else 0
         return seen.available < self.amount.in_units(seen.capacity) + more

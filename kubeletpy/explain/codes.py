@@ -15,7 +15,7 @@ from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.files.busy import says_busy
 
 
-class Code(StrEnum):
+class CauseCode(StrEnum):
     """Causes that a pod's state can have beyond the kinds of waits, whose words have hyphens."""
 
     RUNNING = "running"
@@ -53,11 +53,11 @@ class Code(StrEnum):
     UNSCHEDULABLE = "unschedulable"
 
 
-_FIELDS: dict[SpecField | None, Code] = {
-    SpecField.SUB_PATH: Code.SUBPATH,
-    SpecField.RUN_AS_NON_ROOT: Code.RUNS_AS_ROOT,
+_FIELDS: dict[SpecField | None, CauseCode] = {
+    SpecField.SUB_PATH: CauseCode.SUBPATH,
+    SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
 }
-_STARTS = {"PostStartHookError": Code.POST_START, "RunContainerError": Code.NEVER_RAN}
+_STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
 """Of a start that has failed just now; a moment later its back-off is shown."""
 _DENIED = re.compile(
     r"authoriz|unauthorized|denied|forbidden|no basic auth|authentication required|\b40[13]\b", re.I
@@ -84,15 +84,15 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
         case WaitKind.VOLUME | WaitKind.RELEASE if facts.ending:
-            return Code.VOLUME_IN_USE if says_busy(wait.why) else wait.kind.value
+            return CauseCode.VOLUME_IN_USE if says_busy(wait.why) else wait.kind.value
         case WaitKind.START_ERROR | WaitKind.VOLUME:
             return _config_code(facts, wait)
         case WaitKind.PROBE:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
         case WaitKind.RETRY if _failed_about(facts) is SpecField.RUNTIME_CLASS:
-            return Code.RUNTIME_CLASS
+            return CauseCode.RUNTIME_CLASS
         case WaitKind.RETRY if _names_class(facts) and _NO_HANDLER.search(wait.why):
-            return Code.RUNTIME_CLASS
+            return CauseCode.RUNTIME_CLASS
         case _:
             return wait.kind.replace(" ", "-").lower()
 
@@ -101,13 +101,13 @@ def image_code(why: str) -> str:
     """Of an image that can't be had; ``why`` begins with the waiting reason."""
     reason, _, said = why.partition(": ")
     if reason == ImageErrorCode.INVALID_NAME:
-        return Code.IMAGE_NAME
+        return CauseCode.IMAGE_NAME
     if reason == ImageErrorCode.NEVER_PULL:
-        return Code.IMAGE_NOT_VERIFIED if NOT_VERIFIED in said else Code.IMAGE_NEVER
+        return CauseCode.IMAGE_NOT_VERIFIED if NOT_VERIFIED in said else CauseCode.IMAGE_NEVER
     for code, pattern in (
-        (Code.IMAGE_AUTH, _DENIED),
-        (Code.REGISTRY, _UNREACHABLE),
-        (Code.IMAGE_ABSENT, _ABSENT),
+        (CauseCode.IMAGE_AUTH, _DENIED),
+        (CauseCode.REGISTRY, _UNREACHABLE),
+        (CauseCode.IMAGE_ABSENT, _ABSENT),
     ):
         if pattern.search(_without_names(said)):
             return code
@@ -118,24 +118,28 @@ def crash_code(facts: PodFacts, name: str) -> str:
     """Of a container that keeps ending."""
     error = facts.start_errors.get(name)
     if error is not None and error.cause.startswith("PostStartHookError"):
-        return Code.POST_START
+        return CauseCode.POST_START
     if (ended := last_exit(facts, name)) is not None and never_ran(ended):
-        return Code.NEVER_RAN
+        return CauseCode.NEVER_RAN
     if (kind := killed_by(facts, name)) is not None:
-        return Code.LIVENESS if kind is ProbeKind.LIVENESS else Code.STARTUP
-    return Code.OUT_OF_MEMORY if ended is not None and ended.reason == "OOMKilled" else Code.CRASH
+        return CauseCode.LIVENESS if kind is ProbeKind.LIVENESS else CauseCode.STARTUP
+    return (
+        CauseCode.OUT_OF_MEMORY
+        if ended is not None and ended.reason == "OOMKilled"
+        else CauseCode.CRASH
+    )
 
 
-def terminal_code(facts: PodFacts) -> Code:
+def terminal_code(facts: PodFacts) -> CauseCode:
     """Of a pod that has ended or was refused."""
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
-        return Code.SUCCEEDED
+        return CauseCode.SUCCEEDED
     if reason == "Evicted":
-        return Code.EVICTED
+        return CauseCode.EVICTED
     if reason == "DeadlineExceeded":
-        return Code.DEADLINE
-    return Code.REFUSED if reason and not exits(facts) else Code.FAILED
+        return CauseCode.DEADLINE
+    return CauseCode.REFUSED if reason and not exits(facts) else CauseCode.FAILED
 
 
 def _names_class(facts: PodFacts) -> bool:
@@ -155,12 +159,12 @@ def _config_code(facts: PodFacts, wait: Wait) -> str:
         if error.code in _STARTS:
             return _STARTS[error.code]
         if error.code == "CreateContainerError" and _NO_PROGRAM.search(wait.why):
-            return Code.NEVER_RAN
+            return CauseCode.NEVER_RAN
     if _NO_KEY.search(wait.why):
-        return Code.CONFIG_KEY
+        return CauseCode.CONFIG_KEY
     if _NO_OBJECT.search(wait.why):
-        return Code.CONFIG_MISSING
-    return Code.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
+        return CauseCode.CONFIG_MISSING
+    return CauseCode.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
 
 
 def _without_names(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import ContainerView, Exit, Role, State
+from kubeletpy.explain.model import ContainerStateKey, ContainerView, Exit, Role
 from kubeletpy.explain.moments import api_time
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
@@ -95,12 +95,14 @@ def _entry(facts: PodFacts, field: str, name: str) -> dict[str, Any]:
 
 def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> ContainerView:
     states = entry.get("state") or {}
-    state = next((each for each in State if each in states), State.WAITING)
+    state = next((each for each in ContainerStateKey if each in states), ContainerStateKey.WAITING)
     detail = states.get(state) or {}
-    since = detail.get("startedAt") if state is State.RUNNING else detail.get("finishedAt")
+    since = (
+        detail.get("startedAt") if state is ContainerStateKey.RUNNING else detail.get("finishedAt")
+    )
     reason = detail.get("reason") or ""
     code = None
-    if state is State.TERMINATED:
+    if state is ContainerStateKey.TERMINATED:
         code = int(detail.get("exitCode") or 0)
         reason = f"{reason} ({code})".strip()
     return ContainerView(

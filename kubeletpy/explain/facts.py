@@ -12,7 +12,7 @@ from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.kubeapi.failing_watches import FailingWatch
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -28,7 +28,7 @@ from kubeletpy.trace.model import PodTrace
 from kubeletpy.volumes.claims.model import VolumeWait
 
 
-class Taint(Struct, frozen=True):
+class NodeTaint(Struct, frozen=True):
     """A taint of a node; ``value`` may be empty."""
 
     key: str
@@ -80,7 +80,7 @@ class PodFacts(Struct, frozen=True):
     """Calls to DRA drivers in flight; times are on the event loop's clock."""
     pulls: Mapping[str, PullPosition] = field(default_factory=dict)
     """Image -> where its pull stands; times are on the event loop's clock."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldResource, ...] = ()
     """The parts of the machine that its containers have."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     probe_reports: tuple[ProbeReport, ...] = ()
@@ -95,9 +95,9 @@ class PodFacts(Struct, frozen=True):
     """Pull secrets that the pod names and the API does not have."""
     port_holders: tuple[str, ...] = ()
     """Pods that have the host ports it was refused for: ``port 80/TCP: namespace/name``."""
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     """The node's taints that it was refused for, as far as the node still has them."""
-    deleted_for: tuple[Taint, ...] | None = None
+    deleted_for: tuple[NodeTaint, ...] | None = None
     """The same for those that it was deleted for; None: it was not deleted for taints."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
     """Container name -> the last line of its latest log; only where it was requested."""

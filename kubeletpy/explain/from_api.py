@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.explain.codes import Code
+from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.moments import api_time, clock_time, since
 from kubeletpy.explain.words import one_line, restarts
 from kubeletpy.pods.pod import TERMINAL_PHASES
@@ -111,7 +111,7 @@ def unscheduled(pod: View) -> Unscheduled | None:
         waits = one_line(f"its scheduling gates: {', '.join(gates)}")
         hint = "check the controller that has to remove them"
     first = api_time(str(begun)) if begun else None
-    return Unscheduled(verdict(pod), Code.UNSCHEDULABLE, first, waits, hint)
+    return Unscheduled(verdict(pod), CauseCode.UNSCHEDULABLE, first, waits, hint)
 
 
 def _waiting(status: View) -> Iterator[str]:

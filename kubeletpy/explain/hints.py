@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import OUT_OF, AdmissionReason
-from kubeletpy.explain.codes import Code
+from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.containers import last_exit
-from kubeletpy.explain.facts import PodFacts, Taint
+from kubeletpy.explain.facts import NodeTaint, PodFacts
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.phrases import mounted_image
 from kubeletpy.explain.runs import ended_alone, has_log, never_ran
@@ -43,59 +43,59 @@ _NO_PROGRAM = "correct the container's command, or use an image that has that pr
 def hint(facts: PodFacts, code: str, name: str) -> str:
     """One line; empty when there is nothing to be done. ``name``: the container or object."""
     match code:
-        case Code.IMAGE_AUTH:
+        case CauseCode.IMAGE_AUTH:
             return _access(facts)
-        case Code.IMAGE_ABSENT | Code.REGISTRY if mounted := _mounted(facts, name):
+        case CauseCode.IMAGE_ABSENT | CauseCode.REGISTRY if mounted := _mounted(facts, name):
             return f"check {mounted}: its name and tag, and that this node reaches its registry"
-        case Code.IMAGE_ABSENT:
+        case CauseCode.IMAGE_ABSENT:
             return "check the image's name and tag; it is pulled as soon as the registry has it"
-        case Code.REGISTRY:
+        case CauseCode.REGISTRY:
             return "check the registry's name, and that it can be reached from this node"
-        case Code.IMAGE_NAME:
+        case CauseCode.IMAGE_NAME:
             return "correct the image's name in the pod"
-        case Code.IMAGE_NEVER:
+        case CauseCode.IMAGE_NEVER:
             return "load the image on this node, or use imagePullPolicy IfNotPresent"
-        case Code.IMAGE_NOT_VERIFIED:
+        case CauseCode.IMAGE_NOT_VERIFIED:
             return (
                 "add the pull secret of the image to the pod's imagePullSecrets, or use "
                 "imagePullPolicy IfNotPresent with it"
             )
         case WaitKind.IMAGE.value:
             return "see the message of the runtime, and its log"
-        case Code.CRASH | Code.LIVENESS | Code.STARTUP | Code.POST_START:
+        case CauseCode.CRASH | CauseCode.LIVENESS | CauseCode.STARTUP | CauseCode.POST_START:
             return _see_log(facts, name)
-        case Code.OUT_OF_MEMORY:
+        case CauseCode.OUT_OF_MEMORY:
             return f"raise its memory limit{_memory(facts, name)}, or {_see_log(facts, name)}"
-        case Code.NEVER_RAN:
+        case CauseCode.NEVER_RAN:
             return _NO_PROGRAM
-        case Code.CONFIG_MISSING | Code.CONFIG_KEY:
+        case CauseCode.CONFIG_MISSING | CauseCode.CONFIG_KEY:
             return (
                 f"create it in namespace {facts.namespace} or mark it optional; the agent then "
                 "retries"
             )
-        case Code.RUNS_AS_ROOT:
+        case CauseCode.RUNS_AS_ROOT:
             return "set runAsUser to a user other than 0, or use an image that names one"
-        case Code.CONFIG:
+        case CauseCode.CONFIG:
             return "correct what the message names in the pod's spec"
-        case Code.VOLUME_IN_USE:
+        case CauseCode.VOLUME_IN_USE:
             return "end the process, or have it leave the volume: unmounting is tried again"
-        case Code.TAINT if facts.deleted_for:
+        case CauseCode.TAINT if facts.deleted_for:
             return _tolerate(facts.deleted_for[0], len(facts.deleted_for) - 1)
-        case Code.TAINT:
+        case CauseCode.TAINT:
             return "the node has no such taint any more: make a new pod"
-        case Code.GONE:
+        case CauseCode.GONE:
             return "nothing, if it was meant to end; else make another"
         case "image-pull":
             return _pull(facts, name)
-        case Code.SUBPATH:
+        case CauseCode.SUBPATH:
             return "correct subPath: it has to be below a directory of the volume"
-        case Code.RUNTIME_CLASS:
+        case CauseCode.RUNTIME_CLASS:
             return "create the RuntimeClass, or configure its handler in the container runtime"
         case "startup-probe" | "readiness-probe":
             return f"check the probe and what it requests; its log: {_logs(facts, name)}"
         case "init-container":
             return _see_log(facts, name)
-        case Code.CONTAINER_ENDED:
+        case CauseCode.CONTAINER_ENDED:
             return _ended(facts)
         case "readiness-gate":
             return "check the controller that has to set this condition"
@@ -128,17 +128,17 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             )
         case "cgroup" | "directory" | "retry":
             return "see the message, and the agent's log on this node"
-        case Code.REFUSED:
+        case CauseCode.REFUSED:
             return _refused(facts)
-        case Code.OVER_LIMIT:
+        case CauseCode.OVER_LIMIT:
             return "have it write less, or raise the limit that is named in its manifest"
-        case Code.EVICTED if _own_fault(facts):
+        case CauseCode.EVICTED if _own_fault(facts):
             return "raise the limit that is named in what makes the pod, or have it write less"
-        case Code.EVICTED:
+        case CauseCode.EVICTED:
             return "kubeletpy explain --node shows what would help the node"
-        case Code.DEADLINE:
+        case CauseCode.DEADLINE:
             return "raise activeDeadlineSeconds in what makes the pod"
-        case Code.FAILED:
+        case CauseCode.FAILED:
             return _failed_hint(facts)
         case _:
             return ""
@@ -146,7 +146,13 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
 
 def final(facts: PodFacts, code: str) -> bool:
     """Whether the pod itself is never tried again, whatever changes."""
-    return code in (Code.REFUSED, Code.EVICTED, Code.DEADLINE, Code.FAILED, Code.GONE)
+    return code in (
+        CauseCode.REFUSED,
+        CauseCode.EVICTED,
+        CauseCode.DEADLINE,
+        CauseCode.FAILED,
+        CauseCode.GONE,
+    )
 
 
 def _access(facts: PodFacts) -> str:
@@ -192,7 +198,7 @@ def _refused(facts: PodFacts) -> str:
     return _REFUSED.get(reason, "create a new pod once that is fixed")
 
 
-def _tolerate(taint: Taint, more: int) -> str:
+def _tolerate(taint: NodeTaint, more: int) -> str:
     equal = f"operator: Equal, value: {taint.value}" if taint.value else "operator: Exists"
     others = f" (and so for {more} more)" if more else ""
     return one_line(

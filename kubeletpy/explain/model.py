@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Name
 
@@ -57,7 +57,7 @@ class Role(StrEnum):
     EPHEMERAL = "ephemeral"
 
 
-class State(StrEnum):
+class ContainerStateKey(StrEnum):
     """The state of a container: the key of its entry in the pod's status."""
 
     WAITING = "waiting"
@@ -127,7 +127,7 @@ class ContainerView(Struct, frozen=True):
     name: str
     kind: Role
     image: str
-    state: State
+    state: ContainerStateKey
     reason: str
     message: str
     since: float | None
@@ -184,7 +184,7 @@ class PodExplanation(Struct, frozen=True):
     healthy: bool
     """Whether everything is as it should be."""
     cause: str
-    """A fixed word: a member of :class:`kubeletpy.explain.codes.Code`, or a kind of wait."""
+    """A fixed word: a member of :class:`kubeletpy.explain.codes.CauseCode`, or a kind of wait."""
     first_seen: float | None
     """When that began: the first time, not the latest try; None while all is well."""
     hint: str
@@ -198,7 +198,7 @@ class PodExplanation(Struct, frozen=True):
     waits: tuple[Wait, ...]
     actions: tuple[Action, ...]
     containers: tuple[ContainerView, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldResource, ...]
     """CPUs, memory and devices that its containers have."""
     probes: tuple[ProbeView, ...]
     decisions: tuple[Decided, ...]

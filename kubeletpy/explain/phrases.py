@@ -17,7 +17,7 @@ from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.trace.names import Call, Name
+from kubeletpy.trace.names import Name, TraceCall
 from kubeletpy.volumes.claims.model import VolumeWait, say
 
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
@@ -29,8 +29,8 @@ MAX_SAID = 200
 LATE_S = 3.0
 """Seconds that a runtime may take to kill a container and to report it."""
 _RELEASES: dict[Name | str | None, str] = {
-    Call.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
-    Call.REMOVE_CGROUP: "its cgroup is being removed",
+    TraceCall.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
+    TraceCall.REMOVE_CGROUP: "its cgroup is being removed",
 }
 
 

@@ -87,7 +87,7 @@ def explain_removed(facts: PodFacts) -> PodExplanation:
 
     A pod that was healthy until its end was requested has no other cause.
     """
-    from kubeletpy.explain.codes import Code
+    from kubeletpy.explain.codes import CauseCode
     from kubeletpy.explain.gather import explain
     from kubeletpy.explain.hints import hint
 
@@ -95,8 +95,13 @@ def explain_removed(facts: PodFacts) -> PodExplanation:
     if record is None or not record.termination_requested:
         return found
     found = replace(found, final=True)
-    if found.cause not in (Code.RUNNING, Code.SUCCEEDED, Code.ENDING, Code.TAINT):
+    if found.cause not in (
+        CauseCode.RUNNING,
+        CauseCode.SUCCEEDED,
+        CauseCode.ENDING,
+        CauseCode.TAINT,
+    ):
         return found
-    code = Code.GONE if facts.deleted_for is None else Code.TAINT
+    code = CauseCode.GONE if facts.deleted_for is None else CauseCode.TAINT
     since = found.first_seen or record.terminating_at
     return replace(found, cause=code, first_seen=since, hint=hint(facts, code, ""))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeletpy.explain import render_pressure
-from kubeletpy.explain.model import State, WorkerState
+from kubeletpy.explain.model import ContainerStateKey, WorkerState
 from kubeletpy.explain.moments import clock_time, since
 from kubeletpy.explain.words import ago, duration, one_line, restarts, until
 
@@ -137,7 +137,7 @@ def _containers(containers: Sequence[View], now: float) -> str:
     rows = []
     for view in containers:
         state = f"{view['state']} {view['reason']}"  # gaps are closed in the table
-        if view["since"] is not None and view["state"] == State.RUNNING:
+        if view["since"] is not None and view["state"] == ContainerStateKey.RUNNING:
             state += f" for {duration(now - view['since'])}"
         ready = "ready" if view["ready"] else "not ready"
         often = restarts(view["restarts"])

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from kubeletpy.explain import render
 from kubeletpy.explain.causes import cause
-from kubeletpy.explain.timeline import Bar, Chapter, Timeline
+from kubeletpy.explain.timeline import Bar, Timeline, TimelineChapter
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.trace.model import Chapter as Part
 
@@ -26,7 +26,7 @@ def text(line: Timeline, width: int = 100) -> str:
     return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
 
 
-def summary(chapter: Chapter) -> str:
+def summary(chapter: TimelineChapter) -> str:
     """How far it is, or how long it took from what to what."""
     if chapter.title == Part.LIFE:
         return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
@@ -41,7 +41,7 @@ def summary(chapter: Chapter) -> str:
     return total + (f" ({chapter.note})" if chapter.note else "")
 
 
-def _chapter(head: str, chapter: Chapter, width: int) -> str:
+def _chapter(head: str, chapter: TimelineChapter, width: int) -> str:
     lines = [f"{head}  {chapter.title}: {summary(chapter)}"]
     whole = scale(chapter)
     labels = [_label(bar) for bar in chapter.spans]
@@ -58,7 +58,7 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
     return "\n".join(lines)
 
 
-def scale(chapter: Chapter) -> float:
+def scale(chapter: TimelineChapter) -> float:
     """Seconds that the whole width stands for."""
     ends = [bar.end for bar in chapter.spans]
     return max([0.001, *ends, *filter(None, [chapter.total])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.explain.containers import containers, exits, last_exit
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import ContainerView, Exit, Role, State
+from kubeletpy.explain.model import ContainerStateKey, ContainerView, Exit, Role
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.restart_rules import restart_after_exit
@@ -37,7 +37,7 @@ def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
         if report.container == name and killing:
             return report.kind
     view = next((one for one in containers(facts) if one.name == name), None)
-    if view is None or view.state is not State.RUNNING:
+    if view is None or view.state is not ContainerStateKey.RUNNING:
         return None
     kills = [one for one in facts.history if one.decision.killed == name]
     latest = max(kills, key=lambda one: one.last_at or one.at, default=None)
@@ -61,7 +61,10 @@ def ended_alone(facts: PodFacts) -> tuple[ContainerView, bool, str] | None:
 
 def has_log(facts: PodFacts, name: str) -> bool:
     """Whether there may be a log of a container ("": of any): not if no known run has one."""
-    if any(one.state is State.RUNNING and name in ("", one.name) for one in containers(facts)):
+    if any(
+        one.state is ContainerStateKey.RUNNING and name in ("", one.name)
+        for one in containers(facts)
+    ):
         return True
     runs = [one for one in exits(facts) if name in ("", one.container)]
     if not runs:
@@ -72,7 +75,7 @@ def has_log(facts: PodFacts, name: str) -> bool:
 def restless(facts: PodFacts) -> ContainerView | None:
     """A container that runs now and was restarted again and again until a short while ago."""
     for view in containers(facts):
-        if view.state is not State.RUNNING or view.restarts < 2 or view.since is None:
+        if view.state is not ContainerStateKey.RUNNING or view.restarts < 2 or view.since is None:
             continue
         ended = last_exit(facts, view.name)
         when = None if ended is None else ended.finished_at

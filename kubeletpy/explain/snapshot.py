@@ -13,7 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.kubeapi.failing_watches import FailingWatch
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeResults
@@ -58,7 +58,7 @@ class Snapshots:
         volume_waits: Callable[[str], Sequence[VolumeWait]] = lambda uid: (),
         claim_waits: Callable[[str], Sequence[ClaimWait]] = lambda uid: (),
         failing_watches: Callable[[str], Sequence[FailingWatch]] = lambda uid: (),
-        held: Callable[[Pod], Sequence[Held]] = lambda pod: (),
+        held: Callable[[Pod], Sequence[HeldResource]] = lambda pod: (),
         missing_secrets: Callable[[str], Sequence[str]] = lambda uid: (),
         node: Callable[[], api.Node | None] = lambda: None,
         pulls: Callable[[str], Mapping[str, PullPosition]] = lambda uid: {},

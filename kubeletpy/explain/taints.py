@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubeletpy.admission.taints import tolerates, untolerated
-from kubeletpy.explain.facts import Taint
+from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import Pod
 
@@ -20,14 +20,14 @@ MAX_TAINTS = 5
 
 def refused_for(
     pod: Pod, status: Mapping[str, Any], node: Mapping[str, Any] | None
-) -> tuple[Taint, ...]:
+) -> tuple[NodeTaint, ...]:
     """Those that the node still has; none for a pod that was not refused for taints."""
     if status.get("reason") != REASON:
         return ()
     return _shown(untolerated(pod, _taints(node), EFFECT))
 
 
-def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[Taint, ...] | None:
+def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ...] | None:
     """Those that the node still has; None: the pod was not deleted for taints, as far as is known.
 
     Without the condition (the cluster's taint manager may be without it) a pod that is deleted
@@ -61,8 +61,8 @@ def _taints(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return found
 
 
-def _shown(taints: Iterable[Mapping[str, Any]]) -> tuple[Taint, ...]:
+def _shown(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
     return tuple(
-        Taint(str(each.get("key") or ""), str(each.get("value") or ""), str(each["effect"]))
+        NodeTaint(str(each.get("key") or ""), str(each.get("value") or ""), str(each["effect"]))
         for each in list(taints)[:MAX_TAINTS]
     )

@@ -13,7 +13,7 @@ from kubeletpy.explain.model import Exit, Wait
 from kubeletpy.structs import Struct
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call, Name, Step, named
+from kubeletpy.trace.names import Name, Step, TraceCall, named
 
 _STEPS = (Step.RUNTIME, Step.STATUS)
 """Spans that only contain others, or are too short to be worth a line."""
@@ -33,7 +33,7 @@ class Bar(Struct, frozen=True):
     """It was still running when observed, at ``end``."""
 
 
-class Chapter(Struct, frozen=True):
+class TimelineChapter(Struct, frozen=True):
     """One waterfall."""
 
     title: Part
@@ -53,9 +53,9 @@ class Timeline(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    start: Chapter
-    end: Chapter | None = None
-    life: Chapter | None = None
+    start: TimelineChapter
+    end: TimelineChapter | None = None
+    life: TimelineChapter | None = None
     """What was done between them; None: nothing that matters."""
     verdict: str = ""
     """How the pod is now."""
@@ -65,7 +65,7 @@ class Timeline(Struct, frozen=True):
     """Unix seconds of the request."""
 
     @property
-    def chapters(self) -> tuple[Chapter, ...]:
+    def chapters(self) -> tuple[TimelineChapter, ...]:
         """Those that there are, in order."""
         return tuple(each for each in (self.start, self.life, self.end) if each is not None)
 
@@ -100,7 +100,7 @@ def timeline(
 
 def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
     return [
-        Span(Call.INIT_RUNS, one.container, one.started_at - offset, one.finished_at - offset)
+        Span(TraceCall.INIT_RUNS, one.container, one.started_at - offset, one.finished_at - offset)
         for one in inits
         if one.started_at is not None
         and one.finished_at is not None
@@ -117,15 +117,15 @@ def _start(
     now: float,
     *,
     has_sandbox: bool,
-) -> Chapter:
+) -> TimelineChapter:
     began = trace.opened
-    made = any(span.name in (Call.RUN_POD_SANDBOX, Call.ADMIT) for span in spans)
+    made = any(span.name in (TraceCall.RUN_POD_SANDBOX, TraceCall.ADMIT) for span in spans)
     found = has_sandbox and not made
     bars: list[Bar] = []
     if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
         began = seen_at - offset
     if trace.opened - began >= 0.0005:
-        bars.append(Bar(Call.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
+        bars.append(Bar(TraceCall.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
     bars += _bars(spans, began, now)
     total = None if trace.ready_at is None else trace.ready_at - began
     note = "this agent found the pod's sandbox running when it started" if found else ""
@@ -134,23 +134,23 @@ def _start(
     over = trace.ended_first or (
         total is None and (trace.ended_at is not None or trace.chapter is Part.END)
     )
-    return Chapter(Part.START, began + offset, total, tuple(bars), note, over)
+    return TimelineChapter(Part.START, began + offset, total, tuple(bars), note, over)
 
 
-def _life(spans: Sequence[Span], offset: float, now: float) -> Chapter | None:
+def _life(spans: Sequence[Span], offset: float, now: float) -> TimelineChapter | None:
     """Once it had been Ready: what was done with its containers, and what failed."""
     matters = any(span.name in _OF_CONTAINERS or span.error for span in spans)
     if not matters:
         return None
     began = min(span.began for span in spans)
-    return Chapter(Part.LIFE, began + offset, None, tuple(_bars(spans, began, now)))
+    return TimelineChapter(Part.LIFE, began + offset, None, tuple(_bars(spans, began, now)))
 
 
-def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> Chapter:
+def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> TimelineChapter:
     spans = [*trace.end, *going_on]
     began = min((span.began for span in spans), default=now)
     total = None if trace.ended_at is None else trace.ended_at - began
-    return Chapter(Part.END, began + offset, total, tuple(_bars(spans, began, now)))
+    return TimelineChapter(Part.END, began + offset, total, tuple(_bars(spans, began, now)))
 
 
 def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
@@ -171,24 +171,24 @@ def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
 
 
 _OF_CONTAINERS = (
-    Call.RUN_POD_SANDBOX,
-    Call.PULL_IMAGE,
-    Call.CREATE_CONTAINER,
-    Call.START_CONTAINER,
-    Call.STOP_CONTAINER,
-    Call.POST_START,
-    Call.BACK_OFF,
-    Call.RESIZE,
+    TraceCall.RUN_POD_SANDBOX,
+    TraceCall.PULL_IMAGE,
+    TraceCall.CREATE_CONTAINER,
+    TraceCall.START_CONTAINER,
+    TraceCall.STOP_CONTAINER,
+    TraceCall.POST_START,
+    TraceCall.BACK_OFF,
+    TraceCall.RESIZE,
 )
 _PARALLEL = (
-    Call.CREATE_CONTAINER,
-    Call.START_CONTAINER,
-    Call.RUN_POD_SANDBOX,
-    Call.PULL_IMAGE,
-    Call.WRITE_STATUS,
-    Call.STOP_CONTAINER,
-    Call.INIT_RUNS,
-    Call.BACK_OFF,
+    TraceCall.CREATE_CONTAINER,
+    TraceCall.START_CONTAINER,
+    TraceCall.RUN_POD_SANDBOX,
+    TraceCall.PULL_IMAGE,
+    TraceCall.WRITE_STATUS,
+    TraceCall.STOP_CONTAINER,
+    TraceCall.INIT_RUNS,
+    TraceCall.BACK_OFF,
 )
 """Spans that run in parallel with others: what happens meanwhile is not part of them."""
 
@@ -213,6 +213,6 @@ def from_json(document: Mapping[str, Any]) -> Timeline:
     )
 
 
-def _chapter(document: Mapping[str, Any]) -> Chapter:
+def _chapter(document: Mapping[str, Any]) -> TimelineChapter:
     spans = tuple(Bar(**{**span, "name": named(span["name"])}) for span in document["spans"])
-    return Chapter(**{**document, "title": Part(document["title"]), "spans": spans})
+    return TimelineChapter(**{**document, "title": Part(document["title"]), "spans": spans})

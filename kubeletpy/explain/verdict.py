@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
-from kubeletpy.explain.codes import Code, crash_code, terminal_code, wait_code
+from kubeletpy.explain.codes import CauseCode, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, ephemeral, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
@@ -128,7 +128,7 @@ def _finished(facts: PodFacts) -> tuple[str, bool]:
 
 def _ended(facts: PodFacts, blocker: Wait | None) -> tuple[str, bool]:
     how = f"it has ended: {facts.phase}{_reason(facts)}"
-    if terminal_code(facts) is Code.REFUSED:
+    if terminal_code(facts) is CauseCode.REFUSED:
         reason, message = facts.status.get("reason"), facts.status.get("message") or ""
         holders = f" ({'; '.join(facts.port_holders)})" if facts.port_holders else ""
         said = f": {cause(message)}" if message else ""
@@ -149,20 +149,20 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
     if facts.phase in TERMINAL_PHASES and not _held_up(facts, blocker):
         return terminal_code(facts)
     if facts.deleted_for is not None and (blocker is None or blocker.kind in _OF_ANY_END):
-        return Code.TAINT
+        return CauseCode.TAINT
     if healthy:
-        return Code.RUNNING
+        return CauseCode.RUNNING
     if blocker is None and (view := restless(facts)) is not None:
         return crash_code(facts, view.name)
     if blocker is not None:
         return wait_code(facts, blocker)
     if facts.ready and facts.spared is not None:
-        return Code.OVER_LIMIT
+        return CauseCode.OVER_LIMIT
     if facts.pod is None:
-        return Code.UNKNOWN_POD
+        return CauseCode.UNKNOWN_POD
     if record is not None and record.stage is Stage.SYNC and ended_alone(facts) is not None:
-        return Code.CONTAINER_ENDED
-    return Code.ENDING if facts.ending else Code.STARTING
+        return CauseCode.CONTAINER_ENDED
+    return CauseCode.ENDING if facts.ending else CauseCode.STARTING
 
 
 def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:

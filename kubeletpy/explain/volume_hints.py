@@ -6,38 +6,40 @@ import re
 
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.words import one_line
-from kubeletpy.volumes.claims.model import Cause, VolumeWait
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause
 
 _OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
 _QUOTED = re.compile(r'"([^"]{1,512})"')
 _HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
 _NFS = re.compile(r"mount\.nfs of (\S{1,512}):(/\S{0,4096})")
 _DRIVER = re.compile(r"\bof driver (\S{1,255})")
-_OF_CAUSES: dict[Cause, str] = {
-    Cause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
+_OF_CAUSES: dict[WaitCause, str] = {
+    WaitCause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
     "--node names all watches that fail",
-    Cause.CLAIM_MISSING: "create {object} in namespace {namespace}",
-    Cause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
-    Cause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
-    Cause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
-    Cause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
-    Cause.PV_MISSING: "see why {object} was removed: kubectl get pv",
-    Cause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
-    Cause.MODE_DIFFERS: "use the volume as its volumeMode requires: Block in volumeDevices, "
+    WaitCause.CLAIM_MISSING: "create {object} in namespace {namespace}",
+    WaitCause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
+    WaitCause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
+    WaitCause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
+    WaitCause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
+    WaitCause.PV_MISSING: "see why {object} was removed: kubectl get pv",
+    WaitCause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
+    WaitCause.MODE_DIFFERS: "use the volume as its volumeMode requires: Block in volumeDevices, "
     "Filesystem in volumeMounts",
-    Cause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
-    Cause.INVALID: "correct what the message names in the volume of the pod or in the "
+    WaitCause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
+    WaitCause.INVALID: "correct what the message names in the volume of the pod or in the "
     "PersistentVolume",
-    Cause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
-    Cause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this node "
-    "and be registered with it (a CSIDriver object alone is not enough)",
-    Cause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: kubectl describe pv",
-    Cause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
-    Cause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and the "
-    "log of the controller of {driver}",
-    Cause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
-    Cause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the driver",
-    Cause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
+    WaitCause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
+    WaitCause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this "
+    "node and be registered with it (a CSIDriver object alone is not enough)",
+    WaitCause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: "
+    "kubectl describe pv",
+    WaitCause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
+    WaitCause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and "
+    "the log of the controller of {driver}",
+    WaitCause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
+    WaitCause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the "
+    "driver",
+    WaitCause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
 }
 
 

@@ -13,7 +13,7 @@ from kubeletpy.explain import phrases
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, WaitKind
+from kubeletpy.explain.model import Action, ContainerStateKey, ContainerView, Role, Wait, WaitKind
 from kubeletpy.explain.moments import api_time
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.since import asked_to_end, from_first_failure, not_ready_since, stopped_at
@@ -26,7 +26,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.trace.names import Call, Name, Step
+from kubeletpy.trace.names import Name, Step, TraceCall
 
 _STEP_KINDS: dict[Step | None, WaitKind] = {
     Step.NETWORK: WaitKind.NETWORK,
@@ -37,16 +37,16 @@ _STEP_KINDS: dict[Step | None, WaitKind] = {
     Step.KILL: WaitKind.STOP,
 }
 _CALL_KINDS: dict[Name, WaitKind] = {
-    Call.PULL_IMAGE: WaitKind.IMAGE_PULL,
-    Call.RUN_POD_SANDBOX: WaitKind.SANDBOX,
-    Call.STOP_CONTAINER: WaitKind.GRACE_PERIOD,
-    Call.PRE_STOP: WaitKind.HOOK,
-    Call.POST_START: WaitKind.HOOK,
-    Call.START_PLACE: WaitKind.START_PLACE,
-    Call.STOP_PLACE: WaitKind.STOP_PLACE,
-    Call.STOP_ORDER: WaitKind.STOP_ORDER,
-    Call.TAKE_VOLUMES_DOWN: WaitKind.RELEASE,
-    Call.REMOVE_CGROUP: WaitKind.RELEASE,
+    TraceCall.PULL_IMAGE: WaitKind.IMAGE_PULL,
+    TraceCall.RUN_POD_SANDBOX: WaitKind.SANDBOX,
+    TraceCall.STOP_CONTAINER: WaitKind.GRACE_PERIOD,
+    TraceCall.PRE_STOP: WaitKind.HOOK,
+    TraceCall.POST_START: WaitKind.HOOK,
+    TraceCall.START_PLACE: WaitKind.START_PLACE,
+    TraceCall.STOP_PLACE: WaitKind.STOP_PLACE,
+    TraceCall.STOP_ORDER: WaitKind.STOP_ORDER,
+    TraceCall.TAKE_VOLUMES_DOWN: WaitKind.RELEASE,
+    TraceCall.REMOVE_CGROUP: WaitKind.RELEASE,
 }
 _DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
 _NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
@@ -242,17 +242,17 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
         if _starting_up(facts, view) and facts.phase != "Running":
             yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
             return
-        if view.kind is Role.INIT and view.state is State.RUNNING:
+        if view.kind is Role.INIT and view.state is ContainerStateKey.RUNNING:
             why = phrases.init_container(number, len(inits))
             yield Wait(WaitKind.INIT_CONTAINER, view.name, why, view.since)
             return
-        if view.exit_code != 0 and view.state is not State.RUNNING:
+        if view.exit_code != 0 and view.state is not ContainerStateKey.RUNNING:
             return
 
 
 def _starting_up(facts: PodFacts, view: ContainerView) -> bool:
     """Whether a sidecar runs and what comes after it waits for its startup probe."""
-    if view.kind is not Role.SIDECAR or view.state is not State.RUNNING:
+    if view.kind is not Role.SIDECAR or view.state is not ContainerStateKey.RUNNING:
         return False
     return _unstarted(facts, view, _specs(facts)[view.name])
 
@@ -275,7 +275,7 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
         return
     specs = _specs(facts)
     for view in containers(facts):
-        if view.state is not State.RUNNING or view.ready:
+        if view.state is not ContainerStateKey.RUNNING or view.ready:
             continue
         spec = specs[view.name]
         if _unstarted(facts, view, spec):
@@ -344,5 +344,7 @@ def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
     return tuple(
         view.name
         for view in views
-        if view.state is State.RUNNING and not view.ready and view.kind not in _NEVER_PROBED
+        if view.state is ContainerStateKey.RUNNING
+        and not view.ready
+        and view.kind not in _NEVER_PROBED
     )

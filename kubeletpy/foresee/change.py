@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kubeletpy.foresee.durations import Durations
-from kubeletpy.foresee.model import Act, ImageUse, Outcome
-from kubeletpy.foresee.updates import Change, Way
+from kubeletpy.foresee.model import Act, ForeseenOutcome, ImageUse
+from kubeletpy.foresee.updates import Change, ChangeMethod
 from kubeletpy.images.policy import ImageAction
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.sync_results import SyncIntent
 from kubeletpy.structs import Struct
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 
 _SHOWN = 10
 
@@ -24,25 +24,27 @@ _SHOWN = 10
 class Fate(Struct, frozen=True):
     """What becomes of a change."""
 
-    outcome: Outcome
+    outcome: ForeseenOutcome
     reason: str = ""
     message: str = ""
 
 
 def forbidden(before: Pod, after: Pod, found: Sequence[Change]) -> Fate | None:
     """Why the API server would not take a change; None: it would."""
-    never = [f"spec.{change.path}" for change in found if change.way is Way.NEVER]
+    never = [f"spec.{change.path}" for change in found if change.way is ChangeMethod.NEVER]
     if never:
         more = f" and {len(never) - _SHOWN} more" if len(never) > _SHOWN else ""
         return Fate(
-            Outcome.FORBIDDEN,
+            ForeseenOutcome.FORBIDDEN,
             "Forbidden",
             f"the API server lets nobody change {', '.join(never[:_SHOWN])}{more} of a pod that "
             "exists: it has to be deleted and created anew",
         )
-    if any(change.way is Way.RESIZE for change in found) and qos_class(after) != qos_class(before):
+    if any(change.way is ChangeMethod.RESIZE for change in found) and qos_class(after) != qos_class(
+        before
+    ):
         return Fate(
-            Outcome.FORBIDDEN,
+            ForeseenOutcome.FORBIDDEN,
             "Invalid",
             f"a resize may not change the pod's QoS class from {qos_class(before)} to "
             f"{qos_class(after)}",
@@ -51,8 +53,8 @@ def forbidden(before: Pod, after: Pod, found: Sequence[Change]) -> Fate | None:
 
 
 _HINTS = {
-    Way.RESIZE: "resources are changed with `kubectl patch --subresource resize`",
-    Way.DEBUG: "ephemeral containers are added with `kubectl debug`",
+    ChangeMethod.RESIZE: "resources are changed with `kubectl patch --subresource resize`",
+    ChangeMethod.DEBUG: "ephemeral containers are added with `kubectl debug`",
 }
 _DEADLINE = "once activeDeadlineSeconds are over the pod is stopped and Failed"
 
@@ -74,14 +76,14 @@ def restarted(before: SyncIntent, after: SyncIntent) -> tuple[str, ...]:
 def fate(before: SyncIntent, after: SyncIntent) -> Fate:
     """What the runtime sync makes of a change."""
     if after.ends and not before.ends:
-        return Fate(Outcome.ENDS)
+        return Fate(ForeseenOutcome.ENDS)
     if after.new_sandbox and not before.new_sandbox:
-        return Fate(Outcome.RECREATES)
+        return Fate(ForeseenOutcome.RECREATES)
     if restarted(before, after):
-        return Fate(Outcome.RESTARTS)
+        return Fate(ForeseenOutcome.RESTARTS)
     if set(after.resized) - set(before.resized):
-        return Fate(Outcome.IN_PLACE)
-    return Fate(Outcome.UNCHANGED)
+        return Fate(ForeseenOutcome.IN_PLACE)
+    return Fate(ForeseenOutcome.UNCHANGED)
 
 
 def acts(
@@ -91,11 +93,11 @@ def acts(
     known = set(before.decisions)
     found = [Act(each.what, each.why) for each in after.decisions if each not in known]
     found += [
-        took.act(Call.PULL_IMAGE, use.image, use.why, like=use.image)
+        took.act(TraceCall.PULL_IMAGE, use.image, use.why, like=use.image)
         for use in images
         if use.action == ImageAction.PULL
     ]
     for name in restarted(before, after):
-        found.append(took.act(Call.CREATE_CONTAINER, name))
-        found.append(took.act(Call.START_CONTAINER, name))
+        found.append(took.act(TraceCall.CREATE_CONTAINER, name))
+        found.append(took.act(TraceCall.START_CONTAINER, name))
     return found

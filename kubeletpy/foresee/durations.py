@@ -8,7 +8,7 @@ from statistics import median
 
 from kubeletpy.foresee.model import Act
 from kubeletpy.trace.model import PodTrace
-from kubeletpy.trace.names import Call, Name
+from kubeletpy.trace.names import Name, TraceCall
 
 
 class Durations:
@@ -18,11 +18,11 @@ class Durations:
         self._by_name: dict[tuple[Name, str], list[float]] = defaultdict(list)
         for trace in traces:
             for span in trace.start:
-                if span.ended is None or span.error or span.name is Call.BACK_OFF:
+                if span.ended is None or span.error or span.name is TraceCall.BACK_OFF:
                     continue
                 took = span.ended - span.began
                 self._by_name[span.name, ""].append(took)
-                if span.name is Call.PULL_IMAGE:
+                if span.name is TraceCall.PULL_IMAGE:
                     self._by_name[span.name, span.detail].append(took)
 
     def act(self, name: Name, what: str = "", why: str = "", *, like: str = "") -> Act:

@@ -14,7 +14,7 @@ from kubeletpy.api.strategic_merge import MalformedPatch
 from kubeletpy.api.types import JSON
 from kubeletpy.foresee import change, needs, patching, pressure, start, updates
 from kubeletpy.foresee.durations import Durations, total
-from kubeletpy.foresee.model import Act, Foreseen, Outcome
+from kubeletpy.foresee.model import Act, Foreseen, ForeseenOutcome
 from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.placement.refusal import UNEXPECTED, AllocationRefused
 from kubeletpy.pods import defaults
@@ -67,7 +67,7 @@ class Foreseer:
         if existing is None:
             return await self._new(wanted)
         laid_over = {"spec": manifest.get("spec") or {}}
-        changed = _patched(existing, laid_over, patching.PatchType.STRATEGIC)
+        changed = _patched(existing, laid_over, patching.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
     def _running(self, asked: JSON) -> Pod:
@@ -82,7 +82,7 @@ class Foreseer:
         took = Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
-        if fate.outcome is Outcome.REFUSED:
+        if fate.outcome is ForeseenOutcome.REFUSED:
             return self._answer(pod, fate, unsure=(_RACE,))
         names = [container["name"] for _, container in pod.all_containers()]
         image_uses = start.images(pod, await self._present(pod), names)
@@ -107,38 +107,40 @@ class Foreseer:
         self, pod: Pod, refused: str
     ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
         if refused:
-            return change.Fate(Outcome.REFUSED, UNEXPECTED, refused), (), ()
+            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
             placed = self._node.place(pod)
             verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
         except AllocationRefused as error:
-            return change.Fate(Outcome.REFUSED, error.reason, str(error)), (), ()
+            return change.Fate(ForeseenOutcome.REFUSED, error.reason, str(error)), (), ()
         except ValueError as error:
-            return change.Fate(Outcome.REFUSED, UNEXPECTED, str(error)), (), ()
+            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, str(error)), (), ()
         if isinstance(verdict, Refused):
             rejection = verdict.rejection
-            return change.Fate(Outcome.REFUSED, rejection.reason, rejection.message), (), ()
-        outcome = Outcome.PREEMPTS if isinstance(verdict, Preempt) else Outcome.RUNS
+            return change.Fate(ForeseenOutcome.REFUSED, rejection.reason, rejection.message), (), ()
+        outcome = ForeseenOutcome.PREEMPTS if isinstance(verdict, Preempt) else ForeseenOutcome.RUNS
         return change.Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> Foreseen:
         found = updates.changes(cast(JSON, before.object), cast(JSON, after.object))
         if not found:
-            return self._answer(before, change.Fate(Outcome.UNCHANGED))
+            return self._answer(before, change.Fate(ForeseenOutcome.UNCHANGED))
         if before.is_static:
             message = "another manifest is another pod: this one ends, and that one is started"
-            return self._answer(before, change.Fate(Outcome.RECREATES, "", message))
+            return self._answer(before, change.Fate(ForeseenOutcome.RECREATES, "", message))
         if (fate := change.forbidden(before, after, found)) is not None:
             return self._answer(before, fate)
         if before.being_deleted:
-            return self._answer(before, change.Fate(Outcome.ENDS, "", "it is being deleted"))
+            return self._answer(
+                before, change.Fate(ForeseenOutcome.ENDS, "", "it is being deleted")
+            )
         return await self._synced(before, after, found)
 
     async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
         node, took = self._node, Durations(self._node.traces)
         victims: Sequence[Pod] = ()
         given = node.allocated(after)
-        resizes = any(each.way is updates.Way.RESIZE for each in found)
+        resizes = any(each.way is updates.ChangeMethod.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
@@ -147,7 +149,7 @@ class Foreseer:
         status = node.seen(before.uid)
         if status is None:
             message = "the agent has not asked the runtime about it yet"
-            return self._answer(before, change.Fate(Outcome.UNKNOWN, "", message))
+            return self._answer(before, change.Fate(ForeseenOutcome.UNKNOWN, "", message))
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)
         to_be = node.intends(given, status, probes)
@@ -168,13 +170,17 @@ class Foreseer:
         try:
             resized = self._node.resized(after)
             if isinstance(resized, Infeasible):
-                return after, change.Fate(Outcome.INFEASIBLE, "Infeasible", resized.message), ()
+                return (
+                    after,
+                    change.Fate(ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message),
+                    (),
+                )
             verdict, victims = self._node.judge(resized, self._node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
             reason, message = verdict.rejection.reason, verdict.rejection.message
-            return after, change.Fate(Outcome.DEFERRED, reason, message), ()
+            return after, change.Fate(ForeseenOutcome.DEFERRED, reason, message), ()
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
@@ -218,19 +224,19 @@ def _pod_from_manifest(manifest: JSON) -> Pod:
     return _pod(filled)
 
 
-def _patched(pod: Pod, patch: Any, kind: patching.PatchType) -> Pod:
+def _patched(pod: Pod, patch: Any, kind: patching.KubectlPatchType) -> Pod:
     try:
         return _pod(patching.patched(cast(JSON, pod.object), patch, kind))
     except MalformedPatch as error:
         raise Nonsense(str(error)) from error
 
 
-def _kind(asked: JSON) -> patching.PatchType:
-    name = asked.get("type") or patching.PatchType.STRATEGIC
+def _kind(asked: JSON) -> patching.KubectlPatchType:
+    name = asked.get("type") or patching.KubectlPatchType.STRATEGIC
     try:
-        return patching.PatchType(name)
+        return patching.KubectlPatchType(name)
     except ValueError as error:
-        known = ", ".join(patching.PatchType)
+        known = ", ".join(patching.KubectlPatchType)
         raise Nonsense(f"a patch is of type {known}, not {name}") from error
 
 

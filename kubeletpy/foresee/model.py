@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 from kubeletpy.structs import Struct
 
 
-class Outcome(StrEnum):
+class ForeseenOutcome(StrEnum):
     """What becomes of the request, in one word for programs."""
 
     RUNS = "runs"
@@ -44,12 +44,12 @@ class Outcome(StrEnum):
 
 NOT_TO_BE = frozenset(
     {
-        Outcome.WAITS,
-        Outcome.REFUSED,
-        Outcome.FORBIDDEN,
-        Outcome.DEFERRED,
-        Outcome.INFEASIBLE,
-        Outcome.UNKNOWN,
+        ForeseenOutcome.WAITS,
+        ForeseenOutcome.REFUSED,
+        ForeseenOutcome.FORBIDDEN,
+        ForeseenOutcome.DEFERRED,
+        ForeseenOutcome.INFEASIBLE,
+        ForeseenOutcome.UNKNOWN,
     }
 )
 """The node would not do what is requested, or not yet."""
@@ -82,7 +82,7 @@ class ImageUse(Struct, frozen=True):
     why: str
 
 
-class VolumeUse(Struct, frozen=True):
+class ForeseenVolume(Struct, frozen=True):
     """What a volume is made of; ``problem``: why containers could not start with it."""
 
     name: str
@@ -154,14 +154,14 @@ class Foreseen(Struct, frozen=True):
     namespace: str
     name: str
     node: str
-    outcome: Outcome
+    outcome: ForeseenOutcome
     reason: str = ""
     message: str = ""
     victims: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
     acts: tuple[Act, ...] = ()
     images: tuple[ImageUse, ...] = ()
-    volumes: tuple[VolumeUse, ...] = ()
+    volumes: tuple[ForeseenVolume, ...] = ()
     needs: tuple[Need, ...] = ()
     squeezed: tuple[Squeezed, ...] = ()
     evictions: tuple[EvictionOrder, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from kubeletpy.foresee.model import Need, NeedKind, NeedState, Outcome
+from kubeletpy.foresee.model import ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.pod_volumes.plan import VolumePlan
 
@@ -89,8 +89,8 @@ def settled(
         if need["kind"] != NeedKind.CLAIM or need["name"] not in made
     ]
     found = {**answer, "needs": needed}
-    if answer["outcome"] == Outcome.RUNS and missing(needed):
-        found["outcome"] = Outcome.WAITS.value
+    if answer["outcome"] == ForeseenOutcome.RUNS and missing(needed):
+        found["outcome"] = ForeseenOutcome.WAITS.value
     return found
 
 

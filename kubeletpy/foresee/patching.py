@@ -53,7 +53,7 @@ POD_SCHEMA: JSON = {
 }
 
 
-class PatchType(StrEnum):
+class KubectlPatchType(StrEnum):
     """The kinds of patch of ``kubectl patch``, by its names."""
 
     STRATEGIC = "strategic"
@@ -61,16 +61,16 @@ class PatchType(StrEnum):
     JSON = "json"
 
 
-def patched(pod: JSON, patch: Any, kind: PatchType = PatchType.STRATEGIC) -> JSON:
+def patched(pod: JSON, patch: Any, kind: KubectlPatchType = KubectlPatchType.STRATEGIC) -> JSON:
     """A pod's object with a patch of its spec; what a patch does besides is left out.
 
     Raises MalformedPatch.
     """
-    if kind is PatchType.JSON:
+    if kind is KubectlPatchType.JSON:
         return {**pod, "spec": json_patch(pod, patch).get("spec")}
     wanted = patch.get("spec", {}) if isinstance(patch, dict) else None
     if not isinstance(wanted, dict):
         raise MalformedPatch("the patch is no object")
-    if kind is PatchType.MERGE:
+    if kind is KubectlPatchType.MERGE:
         return {**pod, "spec": merge_patch(pod.get("spec"), wanted)}
     return strategic_merge(POD_SCHEMA, pod, {"spec": wanted})

@@ -11,25 +11,26 @@ from typing import Any
 from kubeletpy.api.quantity import spelled
 from kubeletpy.explain import render_order
 from kubeletpy.explain.words import milliseconds, one_line
-from kubeletpy.foresee.model import NeedState, Outcome
+from kubeletpy.foresee.model import ForeseenOutcome, NeedState
 from kubeletpy.foresee.needs import missing
 
 View = Mapping[str, Any]
 
 _HEADLINES = {
-    Outcome.RUNS: "{node} would admit and start it",
-    Outcome.WAITS: "{node} would admit it; it would wait for {waits}",
-    Outcome.PREEMPTS: "{node} would admit it, and preempt others for it",
-    Outcome.REFUSED: "{node} would refuse it: {why}; it would be Failed for good",
-    Outcome.FORBIDDEN: "{why}",
-    Outcome.UNCHANGED: "nothing would happen on {node}",
-    Outcome.IN_PLACE: "it would be resized in place; nothing restarts",
-    Outcome.RESTARTS: "{containers} would restart; the pod, its address and its volumes stay",
-    Outcome.RECREATES: "all of its containers would restart, in a new sandbox",
-    Outcome.ENDS: "it would end",
-    Outcome.DEFERRED: "the resize would wait until there is room: {why}",
-    Outcome.INFEASIBLE: "the resize would never be done: {why}",
-    Outcome.UNKNOWN: "it can't be said yet: {why}",
+    ForeseenOutcome.RUNS: "{node} would admit and start it",
+    ForeseenOutcome.WAITS: "{node} would admit it; it would wait for {waits}",
+    ForeseenOutcome.PREEMPTS: "{node} would admit it, and preempt others for it",
+    ForeseenOutcome.REFUSED: "{node} would refuse it: {why}; it would be Failed for good",
+    ForeseenOutcome.FORBIDDEN: "{why}",
+    ForeseenOutcome.UNCHANGED: "nothing would happen on {node}",
+    ForeseenOutcome.IN_PLACE: "it would be resized in place; nothing restarts",
+    ForeseenOutcome.RESTARTS: "{containers} would restart; "
+    "the pod, its address and its volumes stay",
+    ForeseenOutcome.RECREATES: "all of its containers would restart, in a new sandbox",
+    ForeseenOutcome.ENDS: "it would end",
+    ForeseenOutcome.DEFERRED: "the resize would wait until there is room: {why}",
+    ForeseenOutcome.INFEASIBLE: "the resize would never be done: {why}",
+    ForeseenOutcome.UNKNOWN: "it can't be said yet: {why}",
 }
 
 
@@ -57,8 +58,8 @@ def plan(view: View, *, evictions: bool = False) -> str:
 
 def _headline(view: View) -> str:
     why = ": ".join(text for text in (view["reason"], view["message"]) if text)
-    outcome = Outcome(view["outcome"])
-    if outcome in (Outcome.FORBIDDEN, Outcome.UNKNOWN):
+    outcome = ForeseenOutcome(view["outcome"])
+    if outcome in (ForeseenOutcome.FORBIDDEN, ForeseenOutcome.UNKNOWN):
         why = view["message"]
     text = _HEADLINES[outcome].format(
         node=one_line(view["node"]),
@@ -66,7 +67,7 @@ def _headline(view: View) -> str:
         containers=", ".join(one_line(name) for name in view["restarts"]),
         waits=_names(missing(_needs(view))),
     )
-    if outcome in (Outcome.RECREATES, Outcome.ENDS) and why:
+    if outcome in (ForeseenOutcome.RECREATES, ForeseenOutcome.ENDS) and why:
         text += f": {one_line(why)}"
     return text
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.foresee.durations import Durations
-from kubeletpy.foresee.model import Act, ImageUse, VolumeUse
+from kubeletpy.foresee.model import Act, ForeseenVolume, ImageUse
 from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.images.reference import default_pull_policy
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.volumes.pod_volumes.plan import VolumePlan
 
 _SOURCES = {
@@ -57,11 +57,11 @@ def _why(policy: str, there: bool | None) -> str:
     return f"{has}; imagePullPolicy is {policy}"
 
 
-def volumes(plan: VolumePlan) -> tuple[VolumeUse, ...]:
+def volumes(plan: VolumePlan) -> tuple[ForeseenVolume, ...]:
     """What the volumes that containers use are made of."""
-    found = [VolumeUse(name, "nothing", problem) for name, problem in plan.problems.items()]
-    found += [VolumeUse(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
-    found += [VolumeUse(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
+    found = [ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()]
+    found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
+    found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
     return tuple(sorted(found, key=lambda use: use.name))
 
 
@@ -86,7 +86,7 @@ def _projected(source: Mapping[str, Any]) -> str:
 
 
 def acts(
-    pod: Pod, volume_uses: Sequence[VolumeUse], image_uses: Iterable[ImageUse], took: Durations
+    pod: Pod, volume_uses: Sequence[ForeseenVolume], image_uses: Iterable[ImageUse], took: Durations
 ) -> list[Act]:
     """All that a new pod takes, in order, with how long it took before."""
     pulls = {
@@ -100,14 +100,14 @@ def acts(
     if volume_uses:
         names = ", ".join(use.name for use in volume_uses)
         found.append(took.act(Step.VOLUMES, names, "containers mount them"))
-    found.append(took.act(Call.RUN_POD_SANDBOX, "", "the pod has no sandbox"))
+    found.append(took.act(TraceCall.RUN_POD_SANDBOX, "", "the pod has no sandbox"))
     for kind, container in _in_order(pod):
         image = container.get("image") or ""
         use = pulls.get((image, container["name"]))
         if use is not None and (
             image not in pulled or container.get("imagePullPolicy") == "Always"
         ):
-            found.append(took.act(Call.PULL_IMAGE, image, use.why, like=image))
+            found.append(took.act(TraceCall.PULL_IMAGE, image, use.why, like=image))
             pulled.add(image)
         found += _start(kind, container, took)
     return found
@@ -130,8 +130,8 @@ def _start(kind: ContainerKind, container: api.Container, took: Durations) -> li
             else "the next ones wait until it has ended with 0"
         )
     return [
-        took.act(Call.CREATE_CONTAINER, name),
-        took.act(Call.START_CONTAINER, name, why),
+        took.act(TraceCall.CREATE_CONTAINER, name),
+        took.act(TraceCall.START_CONTAINER, name, why),
     ]
 
 

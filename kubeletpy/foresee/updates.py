@@ -18,7 +18,7 @@ _CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
 _EPHEMERAL = re.compile(r"ephemeralContainers\[[^\]]*\]")
 
 
-class Way(StrEnum):
+class ChangeMethod(StrEnum):
     """How a field can be changed."""
 
     UPDATE = "update"
@@ -31,12 +31,12 @@ class Way(StrEnum):
     """The pod has to be replaced."""
 
 
-_WAYS: tuple[tuple[re.Pattern[str], Way], ...] = (
-    (re.compile(rf"{_CONTAINER}\.image"), Way.UPDATE),
-    (re.compile(r"activeDeadlineSeconds"), Way.UPDATE),
-    (re.compile(rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory)"), Way.RESIZE),
-    (re.compile(rf"{_CONTAINER}\.resizePolicy"), Way.RESIZE),
-    (re.compile(r"resources\.(requests|limits)\.(cpu|memory)"), Way.RESIZE),
+_WAYS: tuple[tuple[re.Pattern[str], ChangeMethod], ...] = (
+    (re.compile(rf"{_CONTAINER}\.image"), ChangeMethod.UPDATE),
+    (re.compile(r"activeDeadlineSeconds"), ChangeMethod.UPDATE),
+    (re.compile(rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory)"), ChangeMethod.RESIZE),
+    (re.compile(rf"{_CONTAINER}\.resizePolicy"), ChangeMethod.RESIZE),
+    (re.compile(r"resources\.(requests|limits)\.(cpu|memory)"), ChangeMethod.RESIZE),
 )
 
 
@@ -44,7 +44,7 @@ class Change(Struct, frozen=True):
     """One field that changes: its path below ``spec``, containers by name."""
 
     path: str
-    way: Way
+    way: ChangeMethod
 
 
 def changes(before: JSON, after: JSON) -> list[Change]:
@@ -55,18 +55,24 @@ def changes(before: JSON, after: JSON) -> list[Change]:
     return found
 
 
-def _way(path: str, old: Any, new: Any) -> Way:
+def _way(path: str, old: Any, new: Any) -> ChangeMethod:
     if path == "tolerations":
         kept = [_lasting(each) for each in new or ()]
-        return Way.UPDATE if all(_lasting(each) in kept for each in old or ()) else Way.NEVER
+        return (
+            ChangeMethod.UPDATE
+            if all(_lasting(each) in kept for each in old or ())
+            else ChangeMethod.NEVER
+        )
     if path == "terminationGracePeriodSeconds":
-        return Way.UPDATE if new == 1 and old is not None and old < 0 else Way.NEVER
+        return (
+            ChangeMethod.UPDATE if new == 1 and old is not None and old < 0 else ChangeMethod.NEVER
+        )
     if path == "activeDeadlineSeconds":
         less = new is not None and (old is None or new <= old)
-        return Way.UPDATE if less else Way.NEVER
+        return ChangeMethod.UPDATE if less else ChangeMethod.NEVER
     if _EPHEMERAL.fullmatch(path):
-        return Way.DEBUG if old is None else Way.NEVER
-    return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), Way.NEVER)
+        return ChangeMethod.DEBUG if old is None else ChangeMethod.NEVER
+    return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), ChangeMethod.NEVER)
 
 
 def _lasting(toleration: JSON) -> JSON:

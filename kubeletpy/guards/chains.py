@@ -30,7 +30,7 @@ _FOREIGN_LOOPBACK = (
 """kube-proxy creates the same rule: they must match to the letter."""
 
 
-class Answer(Enum):
+class IptablesExit(Enum):
     """The meaning of an exit code of iptables."""
 
     YES = "done, or it is there"
@@ -38,9 +38,9 @@ class Answer(Enum):
     FAILED = "neither"
 
 
-def answer(code: int) -> Answer:
+def answer(code: int) -> IptablesExit:
     """1 means "no"; others are failures: no permission, no kernel module, lock not acquired."""
-    return {0: Answer.YES, 1: Answer.NO}.get(code, Answer.FAILED)
+    return {0: IptablesExit.YES, 1: IptablesExit.NO}.get(code, IptablesExit.FAILED)
 
 
 class Wanted(Struct, frozen=True):

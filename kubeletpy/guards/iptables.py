@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kubeletpy.guards.chains import (
     CANARY_TABLES,
-    Answer,
+    IptablesExit,
     Wanted,
     answer,
     canaries,
@@ -115,10 +115,10 @@ class IPTablesChains:
             ended = await self._run(words)
         except ProgramFailed as error:
             raise IPTablesError(f"{words[0]}: {error}") from error
-        if (said := answer(ended.code)) is Answer.FAILED:
+        if (said := answer(ended.code)) is IptablesExit.FAILED:
             text = f": {ended.text}" if ended.text else ""
             raise IPTablesError(f"{' '.join(words)} ended with {ended.code}{text}")
-        return said is Answer.YES
+        return said is IptablesExit.YES
 
 
 async def run_command(words: Sequence[str]) -> Ended:

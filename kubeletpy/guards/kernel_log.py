@@ -22,7 +22,7 @@ _KILLED = re.compile(r"Killed process (?P<pid>\d{1,10}) \((?P<name>.*)\)", re.AS
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
-class Record(Struct, frozen=True):
+class KernelRecord(Struct, frozen=True):
     """One record of /dev/kmsg."""
 
     sequence: int
@@ -43,7 +43,7 @@ class Kill(Struct, frozen=True):
     pid: int
 
 
-def parse(data: bytes) -> Record | None:
+def parse(data: bytes) -> KernelRecord | None:
     """A record as one read of /dev/kmsg returns it; None for anything else.
 
     ``PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,…];TEXT`` and then lines of tags, which are not read.
@@ -57,7 +57,7 @@ def parse(data: bytes) -> Record | None:
         return None
     text = rest.partition(b"\n")[0].decode("utf-8", errors="replace")
     # the facility is above the three bits of the level; 0 is the kernel, and nothing else gets it
-    return Record(sequence, at_us, priority >> 3 == 0, text)
+    return KernelRecord(sequence, at_us, priority >> 3 == 0, text)
 
 
 class Kills:
@@ -66,7 +66,7 @@ class Kills:
     def __init__(self) -> None:
         self._begun = False
 
-    def add(self, record: Record) -> Kill | None:
+    def add(self, record: KernelRecord) -> Kill | None:
         """The next record; the kill that it ends, if it ends one.
 
         A kill in a cgroup at its limit does not count: the container's status reports it. The

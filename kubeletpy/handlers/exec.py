@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, HandlerError, Reply, go_seconds
+from kubeletpy.handlers.outcome import KEPT_OUTPUT, HandlerError, HandlerResult, Reply, go_seconds
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded
 from kubeletpy.remote.protocol import RuntimeService
 
@@ -27,7 +27,8 @@ async def run_command(
     except DeadlineExceeded:
         shown = " ".join(command)[:200]
         return Reply(
-            Answer.FAILURE, f'command timed out: "{shown}" timed out after {go_seconds(timeout)}'
+            HandlerResult.FAILURE,
+            f'command timed out: "{shown}" timed out after {go_seconds(timeout)}',
         )
     except CRIError as error:
         raise HandlerError(
@@ -36,5 +37,5 @@ async def run_command(
     output = answer.stdout[:KEPT_OUTPUT]
     output += answer.stderr[: KEPT_OUTPUT - len(output)]
     text = output.decode("utf-8", "replace")
-    worked = Answer.SUCCESS if answer.exit_code == 0 else Answer.FAILURE
+    worked = HandlerResult.SUCCESS if answer.exit_code == 0 else HandlerResult.FAILURE
     return Reply(worked, text, answer.exit_code)

@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from kubeletpy.handlers.network import connected, must_have_been_asked
-from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
+from kubeletpy.handlers.outcome import HandlerResult, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.handlers.unchecked_tls import unchecked_context
 from kubeletpy.host.tls_limits import CURVES
@@ -24,7 +24,7 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.http2_client import Turns
 from kubeletpy.remote.unary_call import UnaryCall
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.messages import MessageField, message_classes
 
 __all__ = ["Turns", "check"]
 
@@ -33,9 +33,9 @@ SERVING = 1
 
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _FIELDS = {
-    "HealthCheckRequest": [Field(1, "service", "string")],
+    "HealthCheckRequest": [MessageField(1, "service", "string")],
     # int32 reads the enum's wire format unchanged, including values of later versions
-    "HealthCheckResponse": [Field(1, "status", "int32")],
+    "HealthCheckResponse": [MessageField(1, "status", "int32")],
 }
 
 
@@ -91,7 +91,7 @@ async def check(
         known = 0 <= status < len(_STATUS)
         name = _STATUS[status] if known else str(status)
         return _failed(f'service unhealthy (responded with "{name}")')
-    return Reply(Answer.SUCCESS, "service healthy")
+    return Reply(HandlerResult.SUCCESS, "service healthy")
 
 
 async def _connected(host: str, port: int) -> socket.socket:
@@ -113,7 +113,7 @@ def _status(response: Any, message: bytes) -> int:
 
 
 def _failed(text: str) -> Reply:
-    return Reply(Answer.FAILURE, text)
+    return Reply(HandlerResult.FAILURE, text)
 
 
 def _words(error: CallFailed, timeout: float) -> str:

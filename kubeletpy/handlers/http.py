@@ -14,10 +14,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kubeletpy.handlers.http_request import BadRequest, HttpRequest, redirected
+from kubeletpy.handlers.http_request import BadHandlerRequest, HttpRequest, redirected
 from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
 from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
-from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
+from kubeletpy.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from kubeletpy.handlers.ports import host_port, is_address
 from kubeletpy.handlers.unchecked_tls import unchecked_context
 from kubeletpy.host.tls_limits import CURVES
@@ -41,19 +41,19 @@ _ANSWERED_PLAINLY = frozenset(
 _NO_COMMON_CURVE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
 
 
-class ExchangeFailed(Exception):
+class HandlerExchangeFailed(Exception):
     """No response: the message contains the reason."""
 
 
-class NotTLS(ExchangeFailed):
+class NotTLS(HandlerExchangeFailed):
     """The server answered an https request in the clear."""
 
 
-class _HandshakeRefused(ExchangeFailed):
+class _HandshakeRefused(HandlerExchangeFailed):
     """The server may have another elliptic curve than the one that was offered."""
 
 
-class Response(Protocol):
+class HandlerResponse(Protocol):
     """What a probe or a hook needs of a response."""
 
     @property
@@ -67,7 +67,7 @@ class Response(Protocol):
         ...
 
 
-Answered = tuple[Response, HttpRequest | None]
+Answered = tuple[HandlerResponse, HttpRequest | None]
 """A response, and the request after it where it redirects to the same host."""
 Exchange = Callable[[Resolver, HttpRequest], Awaitable[Answered]]
 """Sends a request and reads its response. Raises ExchangeFailed, BadRequest."""
@@ -93,25 +93,25 @@ async def probe(
             reader = await get(resolver, request, exchange)
     except TimeoutError:
         return _failed(request, "context deadline exceeded (Client.Timeout exceeded)")
-    except (ExchangeFailed, BadRequest) as error:
+    except (HandlerExchangeFailed, BadHandlerRequest) as error:
         must_have_been_asked(error)
         return _failed(request, str(error))
     if not 200 <= reader.status < 400:
         # The body is left out: the text goes into events.
-        return Reply(Answer.FAILURE, f"HTTP probe failed with statuscode: {reader.status}")
+        return Reply(HandlerResult.FAILURE, f"HTTP probe failed with statuscode: {reader.status}")
     body = reader.body.decode("utf-8", "replace")
     if reader.status >= 300:
-        return Reply(Answer.WARNING, f"Probe terminated redirects, Response body: {body}")
-    return Reply(Answer.SUCCESS, body)
+        return Reply(HandlerResult.WARNING, f"Probe terminated redirects, Response body: {body}")
+    return Reply(HandlerResult.SUCCESS, body)
 
 
 def _failed(request: HttpRequest, why: str) -> Reply:
-    return Reply(Answer.FAILURE, f'Get "{request.url}": {why}')
+    return Reply(HandlerResult.FAILURE, f'Get "{request.url}": {why}')
 
 
 async def get(
     resolver: Resolver, request: HttpRequest, exchange: Exchange | None = None
-) -> Response:
+) -> HandlerResponse:
     """The response, after redirects on the same host. The caller limits the time.
 
     Raises:
@@ -123,7 +123,7 @@ async def get(
         if following is None:
             return response
         request = following
-    raise ExchangeFailed(f"stopped after {MAX_REDIRECTS} redirects")
+    raise HandlerExchangeFailed(f"stopped after {MAX_REDIRECTS} redirects")
 
 
 async def _exchange(resolver: Resolver, request: HttpRequest) -> Answered:
@@ -141,9 +141,9 @@ async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -
         await _connect(resolver, request, protocol, curve)
         await protocol.finished
     except MalformedResponse as error:
-        raise ExchangeFailed(str(error)) from error
+        raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise ExchangeFailed(f"read: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"read: {in_words(error)}") from error
     finally:
         protocol.close()
     return protocol.reader, protocol.following
@@ -165,12 +165,12 @@ async def _connect(
         if error.reason in _ANSWERED_PLAINLY:
             raise NotTLS("http: server gave HTTP response to HTTPS client") from error
         refused = error.reason == _NO_COMMON_CURVE
-        raise (_HandshakeRefused if refused else ExchangeFailed)(
+        raise (_HandshakeRefused if refused else HandlerExchangeFailed)(
             f"tls: {error.reason or error}"
         ) from error
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise ExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
 
 
 def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def following(request: HttpRequest, status: int, location: str | None) -> HttpRe
     if status not in _REDIRECTS or not location:
         return None
     if len(location) > MAX_LOCATION:
-        raise BadRequest(f"the Location header is longer than {MAX_LOCATION} characters")
+        raise BadHandlerRequest(f"the Location header is longer than {MAX_LOCATION} characters")
     return redirected(request, location)
 
 
@@ -220,7 +220,7 @@ class _Exchange(asyncio.Protocol):
         self._reads += 1
         try:
             self.reader.feed(data)
-        except (MalformedResponse, BadRequest) as error:
+        except (MalformedResponse, BadHandlerRequest) as error:
             self._end(error)
             return
         if self.reader.done:
@@ -267,7 +267,7 @@ class _Exchange(asyncio.Protocol):
             return
         if error is None:
             self.finished.set_result(None)
-        elif isinstance(error, OSError | MalformedResponse | BadRequest):
+        elif isinstance(error, OSError | MalformedResponse | BadHandlerRequest):
             self.finished.set_exception(error)
         else:
             self.finished.set_exception(ConnectionError(str(error)))

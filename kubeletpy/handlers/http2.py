@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from kubeletpy.handlers.http import Answered, Exchange, ExchangeFailed, following
+from kubeletpy.handlers.http import Answered, Exchange, HandlerExchangeFailed, following
 from kubeletpy.handlers.http_request import HttpRequest
 from kubeletpy.handlers.network import Resolver, connected, in_words
 from kubeletpy.handlers.outcome import KEPT_OUTPUT
@@ -39,18 +39,20 @@ def exchange(turns: Turns) -> Exchange:
 
 async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> Answered:
     if request.tls:
-        raise ExchangeFailed("a probe over HTTP/2 in the clear does not follow redirects to https")
+        raise HandlerExchangeFailed(
+            "a probe over HTTP/2 in the clear does not follow redirects to https"
+        )
     asked = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
         sock = await connected(await resolver.address(request.host), request.port)
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise ExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
     try:
         await carry_out(asked, sock, turns)
     except http2_exchange.ExchangeFailed as error:
-        raise ExchangeFailed(str(error)) from error
+        raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise ExchangeFailed(f"read: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"read: {in_words(error)}") from error
     response = Http2Response(asked.status, bytes(asked.body[:KEPT_OUTPUT]))
     return response, following(request, asked.status, asked.headers.get("location"))

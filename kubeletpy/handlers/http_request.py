@@ -23,7 +23,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._[]|"
 _LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-class BadRequest(ValueError):
+class BadHandlerRequest(ValueError):
     """The action defines a request that cannot be sent."""
 
 
@@ -69,12 +69,12 @@ class HttpRequest(Struct, frozen=True):
         """The Host header and the others. Raises BadRequest."""
         host = self.host_header or host_port(self.host, self.port)
         if _BAD_HOST.search(host):
-            raise BadRequest("invalid Host header")
+            raise BadHandlerRequest("invalid Host header")
         for name, value in self.headers:
             if not _NAME.fullmatch(name):
-                raise BadRequest(f"invalid header field name {name[:63]!r}")
+                raise BadHandlerRequest(f"invalid header field name {name[:63]!r}")
             if _BAD_VALUE.search(value):
-                raise BadRequest(f'invalid header field value for "{name}"')
+                raise BadHandlerRequest(f'invalid header field value for "{name}"')
         return host, [(name, value.strip()) for name, value in self.headers]
 
 
@@ -104,11 +104,11 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
         new = urlsplit(urljoin(request.url, location.strip()))
         scheme, host, port = new.scheme.lower(), new.hostname or "", new.port
     except ValueError as error:
-        raise BadRequest(f"failed to parse Location header {location[:200]!r}") from error
+        raise BadHandlerRequest(f"failed to parse Location header {location[:200]!r}") from error
     if host != request.host.lower():
         return None
     if scheme not in ("http", "https"):
-        raise BadRequest(f'unsupported protocol scheme "{scheme[:63]}"')
+        raise BadHandlerRequest(f'unsupported protocol scheme "{scheme[:63]}"')
     tls = scheme == "https"
     absolute = bool(urlsplit(location.strip()).netloc)
     return HttpRequest(

@@ -13,7 +13,7 @@ Source: docs/reference/constants.csv: body kept, exec output kept.
 """
 
 
-class Answer(StrEnum):
+class HandlerResult(StrEnum):
     """The three possible answers; without an answer, HandlerError is raised instead."""
 
     SUCCESS = "success"
@@ -25,7 +25,7 @@ class Answer(StrEnum):
 class Reply(Struct, frozen=True):
     """An answer and its text: at most KEPT_OUTPUT bytes from the container, untrusted."""
 
-    answer: Answer
+    answer: HandlerResult
     output: str = ""
     exit_code: int | None = None
     """Of a command that ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
-from kubeletpy.handlers.outcome import Answer, Reply
+from kubeletpy.handlers.outcome import HandlerResult, Reply
 from kubeletpy.handlers.ports import host_port
 
 
@@ -21,8 +21,8 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
             address = await resolver.address(host)
             (await connected(address, port)).close()
     except TimeoutError:
-        return Reply(Answer.FAILURE, f"{where}: i/o timeout")
+        return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
     except OSError as error:
         must_have_been_asked(error)
-        return Reply(Answer.FAILURE, f"{where}: {in_words(error)}")
-    return Reply(Answer.SUCCESS)
+        return Reply(HandlerResult.FAILURE, f"{where}: {in_words(error)}")
+    return Reply(HandlerResult.SUCCESS)

@@ -29,7 +29,7 @@ from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ImageManager:
         except InvalidReference as error:
             message = f'Failed to apply default image tag "{shown_image(image)}": {error}'
             self._metrics.image_requested(wanted_policy, None, None)
-            note(Call.LOOK_UP_IMAGE, shown_image(image), error=message)
+            note(TraceCall.LOOK_UP_IMAGE, shown_image(image), error=message)
             raise self._reported(
                 reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
             ) from error
@@ -119,7 +119,7 @@ class ImageManager:
         )
         if action is ImageAction.REFUSE:
             message = never_pulled(image, present=bool(present))
-            note(Call.LOOK_UP_IMAGE, image, error=message)
+            note(TraceCall.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
             )
@@ -137,7 +137,7 @@ class ImageManager:
 
     async def _look_up(self, wanted: WantedImage) -> LocalImage | None:
         try:
-            with span(Call.LOOK_UP_IMAGE, wanted.image):
+            with span(TraceCall.LOOK_UP_IMAGE, wanted.image):
                 answer = await self._service.image_status(wanted.spec)
         except CRIError as error:
             message = f'Failed to inspect image "": {runtime_text(error)}'

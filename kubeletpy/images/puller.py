@@ -36,7 +36,7 @@ from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.structs import Struct
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ImagePuller:
             until = self._clock.now() + left
             message = f'Back-off pulling image "{wanted.image}"'
             self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
-            note(Call.BACK_OFF, wanted.image, lasts=left)
+            note(TraceCall.BACK_OFF, wanted.image, lasts=left)
             raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
         self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
         self._recorder.event(
@@ -142,7 +142,7 @@ class ImagePuller:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
-            with span(Call.PULL_IMAGE, wanted.image, milestone=True):
+            with span(TraceCall.PULL_IMAGE, wanted.image, milestone=True):
                 ticket = Ticket(wanted.pod.uid, wanted.image)
                 async with self._queue.place(ticket), self._recorded(wanted) as record:
                     started_at = loop.time()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.events.correlate import Correlator, Count, Create, Drop, Observation
+from kubeletpy.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
 from kubeletpy.events.reasons import EventReason
 from kubeletpy.events.recorder import EventType
 from kubeletpy.kubeapi.errors import (
@@ -50,7 +50,7 @@ class EventWriter:
         self._api = api_
         self._clock = clock
         self._correlator = Correlator("kubelet", node_name)
-        self._queue: asyncio.Queue[tuple[float, Observation]] = asyncio.Queue(QUEUE_SIZE)
+        self._queue: asyncio.Queue[tuple[float, ObjectEvent]] = asyncio.Queue(QUEUE_SIZE)
         self._rng = rng or random.Random()
         self.dropped: Counter[str] = Counter()
 
@@ -64,7 +64,7 @@ class EventWriter:
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
-        observation = Observation(involved, event_type, str(reason), message, annotations or {})
+        observation = ObjectEvent(involved, event_type, str(reason), message, annotations or {})
         try:
             self._queue.put_nowait((self._clock.now(), observation))
         except asyncio.QueueFull:
@@ -86,7 +86,7 @@ class EventWriter:
         """Wait until everything recorded so far is written or dropped; the caller sets a limit."""
         await self._queue.join()
 
-    async def _write(self, when: float, observation: Observation) -> None:
+    async def _write(self, when: float, observation: ObjectEvent) -> None:
         decision = self._correlator.correlate(observation, when)
         if isinstance(decision, Drop):
             self.dropped[decision.reason] += 1

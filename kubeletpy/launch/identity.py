@@ -41,7 +41,7 @@ CLIENT = "kubelet-client"
 
 
 @dataclass
-class Identity:
+class AgentIdentity:
     """The API client, and the tasks that keep its credentials valid."""
 
     client: KubeClient
@@ -56,7 +56,7 @@ async def join(
     stack: AsyncExitStack,
     *,
     tracer: Tracer = NO_TRACER,
-) -> Identity | None:
+) -> AgentIdentity | None:
     """The agent's identity; None without --kubeconfig. Whatever must be closed goes on the stack.
 
     Raises:
@@ -109,7 +109,7 @@ class _Joining:
         self._unwritten = False
         """Whether to write the kubeconfig once there is a certificate."""
 
-    async def identity(self) -> Identity:
+    async def identity(self) -> AgentIdentity:
         why = ""
         await mend_link(CertificateStore(self._directory, CLIENT), self._clock.now())
         if self._bootstrap is not None:
@@ -118,7 +118,7 @@ class _Joining:
             )
         if not why and not self._settings.rotate_certificates:
             self._client = await self._make_client(await self._connect_as_it_is())
-            return Identity(self._client, [self._follow_kubeconfig()])
+            return AgentIdentity(self._client, [self._follow_kubeconfig()])
         if why:
             assert self._bootstrap is not None, "asked only with another way in"
             stop_loading(str(self._kubeconfig))
@@ -137,7 +137,7 @@ class _Joining:
             self._unwritten = True
         return await self._with_manager()
 
-    async def _with_manager(self) -> Identity:
+    async def _with_manager(self) -> AgentIdentity:
         context = files = None
         if not self._unwritten:
             context = await asyncio.to_thread(kubeconfig.read_kubeconfig, self._kubeconfig)
@@ -168,7 +168,7 @@ class _Joining:
             Task("client-certificate", keep),
             Task("client-certificate-file", pair.run),
         ]
-        return Identity(self._client, [*tasks, self._follow_kubeconfig()])
+        return AgentIdentity(self._client, [*tasks, self._follow_kubeconfig()])
 
     def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
         """Use a certificate embedded in the kubeconfig until we have our own."""

@@ -24,7 +24,7 @@ from kubeletpy.placement.static_cpus import (
     containers_in_order,
     exclusive_cpus,
 )
-from kubeletpy.pods.granted import Held, Placement
+from kubeletpy.pods.granted import HeldResource, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
@@ -178,7 +178,7 @@ class CpuManager:
             return frozenset()
         return self._policy.topology.ids - self._policy.reserved
 
-    def held_by(self, pod: Pod) -> list[Held]:
+    def held_by(self, pod: Pod) -> list[HeldResource]:
         """Which CPUs each container runs on; nothing under cpuManagerPolicy none."""
         if self._policy is None:
             return []
@@ -189,7 +189,7 @@ class CpuManager:
             what = (
                 f"{format_ids(own)}, its own" if own else f"{format_ids(self.state.pool)}, shared"
             )
-            found.append(Held(container["name"], CPU, what, nodes))
+            found.append(HeldResource(container["name"], CPU, what, nodes))
         return found
 
     def has_exclusive(self, uid: str) -> bool:

@@ -45,7 +45,7 @@ ANY = Hint(None, True)
 NOT_TO_BE_HAD = Hint(None, False)
 
 
-class Merged(Struct, frozen=True):
+class MergedHints(Struct, frozen=True):
     """The result of merging all hints.
 
     Attributes:
@@ -78,7 +78,7 @@ def merge(
     nodes: Sequence[int],
     policy: Policy,
     closest: Distances | None = None,
-) -> Merged:
+) -> MergedHints:
     """The nodes for one container, or for one pod.
 
     Args:
@@ -102,7 +102,7 @@ def merge(
     if policy is Policy.SINGLE_NUMA_NODE and best.mask == every:
         best = Hint(None, best.preferred)
     admitted = policy is Policy.BEST_EFFORT or best.preferred
-    return Merged(best, admitted, () if best.preferred else _against(resources, every))
+    return MergedHints(best, admitted, () if best.preferred else _against(resources, every))
 
 
 def _resources(provided: Sequence[Hints]) -> dict[str, Sequence[Hint]]:

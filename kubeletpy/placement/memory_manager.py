@@ -25,7 +25,7 @@ from kubeletpy.placement.refusal import AllocationRefused, not_written
 from kubeletpy.placement.state_file import Form, StateFile
 from kubeletpy.placement.static_cpus import containers_in_order
 from kubeletpy.placement.static_memory import MEMORY, StaticMemory, requested_memory
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
@@ -157,10 +157,10 @@ class MemoryManager:
             if table.allocatable
         ]
 
-    def held_by(self, pod: Pod) -> list[Held]:
+    def held_by(self, pod: Pod) -> list[HeldResource]:
         """What is booked for each container of a pod."""
         return [
-            Held(
+            HeldResource(
                 container["name"],
                 block.type,
                 f"{spelled(block.size, binary=True)} booked",

@@ -31,7 +31,7 @@ class StateUnusable(Exception):
         super().__init__(f"{path} can't be used: {why}. {advice}")
 
 
-class State(Protocol):
+class PlacementState(Protocol):
     """What a manager keeps: which container has what, and by which policy."""
 
     @property
@@ -47,7 +47,7 @@ class State(Protocol):
         """Whether it holds nothing: no container has anything, and it describes no machine."""
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=PlacementState)
 
 
 class Form(Struct, Generic[S], frozen=True):

@@ -20,7 +20,7 @@ from kubeletpy.placement.hints import (
     Distances,
     Hint,
     Hints,
-    Merged,
+    MergedHints,
     Policy,
     merge,
     nodes_of,
@@ -201,7 +201,10 @@ def _where(hint: Hint) -> str:
 
 
 def _against(
-    merged: Merged, providers: Sequence[ResourceProvider], provided: Sequence[Hints], policy: Policy
+    merged: MergedHints,
+    providers: Sequence[ResourceProvider],
+    provided: Sequence[Hints],
+    policy: Policy,
 ) -> str:
     """Which resources could not agree, and what each could have allocated."""
     why = _offered(providers, provided, merged.against)

@@ -60,7 +60,7 @@ class Deregister(Struct, frozen=True):
     reason: str
 
 
-class Plan(Struct, frozen=True):
+class PluginPlan(Struct, frozen=True):
     """What to do now, and when to plan again if nothing changes (event-loop time)."""
 
     deregister: tuple[Deregister, ...]
@@ -70,7 +70,7 @@ class Plan(Struct, frozen=True):
     """Paths whose state can be forgotten."""
 
 
-def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> Plan:
+def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> PluginPlan:
     """The steps that bring the registered plugins in line with the sockets found.
 
     A recreated socket is another plugin: the old one is deregistered first, and none of its
@@ -98,7 +98,7 @@ def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> 
             continue
         reason = f"try {state.failures + 1}" if stamp == state.tried else "a new socket"
         register.append(Register(path, stamp, reason))
-    return Plan(tuple(deregister), tuple(register), min(again, default=None), tuple(forget))
+    return PluginPlan(tuple(deregister), tuple(register), min(again, default=None), tuple(forget))
 
 
 def name_is_free(known: Mapping[str, Known], name: str, now: float) -> dict[str, Known]:

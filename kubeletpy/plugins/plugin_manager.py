@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.plugins.model import PluginInfo, Stamp
-from kubeletpy.plugins.plan import Deregister, Known, Plan, Register, name_is_free, plan, sockets
+from kubeletpy.plugins.plan import (
+    Deregister,
+    Known,
+    PluginPlan,
+    Register,
+    name_is_free,
+    plan,
+    sockets,
+)
 from kubeletpy.plugins.protocol import (
     Conversation,
     Handlers,
@@ -87,7 +95,7 @@ class PluginManager:
             self._soon.cancel()
             self._soon = None
         loop = asyncio.get_running_loop()
-        todo: Plan = plan(self._found, self._known, loop.time())
+        todo: PluginPlan = plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
         for end in todo.deregister[:STARTS]:  # start before those that may want their names

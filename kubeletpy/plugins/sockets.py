@@ -28,7 +28,7 @@ UNWATCHED_S = 1.0
 """The same where the kernel cannot watch; the kubelet's own period."""
 
 
-class Seen(Struct, frozen=True):
+class SocketListing(Struct, frozen=True):
     """The contents of the directory."""
 
     sockets: dict[str, Stamp]
@@ -38,7 +38,7 @@ class Seen(Struct, frozen=True):
     """There are more entries than are read."""
 
 
-def find_sockets(directory: str) -> Seen:
+def find_sockets(directory: str) -> SocketListing:
     """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
     sockets: dict[str, Stamp] = {}
     directories = {directory: os.lstat(directory).st_ino}
@@ -68,7 +68,7 @@ def find_sockets(directory: str) -> Seen:
                     todo.append((entry.path, depth + 1))
                 else:
                     cut = True
-    return Seen(sockets, directories, cut)
+    return SocketListing(sockets, directories, cut)
 
 
 class PluginSockets:
@@ -117,7 +117,7 @@ class PluginSockets:
             self._listener(dict(seen.sockets))
         return not failed
 
-    def _find_sockets(self) -> Seen:
+    def _find_sockets(self) -> SocketListing:
         self._directory.mkdir(0o750, parents=True, exist_ok=True)
         return find_sockets(str(self._directory))
 

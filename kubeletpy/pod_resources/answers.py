@@ -56,7 +56,7 @@ class Memory(Protocol):
         ...
 
 
-class Claims(Protocol):
+class PreparedClaims(Protocol):
     """Lists which resource claims are prepared."""
 
     def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
@@ -64,28 +64,30 @@ class Claims(Protocol):
         ...
 
 
-class Given(Struct, frozen=True):
+class NodeAllocations(Struct, frozen=True):
     """Everything that allocates the node's resources."""
 
     devices: Devices
     cpus: Cpus
     memory: Memory
-    claims: Claims
+    claims: PreparedClaims
 
 
-def list_v1(pods: Iterable[Pod], given: Given) -> v1.ListPodResourcesResponse:
+def list_v1(pods: Iterable[Pod], given: NodeAllocations) -> v1.ListPodResourcesResponse:
     """The answer for all active pods."""
     held = given.devices.by_container()
     found = [_pod_v1(pod, given, held) for pod in pods if not pod.is_terminal_in_api]
     return v1.ListPodResourcesResponse(pod_resources=found)
 
 
-def pod_v1(pod: Pod, given: Given) -> v1.PodResources:
+def pod_v1(pod: Pod, given: NodeAllocations) -> v1.PodResources:
     """Of one pod: its sidecars, then its containers."""
     return _pod_v1(pod, given, given.devices.by_container())
 
 
-def _pod_v1(pod: Pod, given: Given, held: Mapping[tuple[str, str], DevicesHeld]) -> v1.PodResources:
+def _pod_v1(
+    pod: Pod, given: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
+) -> v1.PodResources:
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
@@ -102,7 +104,7 @@ def _pod_v1(pod: Pod, given: Given, held: Mapping[tuple[str, str], DevicesHeld])
     )
 
 
-def allocatable_v1(given: Given) -> v1.AllocatableResourcesResponse:
+def allocatable_v1(given: NodeAllocations) -> v1.AllocatableResourcesResponse:
     """What can be allocated on this node."""
     return v1.AllocatableResourcesResponse(
         devices=devices_v1(given.devices.healthy_devices()),
@@ -159,7 +161,7 @@ def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
     return found
 
 
-def list_v1alpha1(pods: Iterable[Pod], given: Given) -> v1alpha1.ListPodResourcesResponse:
+def list_v1alpha1(pods: Iterable[Pod], given: NodeAllocations) -> v1alpha1.ListPodResourcesResponse:
     """The answer for all pods while they are known; a resource's devices share an entry."""
     found, held = [], given.devices.by_container()
     for pod in pods:

@@ -21,7 +21,7 @@ from kubeletpy.remote.rate import Rate
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from kubeletpy.pod_resources.answers import Given
+    from kubeletpy.pod_resources.answers import NodeAllocations
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class PodResourcesServer:
         self,
         directory: Path,
         metrics: PodResourcesMetrics,
-        sources: Callable[[], Given],
+        sources: Callable[[], NodeAllocations],
         *,
         active: Callable[[], Sequence[Pod]],
         pods: Callable[[], Sequence[Pod]],

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kubeletpy.structs import Struct, field
 
 
-class Device(Struct, frozen=True):
+class DeviceNode(Struct, frozen=True):
     """A device of the node that a container gets. Permissions: a subset of ``rwm``."""
 
     container_path: str
@@ -28,7 +28,7 @@ NOWHERE = Placement()
 """Nothing in particular."""
 
 
-class Held(Struct, frozen=True):
+class HeldResource(Struct, frozen=True):
     """Part of the machine that a container has, for people.
 
     Attributes:

@@ -19,7 +19,7 @@ from kubeletpy.metrics.pods_api import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods_api.watch import View, last_words, news, unconfirmed
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, Stall, parsed
+from kubeletpy.remote.local_server import CallRefused, LocalServer, StreamStall, parsed
 from kubeletpy.remote.rate import Rate
 from kubeletpy.wire.api_messages import Unfit
 
@@ -106,7 +106,7 @@ class PodsServer:
                 streams={SERVICE: {"WatchPods": self._watch}},
                 rate=Rate(PER_SECOND, BURST),
                 ended=self._ended,
-                stall=Stall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
+                stall=StreamStall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
             )
             await self._server.start()
         except OSError as error:

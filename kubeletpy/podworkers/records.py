@@ -113,7 +113,7 @@ class WorkerRecord(Struct, frozen=True):
         return None
 
 
-class WorkerView(Struct, frozen=True):
+class WorkerSummary(Struct, frozen=True):
     """What housekeeping counts about a worker."""
 
     stage: Stage

@@ -17,7 +17,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import Traces, span
 
 _SPANS = {
@@ -104,7 +104,7 @@ class StageRunner:
             return usable
         if self._cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with span(Call.READ_POD):
+        with span(TraceCall.READ_POD):
             status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
         if status.empty and self._cache.get(pod.uid) is None:
             self._cache.confirm_absent(pod.uid)

@@ -39,7 +39,7 @@ from kubeletpy.podworkers.records import (
     UpdateArrived,
     WakeAfter,
     WorkerRecord,
-    WorkerView,
+    WorkerSummary,
     event_uid,
 )
 from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
@@ -103,12 +103,12 @@ class WorkerMachine:
                     return []
                 return [ShowRejection(pod, rejection)]
 
-    def views(self, desired: frozenset[str]) -> dict[str, WorkerView]:
+    def views(self, desired: frozenset[str]) -> dict[str, WorkerSummary]:
         """Every worker known, for the counts of housekeeping."""
         result = {}
         for uid, record in self.records.items():
             pod = record.pod
-            result[uid] = WorkerView(
+            result[uid] = WorkerSummary(
                 stage=record.stage,
                 orphan=uid not in desired,
                 has_config=pod is not None,

@@ -39,7 +39,7 @@ from kubeletpy.status.protocol import StatusManager
 from kubeletpy.structs import Struct
 
 
-class ResizeConditions(Protocol):
+class ResizeConditionsSource(Protocol):
     """The conditions of a status about in-place resizes."""
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
@@ -76,7 +76,7 @@ class StatusComposer:
         *,
         probes: ProbeManager,
         reasons: ReasonCache,
-        resizes: ResizeConditions,
+        resizes: ResizeConditionsSource,
         actuated: ActuatedResources,
         runtime_name: str,
         recursive_read_only: Callable[[], Collection[str]] = tuple,

@@ -46,7 +46,7 @@ from kubeletpy.podworkers.records import (
     TimerFired,
     UpdateArrived,
     WakeAfter,
-    WorkerView,
+    WorkerSummary,
 )
 from kubeletpy.podworkers.stage_runner import StageRunner
 from kubeletpy.podworkers.state_machine import WorkerMachine
@@ -191,7 +191,7 @@ class PodWorkers:
             )
             raise
 
-    def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerView]:
+    def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerSummary]:
         """Terminate what is no longer desired; returns all workers by uid, for housekeeping."""
         self._handle(DesiredPods(desired, self._clock.now()))
         return self._machine.views(desired)

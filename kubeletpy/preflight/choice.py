@@ -25,7 +25,7 @@ class Process(Struct, frozen=True):
     contained: bool = False
 
 
-class Choice(Struct, frozen=True):
+class KubeletChoice(Struct, frozen=True):
     """The kubelet that was found, if any, and the findings about it."""
 
     kubelet: KubeletFound | None
@@ -37,7 +37,7 @@ def choose(
     unit: KubeletFound | None,
     unit_problem: str,
     others: Sequence[str],
-) -> Choice:
+) -> KubeletChoice:
     """The kubelet to read the settings of: the running one, else that of the unit.
 
     Args:
@@ -55,7 +55,7 @@ def choose(
     if len(processes) > 1:
         pids = ", ".join(str(each.pid) for each in processes)
         what = f"{len(processes)} kubelets run (processes {pids})"
-        return Choice(None, (*findings, _unclear("kubelet", what, "choose one with --pid")))
+        return KubeletChoice(None, (*findings, _unclear("kubelet", what, "choose one with --pid")))
     if not processes:
         return _without_process(unit, findings)
     process = processes[0]
@@ -63,7 +63,7 @@ def choose(
     if process.contained:
         what = "the kubelet runs in a container: its paths are not those of this machine"
         todo = "run preflight in that container"
-        return Choice(None, (*findings, _unclear(subject, what, todo)))
+        return KubeletChoice(None, (*findings, _unclear(subject, what, todo)))
     found = KubeletFound(
         f"{subject} of {process.unit}" if process.unit else subject,
         process.command[0],
@@ -78,15 +78,15 @@ def choose(
             "those of the process are used; systemctl daemon-reload and a restart apply the files"
         )
         findings.append(Finding(Area.KUBELET, Severity.NOTE, unit.source, what, todo))
-    return Choice(found, tuple(findings))
+    return KubeletChoice(found, tuple(findings))
 
 
-def with_flags(choice: Choice, flags: Sequence[str]) -> Choice:
+def with_flags(choice: KubeletChoice, flags: Sequence[str]) -> KubeletChoice:
     """The choice with flags of the user, which win over those found."""
     if not flags:
         return choice
     if choice.kubelet is None:
-        return Choice(KubeletFound("flags after --", "", tuple(flags)), choice.findings)
+        return KubeletChoice(KubeletFound("flags after --", "", tuple(flags)), choice.findings)
     kubelet = choice.kubelet
     source = f"{kubelet.source} and flags after --"
     return replace(
@@ -94,15 +94,15 @@ def with_flags(choice: Choice, flags: Sequence[str]) -> Choice:
     )
 
 
-def _without_process(unit: KubeletFound | None, findings: list[Finding]) -> Choice:
+def _without_process(unit: KubeletFound | None, findings: list[Finding]) -> KubeletChoice:
     if unit is None:
         if not findings:
             todo = "name the unit with --unit, or the kubelet's flags after --"
             findings.append(_unclear("kubelet", "none runs, and no unit starts one", todo))
-        return Choice(None, tuple(findings))
+        return KubeletChoice(None, tuple(findings))
     what, then = "its kubelet does not run", "the settings are those of its files"
     findings.append(Finding(Area.KUBELET, Severity.NOTE, unit.source, what, then))
-    return Choice(unit, tuple(findings))
+    return KubeletChoice(unit, tuple(findings))
 
 
 def _unclear(subject: str, what: str, consequence: str = "") -> Finding:

@@ -81,7 +81,7 @@ class KubeletFound(Struct, frozen=True):
     pid: int = 0
 
 
-class Report(Struct, frozen=True):
+class PreflightReport(Struct, frozen=True):
     """Everything that a preflight has found.
 
     ``pods`` None: the pods of the node could not be determined.

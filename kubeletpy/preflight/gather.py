@@ -13,9 +13,9 @@ from kubeletpy.config.version_choice import ResolvedVersion, decide
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubernetes_version import supported
 from kubeletpy.launch.server_version import resolve_auto
-from kubeletpy.preflight.choice import Choice, choose, with_flags
+from kubeletpy.preflight.choice import KubeletChoice, choose, with_flags
 from kubeletpy.preflight.credentials import check_credentials
-from kubeletpy.preflight.findings import Area, Finding, KubeletFound, Report, Severity
+from kubeletpy.preflight.findings import Area, Finding, KubeletFound, PreflightReport, Severity
 from kubeletpy.preflight.node import ask_node, connect_api
 from kubeletpy.preflight.processes import find_kubelets, read_process
 from kubeletpy.preflight.settings import load_settings, read_flags
@@ -43,16 +43,16 @@ class Options(Struct, frozen=True):
     only_flags: bool = False
 
 
-async def gather(options: Options, check: Check | None = None) -> Report:
+async def gather(options: Options, check: Check | None = None) -> PreflightReport:
     """The report about this node. ``check``: finds settings that do not fit the machine."""
     choice = await asyncio.to_thread(find_kubelet, options)
     findings = [*choice.findings]
     if choice.kubelet is None:
-        return Report(None, tuple(findings))
+        return PreflightReport(None, tuple(findings))
     flags, problems = read_flags(choice.kubelet)
     findings += problems
     if flags is None:
-        return Report(choice.kubelet, tuple(findings))
+        return PreflightReport(choice.kubelet, tuple(findings))
     async with AsyncExitStack() as stack:
         kube_api, problem = await connect_api(flags.node, stack)
         findings += [] if problem is None else [problem]
@@ -60,12 +60,12 @@ async def gather(options: Options, check: Check | None = None) -> Report:
         loaded = await asyncio.to_thread(load_settings, flags, check, resolved.version)
         findings += loaded.findings
         if loaded.config is None:
-            return Report(choice.kubelet, tuple(findings))
+            return PreflightReport(choice.kubelet, tuple(findings))
         settings, node, now = loaded.config.settings, loaded.config.node, SystemClock().now()
         findings += await asyncio.to_thread(check_credentials, settings, node, now)
         findings += await asyncio.to_thread(read_state, settings, node)
         answers = await ask_node(loaded.config, resolved, kube_api, stack)
-    return Report(choice.kubelet, (*findings, *answers.findings), answers.pods)
+    return PreflightReport(choice.kubelet, (*findings, *answers.findings), answers.pods)
 
 
 async def _version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersion:
@@ -76,16 +76,18 @@ async def _version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersio
     return await resolve_auto(flags, kube_api)
 
 
-def find_kubelet(options: Options, root: Path = Path("/"), proc: Path = Path("/proc")) -> Choice:
+def find_kubelet(
+    options: Options, root: Path = Path("/"), proc: Path = Path("/proc")
+) -> KubeletChoice:
     """The kubelet of this node. ``root``, ``proc``: where the machine's files are."""
     if options.only_flags:
-        return with_flags(Choice(None), options.flags)
+        return with_flags(KubeletChoice(None), options.flags)
     if options.pid:
         process = read_process(options.pid, proc)
         if process is None:
             what = "there is no such process"
             lost = Finding(Area.KUBELET, Severity.UNCLEAR, f"--pid {options.pid}", what)
-            return Choice(None, (lost,))
+            return KubeletChoice(None, (lost,))
         processes = [process]
     else:
         processes = find_kubelets(proc)

@@ -40,7 +40,7 @@ def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]
     if snapshot:
         try:
             pods = checkpoint_file.read_snapshot(snapshot)
-        except checkpoint_file.BadCheckpoint:
+        except checkpoint_file.BadAllocationState:
             return {}
     checkpoint_file.replay(pods, journal.splitlines(keepends=True))
     return pods

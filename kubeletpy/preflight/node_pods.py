@@ -56,7 +56,7 @@ class Desired(Struct, frozen=True):
     choices: Mapping[str, UidChoice] = field(default_factory=dict)
 
 
-class NodeState(Struct, frozen=True):
+class RecordedState(Struct, frozen=True):
     """What judging a pod needs besides the pod and the runtime.
 
     Attributes:
@@ -127,14 +127,14 @@ async def with_uids(desired: Desired, uids: StaticUids) -> Desired:
     return replace(desired, pods=pods, choices={choice.uid: choice for _, choice in chosen})
 
 
-def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> NodeState:
+def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> RecordedState:
     """Read the state files. Blocking; files that can't be read count as absent."""
     root = Path(flags.root_dir)
     machine = Machine(read_machine_facts(root), read_kernel_facts(), ())
     actuated = ResourceState()
     for uid, resources in _resources(root / "actuated_pods_state").items():
         actuated.put(uid, resources)
-    return NodeState(
+    return RecordedState(
         _resources(root / "allocated_pods_state"),
         ResourcesInEffect(
             actuated, NoPodCgroupLimits(), runtime_settings(settings, flags, machine, root)
@@ -150,7 +150,7 @@ def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> NodeState:
 async def judge_pods(
     desired: Desired,
     runtime: RuntimeService,
-    state: NodeState,
+    state: RecordedState,
     settings: KubeletSettings,
     root: Path,
 ) -> tuple[PodVerdict, ...]:
@@ -181,7 +181,7 @@ def _adopted(desired: Desired, pod: Pod) -> str:
     return choice.text if choice is not None and choice.reason in ADOPTED else ""
 
 
-def _verdict(pod: Pod, status: PodRuntimeStatus, state: NodeState) -> PodVerdict:
+def _verdict(pod: Pod, status: PodRuntimeStatus, state: RecordedState) -> PodVerdict:
     given = state.allocated.get(pod.uid)
     allocated = pod if given is None else with_resources(pod, given)
     try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.preflight.findings import Area, Report, Severity
+from kubeletpy.preflight.findings import Area, PreflightReport, Severity
 from kubeletpy.preflight.pods import PodVerdict, counts, sentence
 
 
-def text(report: Report) -> str:
+def text(report: PreflightReport) -> str:
     """The report for people; its last line is the answer in one sentence."""
     lines = [_head(report)]
     for area in Area:
@@ -22,7 +22,7 @@ def text(report: Report) -> str:
     return "\n".join([*lines, "", summary(report), ""])
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: PreflightReport) -> dict[str, Any]:
     """The report for programs."""
     kubelet, pods = report.kubelet, report.pods
     return {
@@ -51,7 +51,7 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def summary(report: Report) -> str:
+def summary(report: PreflightReport) -> str:
     """The answer in one sentence."""
     number = {
         severity: sum(each.severity is severity for each in report.findings)
@@ -67,7 +67,7 @@ def summary(report: Report) -> str:
     return f"{parts[0]}; {', '.join(parts[1:])}."
 
 
-def _head(report: Report) -> str:
+def _head(report: PreflightReport) -> str:
     kubelet = report.kubelet
     if kubelet is None:
         return "kubelet: not found"

@@ -27,7 +27,7 @@ _PATHS = (
 """Flags that hold a path, which may be relative to the kubelet's working directory."""
 
 
-class Loaded(Struct, frozen=True):
+class LoadedSettings(Struct, frozen=True):
     """The settings, None if the agent would not start with them, and what was found."""
 
     config: LoadedConfig | None
@@ -44,7 +44,7 @@ def read_flags(kubelet: KubeletFound) -> tuple[FlagValues | None, tuple[Finding,
 
 def load_settings(
     flags: FlagValues, check: Check | None = None, version: KubernetesVersion | None = None
-) -> Loaded:
+) -> LoadedSettings:
     """The settings of a kubelet, as ``kubeletpy run`` with its flags would have them.
 
     ``check`` and ``version`` are as for :func:`kubeletpy.config.files.load_files`.
@@ -52,8 +52,8 @@ def load_settings(
     try:
         config = load_files(flags, check, version)
     except ConfigError as error:
-        return Loaded(None, tuple(_problems(error)))
-    return Loaded(config, tuple(_findings(config)))
+        return LoadedSettings(None, tuple(_problems(error)))
+    return LoadedSettings(config, tuple(_findings(config)))
 
 
 def _problems(error: ConfigError) -> list[Finding]:

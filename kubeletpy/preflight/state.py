@@ -17,7 +17,7 @@ from kubeletpy.preflight.state_files import (
     judge,
     readers,
 )
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.shutdown import times_file
 from kubeletpy.volumes.csi.found import found
 from kubeletpy.volumes.csi.names import CsiPaths
@@ -79,7 +79,7 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
             str(pods),
             counted(len(names), "pod directory", "pod directories"),
         )
-    records = UserNamespaces(pods, supporting=lambda: (), max_pods=1)
+    records = UserNamespaceRanges(pods, supporting=lambda: (), max_pods=1)
     for uid in sorted(records.unknown):
         what = "the record of its user namespace can't be used"
         yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")

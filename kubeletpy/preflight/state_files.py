@@ -13,7 +13,7 @@ from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.devices import checkpoint as device_checkpoint
 from kubeletpy.dra import checkpoint as claim_checkpoint
 from kubeletpy.dra import health
-from kubeletpy.dra.model import BadCheckpoint
+from kubeletpy.dra.model import BadClaimState
 from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
 from kubeletpy.placement.cpu_state import read_cpu_state
 from kubeletpy.placement.memory_state import read_memory_state
@@ -22,9 +22,9 @@ from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.structs import Struct
 
 UNUSABLE = (
-    checkpoint_file.BadCheckpoint,
-    device_checkpoint.BadCheckpoint,
-    BadCheckpoint,
+    checkpoint_file.BadAllocationState,
+    device_checkpoint.BadDeviceCheckpoint,
+    BadClaimState,
     StateError,
     MalformedRecord,
     ValueError,

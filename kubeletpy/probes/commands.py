@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from kubeletpy.handlers.exec import run_command
-from kubeletpy.handlers.outcome import Answer, HandlerError, Reply, go_seconds
+from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply, go_seconds
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
@@ -73,11 +73,11 @@ class ProbeCommands:
                 return await call.task
         if await self._was_silent(key, call) and await _ended_within(call.task, timeout + SLACK_S):
             reply = await call.task
-            if reply.exit_code is None and reply.answer is Answer.FAILURE:
+            if reply.exit_code is None and reply.answer is HandlerResult.FAILURE:
                 raise HandlerError("the container runtime was silent while the command waited")
             return reply
         # the same text each time, so that the events of many runs are one
-        return Reply(Answer.FAILURE, f"command timed out: {limit}{more}")
+        return Reply(HandlerResult.FAILURE, f"command timed out: {limit}{more}")
 
     def _start(self, key: Key, command: Sequence[str], timeout: float) -> _Call:
         work = run_command(self._runtime, key[0], command, timeout)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec, ProbeState
-from kubeletpy.probes.timetable import Entry
+from kubeletpy.probes.timetable import TimetableEntry
 
 
 class Probe:
@@ -30,9 +30,9 @@ class Probe:
         self.spec = spec
         self.state = ProbeState()
         self.pod_ip = ""
-        self.entry: Entry[Probe] | None = None
-        self.task: asyncio.Task[Finding] | None = None
-        self.last: Finding | None = None
+        self.entry: TimetableEntry[Probe] | None = None
+        self.task: asyncio.Task[ProbeFinding] | None = None
+        self.last: ProbeFinding | None = None
         self.last_at = 0.0
         self.queued = False
 

@@ -18,7 +18,7 @@ from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.probes.probe import Probe, field_of, probes_of, report
 from kubeletpy.probes.prober import ProbeMetrics, Prober, Target
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import (
     ProbeKind,
     ProbeState,
@@ -28,7 +28,7 @@ from kubeletpy.probes.schedule import (
 )
 from kubeletpy.probes.seen import container_state
 from kubeletpy.probes.timetable import Timetable
-from kubeletpy.probes.turns import Turns
+from kubeletpy.probes.turns import ProbeSlots
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class KubeProbeManager:
         self._rng = rng or random.Random()
         self._pods: dict[str, tuple[Probe, ...]] = {}
         self._timetable: Timetable[Probe] = Timetable(self._due)
-        self._commands = Turns(commands or COMMANDS_PER_CORE * (os.cpu_count() or 1))
-        self._connections = Turns(connections)
+        self._commands = ProbeSlots(commands or COMMANDS_PER_CORE * (os.cpu_count() or 1))
+        self._connections = ProbeSlots(connections)
 
     def __len__(self) -> int:
         """The number of probes."""
@@ -200,7 +200,7 @@ class KubeProbeManager:
 
         turns.start_when_free(start)
 
-    def _start(self, probe: Probe, turns: Turns) -> None:
+    def _start(self, probe: Probe, turns: ProbeSlots) -> None:
         target = Target(
             probe.pod,
             probe.kind,
@@ -214,7 +214,7 @@ class KubeProbeManager:
         task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
         probe.task = task
 
-        def done(task: asyncio.Task[Finding]) -> None:
+        def done(task: asyncio.Task[ProbeFinding]) -> None:
             release()
             probe.task = None
             self._ended(probe, task, target.container_id, loop.time() - begun)
@@ -224,7 +224,7 @@ class KubeProbeManager:
     def _ended(
         self,
         probe: Probe,
-        task: asyncio.Task[Finding],
+        task: asyncio.Task[ProbeFinding],
         container_id: str,
         seconds: float,
     ) -> None:

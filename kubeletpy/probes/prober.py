@@ -15,14 +15,14 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http, tcp
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
+from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply
 from kubeletpy.handlers.ports import resolve_port
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.commands import ProbeCommands
-from kubeletpy.probes.report import KEPT_WORDS, Finding
+from kubeletpy.probes.report import KEPT_WORDS, ProbeFinding
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
@@ -96,7 +96,7 @@ class Prober:
         """Cancel the commands that hang, and wait at most ``seconds`` for their ends."""
         await self._commands.close(seconds)
 
-    async def run(self, target: Target, *, quietly: bool) -> Finding:
+    async def run(self, target: Target, *, quietly: bool) -> ProbeFinding:
         """Run a probe once. ``quietly``: a failure is not reported."""
         for attempt in range(TRIES):
             try:
@@ -108,16 +108,16 @@ class Prober:
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
                     self._record_event(target, Reason.UNHEALTHY, text)
-                return Finding(None, str(error)[:KEPT_WORDS])
+                return ProbeFinding(None, str(error)[:KEPT_WORDS])
             break
         words = reply.output[:KEPT_WORDS]
-        if reply.answer is Answer.FAILURE:
+        if reply.answer is HandlerResult.FAILURE:
             if not quietly:
                 self._record_event(target, Reason.UNHEALTHY, f"probe failed: {reply.output}")
-            return Finding(ProbeOutcome.FAILURE, words)
-        if reply.answer is Answer.WARNING:
+            return ProbeFinding(ProbeOutcome.FAILURE, words)
+        if reply.answer is HandlerResult.WARNING:
             self._record_event(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
-        return Finding(ProbeOutcome.SUCCESS, words)
+        return ProbeFinding(ProbeOutcome.SUCCESS, words)
 
     async def _run_probe(self, target: Target) -> Reply:
         """Probe the container. Raises HandlerError."""

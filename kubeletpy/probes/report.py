@@ -15,7 +15,7 @@ KEPT_WORDS = 200
 """Characters kept of a run's output."""
 
 
-class Finding(NamedTuple):
+class ProbeFinding(NamedTuple):
     """The finding of one run; no outcome: it could not be run."""
 
     outcome: ProbeOutcome | None
@@ -29,7 +29,7 @@ class ProbeReport(Struct, frozen=True):
     kind: ProbeKind
     settled: ProbeOutcome | None
     """The settled result for the container; None: none yet."""
-    last: Finding | None = None
+    last: ProbeFinding | None = None
     """The latest run, even if it did not count; None: none has ended."""
     at: float = 0.0
     """When it ended."""

@@ -83,7 +83,7 @@ class ProbeSpec(Struct, frozen=True):
         )
 
 
-class Seen(Struct, frozen=True):
+class ProbedContainer(Struct, frozen=True):
     """The container's state from the pod's status."""
 
     phase: str
@@ -127,7 +127,7 @@ class ProbeState(Struct, frozen=True):
 
 
 def with_container_state(
-    spec: ProbeSpec, state: ProbeState, seen: Seen | None, now: float, draw: float
+    spec: ProbeSpec, state: ProbeState, seen: ProbedContainer | None, now: float, draw: float
 ) -> ProbeState:
     """Take in what is known about the container. ``draw`` is random, in [0, 1)."""
     if seen is None:
@@ -182,7 +182,7 @@ def _wait(state: ProbeState) -> ProbeState:
     return replace(state, due=None)
 
 
-def _adopt(spec: ProbeSpec, seen: Seen) -> ProbeState:
+def _adopt(spec: ProbeSpec, seen: ProbedContainer) -> ProbeState:
     """A new container: everything known is about an old one.
 
     A container that predates this agent keeps the state that the API shows until a probe has

@@ -6,7 +6,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_all
-from kubeletpy.probes.schedule import RESTART_SLACK_S, Seen
+from kubeletpy.probes.schedule import RESTART_SLACK_S, ProbedContainer
 
 
 def container_state(
@@ -16,13 +16,13 @@ def container_state(
     *,
     now: float,
     agent_started_at: float,
-) -> Seen:
+) -> ProbedContainer:
     """A container's state by the status. ``now`` and ``agent_started_at`` in Unix seconds."""
     phase = status.get("phase") or ""
     known = _find(status, container["name"])
     container_id = (known or {}).get("containerID", "").partition("://")[2]
     if known is None or not container_id:
-        return Seen(phase)
+        return ProbedContainer(phase)
     state = known.get("state") or {}
     running_for, survivor = None, False
     if "running" in state:
@@ -30,7 +30,7 @@ def container_state(
         since = parse_time(started_at) if started_at else now
         running_for = max(0.0, now - since)
         survivor = since < agent_started_at - RESTART_SLACK_S
-    return Seen(
+    return ProbedContainer(
         phase=phase,
         container_id=container_id,
         running_for=running_for,

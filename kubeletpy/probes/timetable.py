@@ -17,7 +17,7 @@ SLOT_S = 0.02
 T = TypeVar("T")
 
 
-class Entry(Generic[T]):
+class TimetableEntry(Generic[T]):
     """Something that is due."""
 
     __slots__ = ("at", "item")
@@ -33,7 +33,7 @@ class Timetable(Generic[T]):
 
     def __init__(self, on_due: Callable[[T], None]) -> None:
         self._on_due = on_due
-        self._heap: list[tuple[float, int, Entry[T]]] = []
+        self._heap: list[tuple[float, int, TimetableEntry[T]]] = []
         self._number = 0
         self._empty = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -41,15 +41,15 @@ class Timetable(Generic[T]):
     def __len__(self) -> int:
         return len(self._heap) - self._empty
 
-    def add(self, at: float, item: T) -> Entry[T]:
+    def add(self, at: float, item: T) -> TimetableEntry[T]:
         """Schedule ``item`` at ``at``, in seconds of the loop."""
-        entry = Entry(at, item)
+        entry = TimetableEntry(at, item)
         self._number += 1
         heapq.heappush(self._heap, (at, self._number, entry))
         self._arm()
         return entry
 
-    def take_back(self, entry: Entry[T]) -> None:
+    def take_back(self, entry: TimetableEntry[T]) -> None:
         """Cancel an entry; its slot is removed when its time comes, or when too many are empty."""
         if entry.item is None:
             return

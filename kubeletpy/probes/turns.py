@@ -15,7 +15,7 @@ from collections.abc import Callable
 HOLD_S = 1.0
 
 
-class Turns:
+class ProbeSlots:
     """Slots for runs, granted in order of request."""
 
     def __init__(self, places: int) -> None:

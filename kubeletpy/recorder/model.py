@@ -36,7 +36,7 @@ FORMAT = 1
 """Of the lines; a reader refuses others."""
 
 
-class Kind(StrEnum):
+class LineKind(StrEnum):
     """Kind of a line in a recording."""
 
     HEAD = "head"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.recorder.model import Kind
+from kubeletpy.recorder.model import LineKind
 
 
 class News:
     """What was last decided about each pod. It holds no object that is not the pod's last."""
 
     def __init__(self) -> None:
-        self._last: dict[str, dict[Kind, tuple[Pod, PodRuntimeStatus, object]]] = {}
+        self._last: dict[str, dict[LineKind, tuple[Pod, PodRuntimeStatus, object]]] = {}
 
-    def has(self, kind: Kind, pod: Pod, status: PodRuntimeStatus, out: object) -> bool:
+    def has(self, kind: LineKind, pod: Pod, status: PodRuntimeStatus, out: object) -> bool:
         """Whether a decision differs from the pod's last one of that kind, or was made about other
         objects; ``out``: what was decided, comparable."""
         of_pod = self._last.setdefault(pod.uid, {})

@@ -33,7 +33,7 @@ from kubeletpy.recorder.codec import SHARED, encode, encode_fields
 from kubeletpy.recorder.files import RecordingFiles
 from kubeletpy.recorder.model import (
     FORMAT,
-    Kind,
+    LineKind,
     MachineState,
     effects_output,
     machine_state,
@@ -104,7 +104,7 @@ class FlightRecorder:
             content = encode_fields(event, writer.refer)
             for uid in over:
                 writer.gone(uid)
-            head = _line(Kind.EVENT, now, event_uid(event))
+            head = _line(LineKind.EVENT, now, event_uid(event))
             return {**head, "event": type(event).__name__, "in": content, "out": out}
 
         self._add(line)
@@ -112,11 +112,11 @@ class FlightRecorder:
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
         """A sync has been planned."""
         now, out = self._clock.now(), plan_output(actions)
-        if not self._news.has(Kind.PLAN, inputs.pod, inputs.status, out):
+        if not self._news.has(LineKind.PLAN, inputs.pod, inputs.status, out):
             return
         self._add(
             lambda writer: {
-                **_line(Kind.PLAN, now, inputs.pod.uid),
+                **_line(LineKind.PLAN, now, inputs.pod.uid),
                 "in": encode_fields(inputs, writer.refer),
                 "out": out,
             }
@@ -125,11 +125,11 @@ class FlightRecorder:
     def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
         """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
         out = json.dumps(status, separators=_SEPARATORS)
-        if not self._news.has(Kind.STATUS, inputs.pod, inputs.runtime, out):
+        if not self._news.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
             return
         self._add(
             lambda writer: {
-                **_line(Kind.STATUS, inputs.now, inputs.pod.uid),
+                **_line(LineKind.STATUS, inputs.now, inputs.pod.uid),
                 "in": encode_fields(inputs, writer.refer),
                 "out": json.loads(out),
             }
@@ -140,7 +140,7 @@ class FlightRecorder:
         now, took = self._clock.now(), (span.ended or span.began) - span.began
         found = {"name": str(span.name), "detail": span.detail, "took": round(took, 6)}
         error = {"error": span.error} if span.error else {}
-        self._add(lambda _: {**_line(Kind.SPAN, now, trace.uid), **found, **error})
+        self._add(lambda _: {**_line(LineKind.SPAN, now, trace.uid), **found, **error})
 
     def _add(self, line: Line) -> None:
         if len(self._waiting) == MAX_WAITING:
@@ -187,7 +187,7 @@ class FlightRecorder:
             return
         self._writer = _Writer(self._hash)
         head = {
-            "k": Kind.HEAD,
+            "k": LineKind.HEAD,
             "t": now,
             "format": FORMAT,
             "version": VERSION,
@@ -201,7 +201,7 @@ class FlightRecorder:
         return f"hmac:{made.hex()[:_HASH_LENGTH]}"
 
 
-def _line(kind: Kind, now: float, uid: str) -> dict[str, Any]:
+def _line(kind: LineKind, now: float, uid: str) -> dict[str, Any]:
     return {"k": kind, "t": now, "uid": uid}
 
 
@@ -239,7 +239,7 @@ class _Writer:
             self._unstarted[value.uid] = unstarted_ids(plain)
             content = redacted_runtime(plain, self._texts(value.uid))
         name = type(value).__name__
-        text = _text({"k": Kind.SHARED, "n": number, "type": name, "value": content})
+        text = _text({"k": LineKind.SHARED, "n": number, "type": name, "value": content})
         self._shared.append(text)
         self._forget(key)
         self._known[key] = value, number, len(text)

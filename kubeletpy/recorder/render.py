@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubeletpy.explain.words import milliseconds, one_line
-from kubeletpy.recorder.model import Kind
+from kubeletpy.recorder.model import LineKind
 from kubeletpy.recorder.replay import NODE, Moment, Replayed
 
 _WIDTH = 300
@@ -69,17 +69,17 @@ def _moment(moment: Moment) -> Iterator[str]:
         yield f"  {'':12}  {'now':<6}  {one_line(now, _WIDTH)}"
 
 
-def _words(kind: Kind, line: dict[str, Any], out: Any) -> str:
+def _words(kind: LineKind, line: dict[str, Any], out: Any) -> str:
     try:
-        if kind is Kind.SPAN:
+        if kind is LineKind.SPAN:
             error = f": {line['error']}" if line.get("error") else ""
             words = f"{line['name']} {line['detail']}".strip()
             return f"{words} took {milliseconds(float(line['took']))}{error}"
-        if kind is Kind.PLAN:
+        if kind is LineKind.PLAN:
             return (
                 "; ".join(f"{what}: {why}" for what, why in out.get("decisions", ())) or "no change"
             )
-        if kind is Kind.STATUS:
+        if kind is LineKind.STATUS:
             return _status(out)
         effects = ", ".join(
             " ".join([name, *(str(plain[key]) for key in ("stage", "delay") if key in plain)])
@@ -110,10 +110,10 @@ def _status(status: dict[str, Any]) -> str:
 
 
 def _last_status(story: list[Moment]) -> str:
-    last = next((m for m in reversed(story) if m.kind is Kind.STATUS), None)
+    last = next((m for m in reversed(story) if m.kind is LineKind.STATUS), None)
     if last is None:
         return "no status"
-    return one_line(_words(Kind.STATUS, last.line, last.line.get("out")), _WIDTH)
+    return one_line(_words(LineKind.STATUS, last.line, last.line.get("out")), _WIDTH)
 
 
 def _name(found: Replayed, uid: str) -> str:

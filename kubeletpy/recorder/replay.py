@@ -18,7 +18,7 @@ from kubeletpy.recorder.codec import BadRecording, decode_fields, decode_shared
 from kubeletpy.recorder.model import (
     EVENTS,
     FORMAT,
-    Kind,
+    LineKind,
     MachineState,
     effects_output,
     machine_of,
@@ -45,7 +45,7 @@ class Moment(Struct, frozen=True):
     """
 
     at: float
-    kind: Kind
+    kind: LineKind
     line: dict[str, Any]
     now: Any = None
 
@@ -117,11 +117,11 @@ def _take_any(found: Replayed, player: _Player, read: Any) -> None:
 
 def _replay_line(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
     kind = _kind(line)
-    if kind is Kind.SHARED:
+    if kind is LineKind.SHARED:
         value = player.share(line)
         found.names[str(value.uid)] = f"{value.namespace}/{value.name}"
         return
-    if kind is Kind.HEAD:
+    if kind is LineKind.HEAD:
         player.begin(line)
         found.node = str(line.get("node", ""))
         if (version := str(line.get("version"))) not in found.versions:
@@ -132,7 +132,7 @@ def _replay_line(found: Replayed, player: _Player, line: dict[str, Any]) -> None
         raise BadRecording("a line has no time or no pod")
     now = None
     try:
-        if kind is not Kind.SPAN:
+        if kind is not LineKind.SPAN:
             again = player.again(kind, line)
             found.decisions += 1
             now = again if again != line.get("out") else None
@@ -140,9 +140,9 @@ def _replay_line(found: Replayed, player: _Player, line: dict[str, Any]) -> None
         found.stories.setdefault(uid, []).append(Moment(at, kind, line, now))
 
 
-def _kind(line: dict[str, Any]) -> Kind:
+def _kind(line: dict[str, Any]) -> LineKind:
     try:
-        return Kind(str(line.get("k")))
+        return LineKind(str(line.get("k")))
     except ValueError as error:
         raise BadRecording("a line is of a kind that this version does not know") from error
 
@@ -173,13 +173,13 @@ class _Player:
         self._shared[number] = value
         return value
 
-    def again(self, kind: Kind, line: dict[str, Any]) -> Any:
+    def again(self, kind: LineKind, line: dict[str, Any]) -> Any:
         """What this version makes of a line's input."""
         given = line.get("in")
         try:
-            if kind is Kind.PLAN:
+            if kind is LineKind.PLAN:
                 return _json(plan_output(_plan(decode_fields(PlanInputs, given, self._shared))))
-            if kind is Kind.STATUS:
+            if kind is LineKind.STATUS:
                 inputs = decode_fields(StatusInputs, given, self._shared)
                 return _json(generate_api_pod_status(inputs))
             event = decode_fields(_event(line), given, self._shared)

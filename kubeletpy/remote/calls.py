@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.api.scrub import scrub
 from kubeletpy.remote import cancellation
-from kubeletpy.remote.connection import Connection
+from kubeletpy.remote.connection import GrpcChannel
 from kubeletpy.remote.errors import (
     Cancelled,
     Code,
@@ -59,7 +59,7 @@ class NoMetrics:
         """Ignored."""
 
 
-class Calls:
+class ServiceCalls:
     """The calls of one service ("RuntimeService", "ImageService") over one connection.
 
     ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``, of
@@ -68,7 +68,7 @@ class Calls:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: GrpcChannel,
         service: str,
         metrics: CallMetrics,
         request_timeout: float = DEFAULT_REQUEST_TIMEOUT,

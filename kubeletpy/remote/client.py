@@ -10,8 +10,8 @@ import asyncio
 import logging
 
 from kubeletpy.remote import verify
-from kubeletpy.remote.calls import CallMetrics, Calls, NoMetrics
-from kubeletpy.remote.connection import Connection, Listener
+from kubeletpy.remote.calls import CallMetrics, NoMetrics, ServiceCalls
+from kubeletpy.remote.connection import GrpcChannel, Listener
 from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -46,10 +46,12 @@ class RemoteRuntime(RemoteLists, RemoteServices):
     ) -> None:
         apart = bool(image_endpoint) and dial_target(image_endpoint) != dial_target(endpoint)
         metrics = metrics or NoMetrics()
-        self.connection = Connection(endpoint)
-        self.image_connection = Connection(image_endpoint) if apart else self.connection
-        runtime = Calls(self.connection, "RuntimeService", metrics, request_timeout, tracer)
-        images = Calls(self.image_connection, "ImageService", metrics, request_timeout, tracer)
+        self.connection = GrpcChannel(endpoint)
+        self.image_connection = GrpcChannel(image_endpoint) if apart else self.connection
+        runtime = ServiceCalls(self.connection, "RuntimeService", metrics, request_timeout, tracer)
+        images = ServiceCalls(
+            self.image_connection, "ImageService", metrics, request_timeout, tracer
+        )
         RemoteServices.__init__(self, runtime, images, metrics)
         RemoteLists.__init__(self, runtime, pod_selectors)
 
@@ -105,7 +107,7 @@ class RemoteRuntime(RemoteLists, RemoteServices):
         await self.image_connection.close()
 
 
-async def _wait_for(connection: Connection, timeout: float) -> None:
+async def _wait_for(connection: GrpcChannel, timeout: float) -> None:
     """Wait until something listens at an endpoint. Raises Unavailable after ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
@@ -119,7 +121,7 @@ async def _wait_for(connection: Connection, timeout: float) -> None:
         ) from None
 
 
-def _foreign(connection: Connection, service: str, error: CRIError) -> IncompatibleRuntime:
+def _foreign(connection: GrpcChannel, service: str, error: CRIError) -> IncompatibleRuntime:
     """The error for a listener without that service."""
     return IncompatibleRuntime(
         error.method,

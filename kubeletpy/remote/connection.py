@@ -59,7 +59,7 @@ Listener = Callable[[bool], None]
 """Called with True when the runtime is (again) reachable, with False when it is lost."""
 
 
-class Connection:
+class GrpcChannel:
     """A channel to one endpoint. Make it inside a running event loop; ``close`` it there.
 
     Raises EndpointError for an invalid endpoint.

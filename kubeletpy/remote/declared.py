@@ -12,7 +12,7 @@ from functools import wraps
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
-from kubeletpy.remote.calls import Calls
+from kubeletpy.remote.calls import ServiceCalls
 from kubeletpy.remote.connection import MAX_RECEIVE
 from kubeletpy.remote.generated import api_pb2 as cri
 
@@ -26,7 +26,7 @@ ends would fill the memory otherwise."""
 class Client(Protocol):
     """What has declared calls as its methods."""
 
-    services: Mapping[str, Calls]
+    services: Mapping[str, ServiceCalls]
     """By the name of the protocol."""
 
 

@@ -45,7 +45,7 @@ class CallFailed(Exception):
         self.details = details[:MAX_DETAILS]
 
 
-class Response(Struct, frozen=True):
+class GrpcResponse(Struct, frozen=True):
     """A complete HTTP/2 response."""
 
     status: int
@@ -76,7 +76,7 @@ def framed(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def read_message(response: Response) -> bytes:
+def read_message(response: GrpcResponse) -> bytes:
     """The one message of a response. Raises CallFailed."""
     trailers = response.trailers or response.headers
     kind = response.headers.get("content-type", "")

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from kubeletpy.remote import verify
-from kubeletpy.remote.calls import Calls
+from kubeletpy.remote.calls import ServiceCalls
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -62,7 +62,7 @@ async def _no_pods() -> Collection[Selector]:
 class RemoteLists(RuntimeService):
     """The lists of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
 
-    def __init__(self, calls: Calls, pod_selectors: PodSelectors | None = None) -> None:
+    def __init__(self, calls: ServiceCalls, pod_selectors: PodSelectors | None = None) -> None:
         """Without ``pod_selectors`` a list of sandboxes is split by state only."""
         self._calls = calls
         self._pod_selectors = pod_selectors or _no_pods

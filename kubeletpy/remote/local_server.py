@@ -50,7 +50,7 @@ Ended = Callable[[str, str, Code], None]
 """Called with the service's full name, the method and the status of a call that has ended."""
 
 
-class Stall(Struct, frozen=True):
+class StreamStall(Struct, frozen=True):
     """How long a caller of a stream may leave a message unread, and what happens then.
 
     Attributes:
@@ -84,7 +84,7 @@ class LocalServer:
         streams: Mapping[str, Mapping[str, Stream]] | None = None,
         rate: Rate | None = None,
         ended: Ended = lambda service, method, code: None,
-        stall: Stall | None = None,
+        stall: StreamStall | None = None,
     ) -> None:
         """Args:
         at_once: calls in flight at once; more are refused.
@@ -158,7 +158,7 @@ def _handler(
 
 
 def _stream_handler(
-    stream: Stream, stall: Stall | None, ended: Callable[[Code], None]
+    stream: Stream, stall: StreamStall | None, ended: Callable[[Code], None]
 ) -> grpc.RpcMethodHandler[Any, Any]:
     async def serve(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         try:
@@ -173,7 +173,7 @@ def _stream_handler(
 
 
 async def _write(
-    context: grpc.aio.ServicerContext[Any, Any], answer: bytes, stall: Stall | None
+    context: grpc.aio.ServicerContext[Any, Any], answer: bytes, stall: StreamStall | None
 ) -> None:
     """Send an answer once the caller has read enough of those before. Raises CallRefused."""
     if stall is None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncIterator, Sequence
 
 from kubeletpy.remote import verify
-from kubeletpy.remote.calls import CallMetrics, Calls
+from kubeletpy.remote.calls import CallMetrics, ServiceCalls
 from kubeletpy.remote.declared import streamed, unary
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
@@ -24,7 +24,7 @@ ASKED_VERSION = "0.1.0"
 class RemoteServices(RuntimeService, ImageService):
     """The calls of both services, but for the lists that may have to be requested in parts."""
 
-    def __init__(self, runtime: Calls, images: Calls, metrics: CallMetrics) -> None:
+    def __init__(self, runtime: ServiceCalls, images: ServiceCalls, metrics: CallMetrics) -> None:
         self.services = {"RuntimeService": runtime, "ImageService": images}
         self._calls = runtime
         self._image_calls = images

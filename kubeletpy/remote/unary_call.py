@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import (
     CallFailed,
-    Response,
+    GrpcResponse,
     framed,
     head,
     read_message,
     reset_code,
 )
 from kubeletpy.remote.http2_client import Turns, carry_out
-from kubeletpy.wire.http2_exchange import BOUNDS, Bounds, Cause, Exchange, ExchangeFailed
+from kubeletpy.wire.http2_exchange import BOUNDS, Bounds, Exchange, ExchangeFailed, ExchangeFailure
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 0.5
 """Pauses between attempts to connect, which double; the caller ends them."""
@@ -91,7 +91,7 @@ class UnaryCall:
                     raise CallFailed(Code.UNAVAILABLE, f"connection lost: {error}") from None
                 self.problem = error.strerror or str(error)
             except ExchangeFailed as error:
-                if exchange.greeted or error.cause is not Cause.CLOSED:
+                if exchange.greeted or error.cause is not ExchangeFailure.CLOSED:
                     raise _failure(error) from None
                 self.problem = str(error)
             if tls is self._tls[-1]:
@@ -104,16 +104,16 @@ class UnaryCall:
         self._greeted()
 
 
-def _response(exchange: Exchange) -> Response:
-    return Response(exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers)
+def _response(exchange: Exchange) -> GrpcResponse:
+    return GrpcResponse(exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers)
 
 
 def _failure(error: ExchangeFailed) -> CallFailed:
     match error.cause:
-        case Cause.RESET:
+        case ExchangeFailure.RESET:
             text = f"stream terminated by RST_STREAM with error code: {error.reset}"
             return CallFailed(reset_code(error.reset), text)
-        case Cause.BOUNDS:
+        case ExchangeFailure.BOUNDS:
             text = f"{error} in answer to one call; it was disconnected"
             return CallFailed(Code.RESOURCE_EXHAUSTED, text)
         case _:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.granted import NOWHERE, Device, Placement
+from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field
@@ -31,7 +31,7 @@ class ContainerAdditions(Struct, frozen=True):
     envs: Sequence[tuple[str, str]] = ()
     """Variables of devices. They come first in the runtime's list, so that the container's own wins
     over one of the same name."""
-    devices: Sequence[Device] = ()
+    devices: Sequence[DeviceNode] = ()
     cdi_devices: Sequence[str] = ()
     """Devices that the runtime resolves by name: ``vendor.com/class=name``."""
     placement: Placement = NOWHERE

@@ -13,7 +13,7 @@ from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects
 from kubeletpy.server.access import Access
 from kubeletpy.server.app import AgentServer, Handler
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.explained import Explained
 from kubeletpy.server.explained import handlers as explained_handlers
 from kubeletpy.server.logs import handler as log_handler
@@ -32,7 +32,7 @@ def answers(
     settings: ServerSettings,
     stack: AsyncExitStack,
     *,
-    program: Program,
+    program: RunningProgram,
     explained: Explained | None,
     metrics: HttpMetrics,
     clock: Clock,

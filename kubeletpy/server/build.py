@@ -20,7 +20,7 @@ from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen
 from kubeletpy.server.node_view import NodeView
@@ -91,7 +91,7 @@ class KubeletServer:
         clock: Clock,
         node_ips: Sequence[str],
         serving_pair: PairInUse | None = None,
-        program: Program,
+        program: RunningProgram,
         tracer: Tracer = NO_TRACER,
         explained: Explained | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ from aiohttp import web
 from kubeletpy.clock import Clock
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import log_level, zpages
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.objects import allocated_handlers
 from kubeletpy.server.routes import ROUTES
@@ -28,7 +28,7 @@ _SECRET_FLAG = "manifest-url-header"
 def handlers(
     view: NodeView,
     settings: EndpointSettings,
-    program: Program,
+    program: RunningProgram,
     clock: Clock,
     *,
     write_timeout: float,

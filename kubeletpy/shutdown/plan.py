@@ -26,7 +26,7 @@ class Period(Struct, frozen=True):
     seconds: int
 
 
-class Group(Struct, frozen=True):
+class ShutdownGroup(Struct, frozen=True):
     """Pods that end together."""
 
     period: Period
@@ -64,7 +64,7 @@ def periods_of(settings: KubeletSettings) -> tuple[Period, ...]:
     )
 
 
-def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:
+def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[ShutdownGroup]:
     """Pods grouped by the highest period that their priority reaches, in ending order.
 
     A pod below all of them belongs to the lowest. Periods without pods are left out.
@@ -75,7 +75,9 @@ def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:
         reached = [index for index, period in enumerate(of) if period.priority <= priority]
         members.setdefault(reached[-1] if reached else 0, []).append(pod)
     return [
-        Group(period, tuple(members[index])) for index, period in enumerate(of) if index in members
+        ShutdownGroup(period, tuple(members[index]))
+        for index, period in enumerate(of)
+        if index in members
     ]
 
 

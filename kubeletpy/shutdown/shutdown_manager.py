@@ -20,7 +20,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.shutdown import times_file
 from kubeletpy.shutdown.logind import Logind, NoLogind
-from kubeletpy.shutdown.plan import Group, Period, ended_status, grace, groups
+from kubeletpy.shutdown.plan import Period, ShutdownGroup, ended_status, grace, groups
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class ShutdownManager:
         finally:
             self._release()
 
-    async def _end_group(self, group: Group) -> None:
+    async def _end_group(self, group: ShutdownGroup) -> None:
         """End pods together and wait until what they held is released, at most their period."""
         tasks = [
             asyncio.get_running_loop().create_task(self._end_pod(pod, group.period))

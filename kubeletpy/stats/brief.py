@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.api.types import JSON
-from kubeletpy.stats.usage import Group, GroupStats, Reading
+from kubeletpy.stats.usage import CgroupUsage, GroupStats, Reading
 
 
 def brief(reading: Reading) -> JSON:
@@ -22,7 +22,7 @@ def brief(reading: Reading) -> JSON:
     }
 
 
-def _container(group: Group) -> JSON:
+def _container(group: CgroupUsage) -> JSON:
     stats = group.stats
     if stats is None:
         stats = GroupStats()

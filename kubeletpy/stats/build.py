@@ -26,7 +26,7 @@ from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 if TYPE_CHECKING:
-    from kubeletpy.stats.cadvisor import Machine
+    from kubeletpy.stats.cadvisor import MachineInfo
 
 log = logging.getLogger(__name__)
 
@@ -97,15 +97,15 @@ def withheld_huge_pages(settings: KubeletSettings, facts: MachineFacts) -> int:
     return sum(facts.huge_pages.values())
 
 
-def machine(facts: MachineFacts) -> Callable[[], Machine]:
+def machine(facts: MachineFacts) -> Callable[[], MachineInfo]:
     """Facts that do not change, read on first use."""
 
     @cache
-    def read() -> Machine:
-        from kubeletpy.stats.cadvisor import Machine
+    def read() -> MachineInfo:
+        from kubeletpy.stats.cadvisor import MachineInfo
 
         cores, sockets = proc_text.cpu_topology(read_text("/proc/cpuinfo"))
-        return Machine(
+        return MachineInfo(
             cpus=facts.cpu_count,
             cores=cores,
             sockets=sockets,

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.summary import pod_stats
 from kubeletpy.stats.text import Scrape, labels
-from kubeletpy.stats.usage import FsSpace, Group, GroupStats, Network, Psi, Reading
+from kubeletpy.stats.usage import CgroupUsage, FsSpace, GroupStats, Network, Psi, Reading
 from kubeletpy.structs import Struct
 
 _NANO = 1e9
 _MICRO = 1e6
 
 
-class Machine(Struct, frozen=True):
+class MachineInfo(Struct, frozen=True):
     """What does not change while the machine runs."""
 
     cpus: int
@@ -33,7 +33,7 @@ class Machine(Struct, frozen=True):
     os_image: str
 
 
-def render(reading: Reading, machine: Machine, devices: Mapping[tuple[int, int], str]) -> bytes:
+def render(reading: Reading, machine: MachineInfo, devices: Mapping[tuple[int, int], str]) -> bytes:
     """A scrape. ``devices``: (major, minor) -> ``/dev/NAME``."""
     scrape = Scrape(FAMILIES)
     _machine(scrape, machine)
@@ -52,12 +52,12 @@ def render(reading: Reading, machine: Machine, devices: Mapping[tuple[int, int],
         for group in pod.containers:
             shown.group(group)
         if not pod.group.path and (stats := pod_stats(pod)) is not None:
-            shown.group(Group(pod.group.kind, stats, pod=pod.ref))
+            shown.group(CgroupUsage(pod.group.kind, stats, pod=pod.ref))
     scrape.add("container_scrape_error", "", 1 if reading.problem else 0)
     return scrape.render()
 
 
-def _machine(scrape: Scrape, machine: Machine) -> None:
+def _machine(scrape: Scrape, machine: MachineInfo) -> None:
     named = labels(
         {
             "boot_id": machine.boot_id,
@@ -92,7 +92,7 @@ class _Shown:
         self._seen_at = seen_at
 
     def group(
-        self, group: Group, *, network: Network | None = None, space: FsSpace | None = None
+        self, group: CgroupUsage, *, network: Network | None = None, space: FsSpace | None = None
     ) -> None:
         """Everything about one group."""
         named = labels(
@@ -169,7 +169,7 @@ class _Shown:
         add("container_spec_memory_reservation_limit_bytes", named, stats.reservation or 0)
         add("container_spec_memory_swap_limit_bytes", named, both or 0)
 
-    def _tasks(self, named: str, group: Group, stats: GroupStats) -> None:
+    def _tasks(self, named: str, group: CgroupUsage, stats: GroupStats) -> None:
         add, at = self._add, stats.at
         add("container_processes", named, group.processes, at)
         add("container_file_descriptors", named, group.descriptors, at)

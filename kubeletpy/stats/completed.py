@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeletpy.stats.from_cri import CriContainer, CriStats
-from kubeletpy.stats.usage import FsSpace, Group, GroupStats, PodReading, TreeUse, filled
+from kubeletpy.stats.usage import CgroupUsage, FsSpace, GroupStats, PodReading, TreeUse, filled
 from kubeletpy.structs import replace
 
 
@@ -30,7 +30,7 @@ def completed(
     def joined(ours: GroupStats | None, theirs: GroupStats | None) -> GroupStats | None:
         return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
 
-    def container(group: Group) -> Group:
+    def container(group: CgroupUsage) -> CgroupUsage:
         reported = said.containers.get(group.id)
         if reported is None:
             return group

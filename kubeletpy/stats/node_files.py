@@ -16,7 +16,7 @@ from kubeletpy.host.kernel_text import number
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.disks import space_with_device
 from kubeletpy.stats.group_files import GroupFiles, read_text
-from kubeletpy.stats.usage import Group, GroupKind, Limits, Network, NodeReading
+from kubeletpy.stats.usage import CgroupUsage, GroupKind, Network, NodeReading, RlimitStats
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FILES = ("stat", "meminfo", "vmstat", "pressure/cpu", "pressure/memory", "pressure/io")
@@ -72,7 +72,7 @@ class NodeFiles:
                 path = self._named[name]
                 system.append(self._group(GroupKind.SYSTEM, path, name, detail=detail))
         return NodeReading(
-            Group(GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot),
+            CgroupUsage(GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot),
             network=self.network("net", at),
             root=space_with_device(self._root, at) if detail else None,
             limits=self._limits(at),
@@ -94,14 +94,14 @@ class NodeFiles:
             default = proc_text.default_interface(route)
         return Network(at, found, default)
 
-    def _group(self, kind: GroupKind, path: str, name: str, *, detail: bool) -> Group:
+    def _group(self, kind: GroupKind, path: str, name: str, *, detail: bool) -> CgroupUsage:
         if self._groups is None:
-            return Group(kind, None, path=path, name=name)
+            return CgroupUsage(kind, None, path=path, name=name)
         begun = self._groups.made_at(path)
         stats = self._groups.stats(path, detail=detail)
-        return Group(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
+        return CgroupUsage(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
 
-    def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> Group:
+    def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> CgroupUsage:
         """By its own cgroup, else by its process: the root cgroup is shared by all."""
         stat = read_text(f"{self._proc}/{pid}/stat") if pid > 0 else ""
         after = proc_text.started_after_boot(stat, _TICKS)
@@ -111,11 +111,13 @@ class NodeFiles:
         path = self._named.get(name) or self._own_group(pid)
         if path and self._groups is not None:
             stats = self._groups.stats(path, detail=detail)
-            return Group(GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun)
+            return CgroupUsage(
+                GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun
+            )
         status = read_text(f"{self._proc}/{pid}/status")
         at = int(self._clock.now() * 1e9)
         stats = proc_text.process(stat, status, _TICKS, at) if stat else None
-        return Group(GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun)
+        return CgroupUsage(GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun)
 
     def _own_group(self, pid: int) -> str:
         if self._groups is None or pid <= 0:
@@ -133,12 +135,12 @@ class NodeFiles:
         self._runtime_pid = _listener(self._socket) if self._socket else 0
         return self._runtime_pid
 
-    def _limits(self, at: int) -> Limits:
+    def _limits(self, at: int) -> RlimitStats:
         names = ("pid_max", "threads-max")
         reported = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
         limits = [limit for limit in reported if limit is not None]
         tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
-        return Limits(at, min(limits, default=None), tasks)
+        return RlimitStats(at, min(limits, default=None), tasks)
 
 
 def _listener(path: str) -> int:

@@ -8,7 +8,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.stats.group_files import GroupFiles, descriptors
 from kubeletpy.stats.node_files import NodeFiles
-from kubeletpy.stats.usage import Group, GroupKind, GroupStats, Network, PodReading, PodRef
+from kubeletpy.stats.usage import CgroupUsage, GroupKind, GroupStats, Network, PodReading, PodRef
 from kubeletpy.structs import replace
 
 
@@ -61,7 +61,7 @@ class PodFiles:
         below = located
         if self._groups is not None and path:
             below = self._groups.containers(path)
-        sandbox = Group(
+        sandbox = CgroupUsage(
             GroupKind.SANDBOX,
             self._stats(below.get(pod.sandbox.id, ""), detail=detail),
             below.get(pod.sandbox.id, ""),
@@ -70,7 +70,7 @@ class PodFiles:
             created_at=pod.sandbox.created_at,
             started_at=pod.sandbox.created_at,
         )
-        group = Group(
+        group = CgroupUsage(
             GroupKind.POD,
             self._stats(path, detail=detail),
             path,
@@ -84,9 +84,9 @@ class PodFiles:
 
     def _container(
         self, status: ContainerStatus, ref: PodRef, below: Mapping[str, str], detail: bool
-    ) -> Group:
+    ) -> CgroupUsage:
         path = below.get(status.id, "")
-        return Group(
+        return CgroupUsage(
             GroupKind.CONTAINER,
             self._stats(path, detail=detail),
             path,
@@ -106,7 +106,7 @@ class PodFiles:
     def _with_processes(self, reading: PodReading, pod: RunningPod) -> PodReading:
         """Add what the processes in the cgroups show: their number, open files, interfaces."""
         assert reading.sandbox is not None, "it was just read"
-        found: list[Group] = []
+        found: list[CgroupUsage] = []
         network: Network | None = None
         for group in (reading.sandbox, *reading.containers):
             if self._groups is None or not group.path:

@@ -13,9 +13,9 @@ from kubeletpy.api.types import JSON
 from kubeletpy.stats.disk_plan import ephemeral_parts
 from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.usage import (
+    CgroupUsage,
     Disks,
     FsSpace,
-    Group,
     GroupStats,
     Interface,
     Network,
@@ -63,7 +63,7 @@ def rated(reading: Reading, rates: Rates) -> dict[str, int]:
     return found
 
 
-def rate_key(group: Group) -> str:
+def rate_key(group: CgroupUsage) -> str:
     """Whose cpu time it is."""
     return f"{group.kind}/{group.pod.uid if group.pod else ''}/{group.id}/{group.name}"
 
@@ -160,7 +160,9 @@ def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
     )
 
 
-def _container(group: Group, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk) -> JSON:
+def _container(
+    group: CgroupUsage, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk
+) -> JSON:
     found: JSON = {
         "name": group.name,
         "startTime": _time(group.created_at),
@@ -175,7 +177,7 @@ def _container(group: Group, rates: Mapping[str, int], disks: Disks | None, disk
     return found
 
 
-def _usage(group: Group, rates: Mapping[str, int], *, whole: bool) -> JSON:
+def _usage(group: CgroupUsage, rates: Mapping[str, int], *, whole: bool) -> JSON:
     """cpu, memory and swap; with ``whole`` io too."""
     stats = group.stats
     if stats is None:

@@ -200,7 +200,7 @@ class PodRef(Struct, frozen=True):
     namespace: str
 
 
-class Group(Struct, frozen=True):
+class CgroupUsage(Struct, frozen=True):
     """A cgroup, or its substitute, with its usage.
 
     Attributes:
@@ -229,14 +229,14 @@ class PodReading(Struct, frozen=True):
     """A pod: its cgroup, its sandbox, its running containers, its network namespace."""
 
     ref: PodRef
-    group: Group
-    sandbox: Group | None
-    containers: tuple[Group, ...]
+    group: CgroupUsage
+    sandbox: CgroupUsage | None
+    containers: tuple[CgroupUsage, ...]
     network: Network | None = None
     processes: int | None = None
 
 
-class Limits(Struct, frozen=True):
+class RlimitStats(Struct, frozen=True):
     """The maximum and current number of tasks on the machine."""
 
     at: int
@@ -247,13 +247,13 @@ class Limits(Struct, frozen=True):
 class NodeReading(Struct, frozen=True):
     """The machine."""
 
-    group: Group
+    group: CgroupUsage
     network: Network | None = None
     root: FsSpace | None = None
     """The file system of --root-dir."""
-    limits: Limits | None = None
-    system: tuple[Group, ...] = ()
-    groups: tuple[Group, ...] = ()
+    limits: RlimitStats | None = None
+    system: tuple[CgroupUsage, ...] = ()
+    groups: tuple[CgroupUsage, ...] = ()
     """kubepods and its groups by QoS class."""
 
 

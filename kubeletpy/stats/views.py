@@ -24,7 +24,7 @@ from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.usage import Disks, Reading
 
 if TYPE_CHECKING:
-    from kubeletpy.stats.cadvisor import Machine
+    from kubeletpy.stats.cadvisor import MachineInfo
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class StatsViews:
         self,
         collector: StatsCollector,
         node_name: str,
-        machine: Callable[[], Machine],
+        machine: Callable[[], MachineInfo],
         *,
         from_runtime: RuntimeService | None = None,
         provider: Callable[[str], None] = lambda name: None,

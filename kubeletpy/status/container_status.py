@@ -34,7 +34,7 @@ INIT_DONE_MESSAGE = (
 RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
 
 
-class ContainerInputs(Struct, frozen=True):
+class ContainerStatusInputs(Struct, frozen=True):
     """The input for the statuses of one list of containers."""
 
     pod: Pod
@@ -74,7 +74,7 @@ def lost(
 
 
 def container_statuses(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     kind: ContainerKind,
     containers: Sequence[api.Container],
     old: Iterable[api.ContainerStatus],
@@ -91,7 +91,7 @@ def container_statuses(
 
 
 def _one(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     kind: ContainerKind,
     container: api.Container,
     old: api.ContainerStatus | None,
@@ -109,7 +109,7 @@ def _one(
 
 
 def _without_record(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     kind: ContainerKind,
     container: api.Container,
     old: api.ContainerStatus | None,
@@ -140,7 +140,7 @@ def _without_record(
 
 
 def _default(
-    inputs: ContainerInputs, container: api.Container, old: api.ContainerStatus | None
+    inputs: ContainerStatusInputs, container: api.Container, old: api.ContainerStatus | None
 ) -> api.ContainerStatus:
     reason = "PodInitializing" if inputs.pod.init_containers else "ContainerCreating"
     status: api.ContainerStatus = {
@@ -156,7 +156,7 @@ def _default(
 
 
 def _with_mounts(
-    inputs: ContainerInputs, container: api.Container, status: api.ContainerStatus
+    inputs: ContainerStatusInputs, container: api.Container, status: api.ContainerStatus
 ) -> api.ContainerStatus:
     mounts: list[api.VolumeMountStatus] = [
         _read_only_mount(inputs, mount)
@@ -169,7 +169,9 @@ def _with_mounts(
     return status
 
 
-def _read_only_mount(inputs: ContainerInputs, mount: api.VolumeMount) -> api.VolumeMountStatus:
+def _read_only_mount(
+    inputs: ContainerStatusInputs, mount: api.VolumeMount
+) -> api.VolumeMountStatus:
     wanted = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
     return {
         "name": mount.get("name", ""),
@@ -180,7 +182,7 @@ def _read_only_mount(inputs: ContainerInputs, mount: api.VolumeMount) -> api.Vol
 
 
 def _from_record(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     container: api.Container,
     record: ContainerStatus,
     old: api.ContainerStatus | None,
@@ -225,7 +227,7 @@ def _from_record(
 
 
 def _state(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     container: api.Container,
     record: ContainerStatus,
     old: api.ContainerStatus | None,
@@ -260,13 +262,13 @@ def _times(**nanoseconds: int) -> Any:
     return {name: format_nanoseconds(at) for name, at in nanoseconds.items() if at > 0}
 
 
-def _regular_created(inputs: ContainerInputs) -> bool:
+def _regular_created(inputs: ContainerStatusInputs) -> bool:
     names = {container["name"] for container in inputs.pod.containers}
     return any(record.name in names for record in inputs.runtime.containers)
 
 
 def _waiting_for_start(
-    inputs: ContainerInputs,
+    inputs: ContainerStatusInputs,
     kind: ContainerKind,
     container: api.Container,
     status: api.ContainerStatus,

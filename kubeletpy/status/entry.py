@@ -15,7 +15,7 @@ from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import Struct, field
 
 
-class Entry(Struct):
+class StatusEntry(Struct):
     """The newest status of a pod, and what the API has of it."""
 
     pod: Pod

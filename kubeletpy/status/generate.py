@@ -19,7 +19,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import NOT_READY
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status import conditions
-from kubeletpy.status.container_status import ContainerInputs, container_statuses
+from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 from kubeletpy.status.phase import compute_phase
 from kubeletpy.status.pod_resources import pod_level_resources
 from kubeletpy.status.volume_health import shown_volume_health
@@ -140,7 +140,7 @@ def _was_restarting_all(old: api.PodStatus) -> bool:
 
 def _with_containers(inputs: StatusInputs) -> api.PodStatus:
     pod, old = inputs.pod, inputs.old
-    common = ContainerInputs(
+    common = ContainerStatusInputs(
         pod=pod,
         runtime=inputs.runtime,
         runtime_name=inputs.runtime_name,

@@ -17,7 +17,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
-from kubeletpy.status.entry import Entry
+from kubeletpy.status.entry import StatusEntry
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.write_problem import (
     LATE_S,
@@ -75,7 +75,7 @@ class ApiStatusManager:
                 on_written=on_written,
                 on_refused=on_refused,
             )
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StatusEntry] = {}
         self._closed = False
 
     def get_status(self, uid: str) -> api.PodStatus | None:
@@ -190,7 +190,7 @@ class ApiStatusManager:
         kept = store.prepare(pod, status, known, self._clock.now())
         self._count_terminations(known, kept)
         if entry is None:
-            entry = self._entries[pod.uid] = Entry(
+            entry = self._entries[pod.uid] = StatusEntry(
                 pod, kept, (target or pod).status, (target or pod).uid, version=0
             )
         changed = entry.version == 0 or not store.same(entry.status, kept)
@@ -220,7 +220,7 @@ class ApiStatusManager:
                 if ended is not None and _termination_key(entry) not in known:
                     self._on_termination(field, ended.get("exitCode", 0), ended.get("reason", ""))
 
-    def _wake(self, entry: Entry) -> None:
+    def _wake(self, entry: StatusEntry) -> None:
         if self._writer is None or self._closed or entry.writer is not None:
             return
         if entry.unsent or entry.may_delete:
@@ -228,7 +228,7 @@ class ApiStatusManager:
                 self._writer.write(entry), name=f"status-{entry.pod.key}"
             )
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: StatusEntry) -> None:
         if self._entries.get(entry.pod.uid) is entry:
             del self._entries[entry.pod.uid]
             self._on_change(entry.pod.uid)

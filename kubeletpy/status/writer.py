@@ -18,7 +18,7 @@ from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, No
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
 from kubeletpy.status.conditions import is_ready
-from kubeletpy.status.entry import Entry
+from kubeletpy.status.entry import StatusEntry
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.spans import Traces
 
@@ -52,7 +52,7 @@ class StatusWriter:
         traces: Traces,
         *,
         target: Callable[[Pod], Pod | None],
-        forget: Callable[[Entry], None],
+        forget: Callable[[StatusEntry], None],
         on_written: Callable[[float], None],
         on_refused: Callable[[Pod, str], None],
     ) -> None:
@@ -65,7 +65,7 @@ class StatusWriter:
         self._on_written = on_written
         self._on_refused = on_refused
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: StatusEntry) -> None:
         """Write until the API is up to date, and delete the object when it may go."""
         delay = FIRST_RETRY_S
         try:
@@ -93,7 +93,7 @@ class StatusWriter:
         finally:
             entry.writer = None
 
-    async def _wait_for_more(self, entry: Entry) -> None:
+    async def _wait_for_more(self, entry: StatusEntry) -> None:
         """While the newest status may wait, wait for the next one, but at most TOGETHER_S."""
         with suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER_S):
@@ -101,7 +101,7 @@ class StatusWriter:
                     entry.newer.clear()
                     await entry.newer.wait()
 
-    async def _send(self, entry: Entry) -> bool:
+    async def _send(self, entry: StatusEntry) -> bool:
         target = self._target(entry.pod)
         if target is None:
             return False  # a static pod without a mirror yet: reconcile() follows once it exists
@@ -127,12 +127,12 @@ class StatusWriter:
         entry.stale_since = self._clock.now() if entry.unsent else None
         return True
 
-    async def _delete(self, entry: Entry) -> None:
+    async def _delete(self, entry: StatusEntry) -> None:
         pod = entry.pod
         await self._api.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid)
         self._forget(entry)
 
-    async def _is_gone(self, entry: Entry, error: ApiError) -> bool:
+    async def _is_gone(self, entry: StatusEntry, error: ApiError) -> bool:
         """Whether the API no longer has the pod: nothing of that name, or another pod.
 
         Writes name the uid, so a conflict may mean the latter (for a delete; in a patch the uid is
@@ -148,7 +148,7 @@ class StatusWriter:
         except (ApiError, MalformedPod):
             return False  # unknown; the write is retried
 
-    def _gives_up(self, entry: Entry, error: ApiError) -> bool:
+    def _gives_up(self, entry: StatusEntry, error: ApiError) -> bool:
         """Whether the pod's deletion continues without its last status."""
         if not isinstance(error, BadRequest | Invalid) or entry.answered < GIVE_UP_AFTER:
             return False
@@ -161,7 +161,7 @@ class StatusWriter:
         entry.sent, entry.answered = entry.version, 0
         return True
 
-    def _say_refused(self, entry: Entry, error: ApiError) -> None:
+    def _say_refused(self, entry: StatusEntry, error: ApiError) -> None:
         since, count = self._clock.now(), 1
         if entry.problem is not None:
             since, count = entry.problem.since, entry.problem.count + 1

@@ -15,7 +15,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.records import Stage, WorkerView
+from kubeletpy.podworkers.records import Stage, WorkerSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager
@@ -93,7 +93,7 @@ class Housekeeping:
         return any(s and (s.namespace, s.name) == (mirror.namespace, mirror.name) for s in known)
 
     def _start_unknown(
-        self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float
+        self, active: Sequence[Pod], views: dict[str, WorkerSummary], received_at: float
     ) -> None:
         """A uid reappeared after its worker was done: start it again."""
         for pod in active:
@@ -103,11 +103,11 @@ class Housekeeping:
             self._workers.update_pod(
                 PodUpdate(UpdateType.CREATE, pod, mirror, None, None, received_at)
             )
-            views[pod.uid] = WorkerView(Stage.SYNC, False, True, pod.is_static)
+            views[pod.uid] = WorkerSummary(Stage.SYNC, False, True, pod.is_static)
             self._metrics.restarted("true" if pod.is_static else "")
 
     def _end_terminal(
-        self, pods: Sequence[Pod], views: dict[str, WorkerView], received_at: float
+        self, pods: Sequence[Pod], views: dict[str, WorkerSummary], received_at: float
     ) -> None:
         """Deleted pods that never ran (refused ones): let their deletion complete."""
         running = self._cache.running()
@@ -117,10 +117,10 @@ class Housekeeping:
                     continue
                 update = PodUpdate(UpdateType.KILL, pod=pod, received_at=received_at)
                 self._workers.update_pod(update)
-                views[pod.uid] = WorkerView(Stage.TERMINATING, False, True, pod.is_static)
+                views[pod.uid] = WorkerSummary(Stage.TERMINATING, False, True, pod.is_static)
 
     def _kill_orphans(
-        self, views: dict[str, WorkerView], unsettled: Collection[str], received_at: float
+        self, views: dict[str, WorkerSummary], unsettled: Collection[str], received_at: float
     ) -> None:
         for uid in self._cache.running():
             status = self._cache.status(uid)
@@ -138,13 +138,13 @@ class Housekeeping:
                     received_at=received_at,
                 )
             )
-            views[uid] = WorkerView(Stage.TERMINATING, True, False, False)
+            views[uid] = WorkerSummary(Stage.TERMINATING, True, False, False)
             self._metrics.orphan_found()
 
     def _count(self, pods: Sequence[Pod], active: Sequence[Pod]) -> None:
         self._metrics.pods(_by_static(pods), _by_static(active), len(self._pods.mirrors()))
 
-    def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
+    def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerSummary]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)
         working = {uid for uid, view in views.items() if view.stage in alive}
         found = NodePods(desired, self._cache.running() | working)
@@ -158,7 +158,7 @@ def _by_static(pods: Sequence[Pod]) -> dict[str, int]:
     return {"": len(pods) - static, "true": static}
 
 
-def _labels(view: WorkerView) -> tuple[str, str, str]:
+def _labels(view: WorkerSummary) -> tuple[str, str, str]:
     """lifecycle, config, static as in kubelet_working_pods; finished counts as terminated."""
     lifecycle = Stage.TERMINATED if view.stage is Stage.FINISHED else view.stage
     if not view.has_config:

@@ -31,7 +31,7 @@ from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, worth_waking
 from kubeletpy.syncloop.merge import Merge
-from kubeletpy.syncloop.operations import Merged, Op
+from kubeletpy.syncloop.operations import MergedDelivery, Op
 from kubeletpy.syncloop.pause import Pause
 from kubeletpy.syncloop.rejection import Admit, admit_all
 from kubeletpy.syncloop.sources.priority import priority_warning
@@ -211,7 +211,7 @@ class SyncLoop:
 
     # -- handlers ----------------------------------------------------------------------------
 
-    def _dispatch(self, source: str, merged: Merged) -> None:
+    def _dispatch(self, source: str, merged: MergedDelivery) -> None:
         for problem in merged.malformed:
             log.error("pod left out", extra={"problem": problem})
         for refused in merged.refused:
@@ -234,7 +234,7 @@ class SyncLoop:
         log.error("an invalid pod was ignored", extra={"pod": pod.key, "problem": message})
         self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
 
-    def _soon_needed(self, merged: Merged) -> bool:
+    def _soon_needed(self, merged: MergedDelivery) -> bool:
         """The first full set, or a pod that left: something may have to be ended."""
         removed = any(operation.op is Op.REMOVE for operation in merged.operations)
         return self._sources.all() and (removed or self.last_pass_at is None)

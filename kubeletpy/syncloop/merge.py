@@ -27,7 +27,7 @@ from kubeletpy.pods.pod import (
 )
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.structs import Struct, field
-from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
+from kubeletpy.syncloop.operations import MergedDelivery, Op, PodOperation, RefusedPod
 
 NAMELESS: api.Pod = {}
 """Delivered by a source for something without the identity of a pod; compared by identity."""
@@ -84,7 +84,7 @@ class Merge:
         known = self._sources.get(source)
         return {} if known is None else {uid: p.object for uid, p in known.delivered.items()}
 
-    def set_pods(self, source: str, objects: Iterable[api.Pod], now: float) -> Merged:
+    def set_pods(self, source: str, objects: Iterable[api.Pod], now: float) -> MergedDelivery:
         """Take the full set of a source. ``now`` in Unix seconds."""
         state = self._sources.setdefault(source, _Source())
         changes = _Changes(source)
@@ -123,7 +123,7 @@ class Merge:
         for uid in sorted(_hidden(names) - hidden_before):
             changes.duplicate(delivered[uid])
 
-    def apply_event(self, source: str, event_type: str, obj: api.Pod, now: float) -> Merged:
+    def apply_event(self, source: str, event_type: str, obj: api.Pod, now: float) -> MergedDelivery:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _Source())
         changes = _Changes(source)
@@ -134,7 +134,7 @@ class Merge:
         except MalformedPod as error:
             if event_type != "DELETED":
                 state.unknown.add(_uid(obj))
-            return Merged(malformed=(_malformed(source, obj, error),))
+            return MergedDelivery(malformed=(_malformed(source, obj, error),))
         known = state.delivered.get(pod.uid)
         alone = state.names.get(pod.full_name, [pod.uid]) == [pod.uid]
         if not alone or (known is not None and known.full_name != pod.full_name):
@@ -208,7 +208,7 @@ class _Changes:
     def __init__(self, source: str) -> None:
         self.source = source
         self._pods: dict[Op, list[Pod]] = {}
-        self._refused: list[Refused] = []
+        self._refused: list[RefusedPod] = []
 
     def add(self, op: Op, pod: Pod) -> None:
         self._pods.setdefault(op, []).append(pod)
@@ -221,17 +221,21 @@ class _Changes:
 
     def _refuse(self, pod: Pod, why: str) -> None:
         message = f"Error validating pod {pod.description} from {self.source}{why}"
-        self._refused.append(Refused(pod, message))
+        self._refused.append(RefusedPod(pod, message))
 
-    def merged(self, *, first: bool, malformed: Iterable[str] = ()) -> Merged:
+    def merged(self, *, first: bool, malformed: Iterable[str] = ()) -> MergedDelivery:
         operations = [
-            Operation(op, self.source, tuple(self._pods[op])) for op in _ORDER if op in self._pods
+            PodOperation(op, self.source, tuple(self._pods[op]))
+            for op in _ORDER
+            if op in self._pods
         ]
         if first and not any(op in self._pods for op in (Op.ADD, Op.UPDATE, Op.DELETE)):
-            operations.append(Operation(Op.ADD, self.source))
+            operations.append(PodOperation(Op.ADD, self.source))
         if Op.RECONCILE in self._pods:
-            operations.append(Operation(Op.RECONCILE, self.source, tuple(self._pods[Op.RECONCILE])))
-        return Merged(tuple(operations), tuple(self._refused), tuple(malformed))
+            operations.append(
+                PodOperation(Op.RECONCILE, self.source, tuple(self._pods[Op.RECONCILE]))
+            )
+        return MergedDelivery(tuple(operations), tuple(self._refused), tuple(malformed))
 
 
 def _seen_annotation(now: float) -> str:

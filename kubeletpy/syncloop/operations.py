@@ -20,7 +20,7 @@ class Op(StrEnum):
     """Only the API's status changed."""
 
 
-class Operation(Struct, frozen=True):
+class PodOperation(Struct, frozen=True):
     """One kind of change to pods of one source."""
 
     op: Op
@@ -28,7 +28,7 @@ class Operation(Struct, frozen=True):
     pods: tuple[Pod, ...] = ()
 
 
-class Refused(Struct, frozen=True):
+class RefusedPod(Struct, frozen=True):
     """A pod left out because another of its source has its full name, or an unreadable change of
     one: the pod keeps its last good version."""
 
@@ -36,11 +36,11 @@ class Refused(Struct, frozen=True):
     message: str
 
 
-class Merged(Struct, frozen=True):
+class MergedDelivery(Struct, frozen=True):
     """The result of one delivery of a source; operations in the order to handle them."""
 
-    operations: tuple[Operation, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    operations: tuple[PodOperation, ...] = ()
+    refused: tuple[RefusedPod, ...] = ()
     """For events on these pods."""
     malformed: tuple[str, ...] = ()
     """What is wrong with objects that are not pods; they are left out."""

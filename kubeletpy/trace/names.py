@@ -25,7 +25,7 @@ class Step(StrEnum):
     KILL = "kill"
 
 
-class Call(StrEnum):
+class TraceCall(StrEnum):
     """What is done, or waited for, within a step. CRI calls have their own names."""
 
     READ_POD = "ask the runtime for the pod"
@@ -56,9 +56,9 @@ class Call(StrEnum):
     """Known from its termination; drawn, never traced."""
 
 
-Name = Step | Call
+Name = Step | TraceCall
 
 
 def named(value: str) -> Name:
     """The step or call with this value. Raises ValueError if there is none."""
-    return Step(value) if value in set(Step) else Call(value)
+    return Step(value) if value in set(Step) else TraceCall(value)

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 from kubeletpy.trace.model import MAX_OPEN, MAX_TEXT, SHORT_S, PodTrace, Span
-from kubeletpy.trace.names import Call, Name, Step
+from kubeletpy.trace.names import Name, Step, TraceCall
 from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 MAX_PODS = 300
@@ -181,7 +181,7 @@ class Traces:
         """A pod was not admitted: that is all there is of its start."""
         trace = self._of_new(uid, namespace, name)
         now = asyncio.get_running_loop().time()
-        trace.add_span(Span(Call.ADMIT, "", now, now, why[:MAX_TEXT]))
+        trace.add_span(Span(TraceCall.ADMIT, "", now, now, why[:MAX_TEXT]))
         trace.ended_at = now
 
     def written(
@@ -199,7 +199,7 @@ class Traces:
         if trace is None:
             return
         now = asyncio.get_running_loop().time()
-        span = Span(Call.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
+        span = Span(TraceCall.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
         trace.add_span(span)
         if self._span_log is not None:
             self._span_log(trace, span)

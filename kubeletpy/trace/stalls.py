@@ -14,7 +14,7 @@ MAX_FRAMES = 12
 """Innermost frames that are reported to identify a culprit."""
 
 
-class Stall(Struct, frozen=True):
+class LoopStall(Struct, frozen=True):
     """A turn that took too long."""
 
     seconds: float
@@ -36,7 +36,7 @@ class TurnLog:
         self._begun: float | None = None
         self._seen: dict[int, tuple[str, ...]] = {}
         """Where a turn was, by its number: the one that was sampled last."""
-        self._stall: Stall | None = None
+        self._stall: LoopStall | None = None
 
     def begin(self, now: float) -> None:
         """The loop has woken up."""
@@ -49,7 +49,7 @@ class TurnLog:
         seconds, self._begun = now - self._begun, None
         self.longest = max(self.longest, seconds)
         if seconds >= LONG_S:
-            self._stall = Stall(seconds, self._seen.get(self.turn, ()))
+            self._stall = LoopStall(seconds, self._seen.get(self.turn, ()))
         self.turn += 1
 
     @property
@@ -61,7 +61,7 @@ class TurnLog:
         """Record where a turn was when sampled."""
         self._seen = {turn: stack}
 
-    def take_stall(self) -> Stall | None:
+    def take_stall(self) -> LoopStall | None:
         """The latest stall, reported once."""
         stall, self._stall = self._stall, None
         return stall

@@ -15,29 +15,29 @@ from kubeletpy.api.times import format_time
 from kubeletpy.explain.timeline import Timeline
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.structs import Struct
-from kubeletpy.view.waterfall import QUARTERS, Kind, Row, Waterfall, waterfalls
+from kubeletpy.view.waterfall import QUARTERS, BarKind, Row, Waterfall, waterfalls
 
-COLOURS: dict[Kind, str] = {
-    Kind.SANDBOX: "#4c78a8",
-    Kind.CREATE: "#72b7b2",
-    Kind.START: "#54a24b",
-    Kind.PULL: "#f58518",
-    Kind.WRITE: "#b279a2",
-    Kind.STOP: "#e45756",
-    Kind.HOOK: "#eeca3b",
-    Kind.OTHER: "#9d9da1",
-    Kind.FAILED: "#d62728",
+COLOURS: dict[BarKind, str] = {
+    BarKind.SANDBOX: "#4c78a8",
+    BarKind.CREATE: "#72b7b2",
+    BarKind.START: "#54a24b",
+    BarKind.PULL: "#f58518",
+    BarKind.WRITE: "#b279a2",
+    BarKind.STOP: "#e45756",
+    BarKind.HOOK: "#eeca3b",
+    BarKind.OTHER: "#9d9da1",
+    BarKind.FAILED: "#d62728",
 }
-MEANINGS: dict[Kind, str] = {
-    Kind.SANDBOX: "pod sandbox",
-    Kind.CREATE: "create container",
-    Kind.START: "start container",
-    Kind.PULL: "pull image",
-    Kind.WRITE: "write status",
-    Kind.STOP: "stop container",
-    Kind.HOOK: "hook",
-    Kind.OTHER: "other step",
-    Kind.FAILED: "failed",
+MEANINGS: dict[BarKind, str] = {
+    BarKind.SANDBOX: "pod sandbox",
+    BarKind.CREATE: "create container",
+    BarKind.START: "start container",
+    BarKind.PULL: "pull image",
+    BarKind.WRITE: "write status",
+    BarKind.STOP: "stop container",
+    BarKind.HOOK: "hook",
+    BarKind.OTHER: "other step",
+    BarKind.FAILED: "failed",
 }
 """The legend of these colours."""
 _LINE = 18
@@ -100,7 +100,7 @@ def svg(line: Timeline, shape: Shape = WIDE) -> str:
     found = waterfalls(line)
     head = one_line(f"{line.namespace}/{line.name}")
     used = {row.kind for each in found for row in each.rows}
-    kinds = [kind for kind in Kind if kind in used]
+    kinds = [kind for kind in BarKind if kind in used]
     legend = -(-len(kinds) // shape.legend) * _LINE
     height = sum(len(each.rows) * shape.row + 3 * _LINE for each in found) + _LINE + legend
     width = shape.width
@@ -144,7 +144,7 @@ def _bars(found: Waterfall, top: int, shape: Shape) -> list[str]:
     return parts
 
 
-def _legend(kinds: Sequence[Kind], top: int, shape: Shape) -> list[str]:
+def _legend(kinds: Sequence[BarKind], top: int, shape: Shape) -> list[str]:
     wide = shape.width // shape.legend
     parts = []
     for index, kind in enumerate(kinds):

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.explain.codes import Code
+from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.timeline import from_json
 from kubeletpy.explain.words import one_line
@@ -32,7 +32,7 @@ MAX_ROWS = 40
 WELL, BUSY, SICK = "well", "busy", "sick"
 """The tone of a row: nothing to do, in progress, needs attention."""
 _BUSY = frozenset(
-    {Code.STARTING, Code.ENDING}
+    {CauseCode.STARTING, CauseCode.ENDING}
     | {
         kind.replace(" ", "-").lower()
         for kind in (

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kubeletpy.explain.render_timeline import scale, summary
-from kubeletpy.explain.timeline import Bar, Chapter, Timeline
+from kubeletpy.explain.timeline import Bar, Timeline, TimelineChapter
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.structs import Struct
-from kubeletpy.trace.names import Call, Name
+from kubeletpy.trace.names import Name, TraceCall
 
 MAX_LABEL = 200
 MAX_ERROR = 600
@@ -23,7 +23,7 @@ NOTICEABLE_S = 0.0005
 """Seconds: rows that overlap by less count as one after the other."""
 
 
-class Kind(StrEnum):
+class BarKind(StrEnum):
     """What a bar shows; each has a colour of its own."""
 
     SANDBOX = "sandbox"
@@ -37,16 +37,16 @@ class Kind(StrEnum):
     FAILED = "failed"
 
 
-_KINDS: dict[Name, Kind] = {
-    Call.RUN_POD_SANDBOX: Kind.SANDBOX,
-    Call.STOP_POD_SANDBOX: Kind.SANDBOX,
-    Call.CREATE_CONTAINER: Kind.CREATE,
-    Call.START_CONTAINER: Kind.START,
-    Call.PULL_IMAGE: Kind.PULL,
-    Call.WRITE_STATUS: Kind.WRITE,
-    Call.STOP_CONTAINER: Kind.STOP,
-    Call.PRE_STOP: Kind.HOOK,
-    Call.POST_START: Kind.HOOK,
+_KINDS: dict[Name, BarKind] = {
+    TraceCall.RUN_POD_SANDBOX: BarKind.SANDBOX,
+    TraceCall.STOP_POD_SANDBOX: BarKind.SANDBOX,
+    TraceCall.CREATE_CONTAINER: BarKind.CREATE,
+    TraceCall.START_CONTAINER: BarKind.START,
+    TraceCall.PULL_IMAGE: BarKind.PULL,
+    TraceCall.WRITE_STATUS: BarKind.WRITE,
+    TraceCall.STOP_CONTAINER: BarKind.STOP,
+    TraceCall.PRE_STOP: BarKind.HOOK,
+    TraceCall.POST_START: BarKind.HOOK,
 }
 
 
@@ -68,7 +68,7 @@ class Row(Struct, frozen=True):
     left: float
     width: float
     took: str
-    kind: Kind
+    kind: BarKind
     error: str
     beside: tuple[str, ...]
 
@@ -93,7 +93,7 @@ def waterfalls(line: Timeline) -> tuple[Waterfall, ...]:
     return tuple(_waterfall(chapter) for chapter in line.chapters)
 
 
-def _waterfall(chapter: Chapter) -> Waterfall:
+def _waterfall(chapter: TimelineChapter) -> Waterfall:
     whole = scale(chapter)
     labels = [one_line(f"{bar.name} {bar.detail}", MAX_LABEL) for bar in chapter.spans]
     parents = _parents(chapter.spans)
@@ -106,7 +106,7 @@ def _waterfall(chapter: Chapter) -> Waterfall:
             left=bar.start / whole,
             width=(bar.end - bar.start) / whole,
             took=milliseconds(bar.end - bar.start) + ("…" if bar.going_on else ""),
-            kind=Kind.FAILED if bar.error else _KINDS.get(bar.name, Kind.OTHER),
+            kind=BarKind.FAILED if bar.error else _KINDS.get(bar.name, BarKind.OTHER),
             error=one_line(bar.error, MAX_ERROR),
             beside=tuple(labels[other] for other in _beside(index, chapter.spans, parents)),
         )

@@ -16,21 +16,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kubeletpy.api.times import parse_microseconds, parse_time
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.messages import MessageField, message_classes
 
-OWN_FORM: Mapping[str, tuple[Field, ...]] = {
-    "Quantity": (Field(1, "text", "string"),),
-    "Time": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
-    "MicroTime": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
+OWN_FORM: Mapping[str, tuple[MessageField, ...]] = {
+    "Quantity": (MessageField(1, "text", "string"),),
+    "Time": (MessageField(1, "seconds", "int64"), MessageField(2, "nanos", "int64")),
+    "MicroTime": (MessageField(1, "seconds", "int64"), MessageField(2, "nanos", "int64")),
     "IntOrString": (
-        Field(1, "type", "int64"),
-        Field(2, "number", "int64"),
-        Field(3, "text", "string"),
+        MessageField(1, "type", "int64"),
+        MessageField(2, "number", "int64"),
+        MessageField(3, "text", "string"),
     ),
-    "Duration": (Field(1, "nanoseconds", "int64"),),
-    "FieldsV1": (Field(1, "raw", "bytes"),),
-    "RawExtension": (Field(1, "raw", "bytes"),),
-    "ExtraValue": (Field(1, "items", "string", repeated=True),),
+    "Duration": (MessageField(1, "nanoseconds", "int64"),),
+    "FieldsV1": (MessageField(1, "raw", "bytes"),),
+    "RawExtension": (MessageField(1, "raw", "bytes"),),
+    "ExtraValue": (MessageField(1, "items", "string", repeated=True),),
 }
 """Messages that have another form in JSON."""
 
@@ -62,7 +62,7 @@ class ApiMessages:
     def __init__(
         self,
         table: Table,
-        others: Mapping[str, tuple[Field, ...]] | None = None,
+        others: Mapping[str, tuple[MessageField, ...]] | None = None,
     ) -> None:
         """``others``: messages besides those of the table, by name."""
         self.fields = {
@@ -175,9 +175,10 @@ class _Filling:
 
 
 def _classes(
-    table: Mapping[str, Mapping[int, tuple[str, str]]], others: Mapping[str, tuple[Field, ...]]
+    table: Mapping[str, Mapping[int, tuple[str, str]]],
+    others: Mapping[str, tuple[MessageField, ...]],
 ) -> dict[str, Any]:
-    messages: dict[str, tuple[Field, ...]] = {**OWN_FORM, **others}
+    messages: dict[str, tuple[MessageField, ...]] = {**OWN_FORM, **others}
     for message, fields in table.items():
         made = []
         for number, (_, kind) in fields.items():
@@ -186,10 +187,13 @@ def _classes(
             inner = "int64" if bare == "int" else _class_name(bare)
             if kind.startswith("map "):
                 entry = f"{_class_name(message)}_{number}"
-                messages[entry] = (Field(1, "key", "string"), Field(2, "value", inner))
-                made.append(Field(number, name, entry, repeated=True))
+                messages[entry] = (
+                    MessageField(1, "key", "string"),
+                    MessageField(2, "value", inner),
+                )
+                made.append(MessageField(number, name, entry, repeated=True))
             else:
-                made.append(Field(number, name, inner, repeated=kind.startswith("[]")))
+                made.append(MessageField(number, name, inner, repeated=kind.startswith("[]")))
         messages[_class_name(message)] = tuple(made)
     return message_classes("kubernetes", messages)
 

@@ -23,20 +23,23 @@ from kubeletpy.api import nulls
 from kubeletpy.api.times import format_microseconds, format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.wire.api_messages import ApiMessages, Table
-from kubeletpy.wire.messages import Field
+from kubeletpy.wire.messages import MessageField
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
-AROUND: Mapping[str, tuple[Field, ...]] = {
+AROUND: Mapping[str, tuple[MessageField, ...]] = {
     "Unknown": (
-        Field(1, "about", "TypeMeta"),
-        Field(2, "raw", "bytes"),
-        Field(3, "encoding", "string"),
-        Field(4, "media_type", "string"),
+        MessageField(1, "about", "TypeMeta"),
+        MessageField(2, "raw", "bytes"),
+        MessageField(3, "encoding", "string"),
+        MessageField(4, "media_type", "string"),
     ),
-    "TypeMeta": (Field(1, "api_version", "string"), Field(2, "kind", "string")),
-    "List": (Field(1, "metadata", "bytes"), Field(2, "items", "bytes", repeated=True)),
-    "WatchEvent": (Field(1, "type", "string"), Field(2, "object", "RawExtension")),
+    "TypeMeta": (MessageField(1, "api_version", "string"), MessageField(2, "kind", "string")),
+    "List": (
+        MessageField(1, "metadata", "bytes"),
+        MessageField(2, "items", "bytes", repeated=True),
+    ),
+    "WatchEvent": (MessageField(1, "type", "string"), MessageField(2, "object", "RawExtension")),
 }
 """Messages around those of the table; a list is the same for all kinds."""
 _ZEROS: Mapping[str, Any] = {"string": "", "int": 0, "bool": False}

@@ -50,7 +50,7 @@ class Bounds(Struct, frozen=True):
 BOUNDS = Bounds()
 
 
-class Cause(StrEnum):
+class ExchangeFailure(StrEnum):
     """Why an exchange failed."""
 
     BOUNDS = "bounds"
@@ -71,7 +71,7 @@ class ExchangeFailed(Exception):
         reset: name of the error code that reset the stream, such as ``REFUSED_STREAM``.
     """
 
-    def __init__(self, cause: Cause, text: str, reset: str = "") -> None:
+    def __init__(self, cause: ExchangeFailure, text: str, reset: str = "") -> None:
         super().__init__(text)
         self.cause = cause
         self.reset = reset
@@ -152,13 +152,13 @@ class Exchange:
         if self.done:
             return b""
         if not self._bytes and data.startswith(_HTTP1):
-            raise ExchangeFailed(Cause.PROTOCOL, "the server speaks HTTP/1, not HTTP/2")
+            raise ExchangeFailed(ExchangeFailure.PROTOCOL, "the server speaks HTTP/1, not HTTP/2")
         left = self._bounds.bytes - self._bytes
         self._bytes += len(data)
         self._pieces += 1
         if self._pieces > self._bounds.pieces:
             text = f"the server sent its answer in more than {self._bounds.pieces} pieces"
-            raise ExchangeFailed(Cause.BOUNDS, text)
+            raise ExchangeFailed(ExchangeFailure.BOUNDS, text)
         try:
             for piece in self._splitter.split(data[:left]):
                 self._handle_frame(piece)
@@ -166,29 +166,33 @@ class Exchange:
                     self._h2.close_connection()
                     break
         except FrameError as error:
-            raise ExchangeFailed(Cause.PROTOCOL, f"the server broke HTTP/2: {error}") from None
+            raise ExchangeFailed(
+                ExchangeFailure.PROTOCOL, f"the server broke HTTP/2: {error}"
+            ) from None
         except _MALFORMED as error:
             why = str(error)[:200] or type(error).__name__
-            raise ExchangeFailed(Cause.PROTOCOL, f"the server broke HTTP/2: {why}") from None
+            raise ExchangeFailed(
+                ExchangeFailure.PROTOCOL, f"the server broke HTTP/2: {why}"
+            ) from None
         if len(data) > left and not self.done:
             text = f"the server sent more than {self._bounds.bytes} bytes"
-            raise ExchangeFailed(Cause.BOUNDS, text)
+            raise ExchangeFailed(ExchangeFailure.BOUNDS, text)
         return self._h2.data_to_send()
 
     def end(self) -> ExchangeFailed:
         """The failure that the server's close of the connection means."""
-        return ExchangeFailed(Cause.CLOSED, "the server closed the connection")
+        return ExchangeFailed(ExchangeFailure.CLOSED, "the server closed the connection")
 
     def _handle_frame(self, piece: Frames | GoAway) -> None:
         self._frames += piece.count if isinstance(piece, Frames) else 1
         if self._frames > self._bounds.frames:
             text = f"the server sent more than {self._bounds.frames} frames"
-            raise ExchangeFailed(Cause.BOUNDS, text)
+            raise ExchangeFailed(ExchangeFailure.BOUNDS, text)
         if isinstance(piece, GoAway):
             if piece.last_stream < self._stream or not self._stream:
                 why = f"{_name(piece.code)}{': ' if piece.text else ''}{piece.text}"
                 text = f"the server ended the connection ({why})"
-                raise ExchangeFailed(Cause.CLOSED, text)
+                raise ExchangeFailed(ExchangeFailure.CLOSED, text)
             return
         if not self.greeted and piece.data[3] != _SETTINGS_FRAME:
             raise FrameError("its first frame is not SETTINGS")
@@ -214,7 +218,7 @@ class Exchange:
                 self._stream, cast("Any", self._head), end_stream=not self._unsent
             )
         except h2.exceptions.TooManyStreamsError:
-            raise ExchangeFailed(Cause.CLOSED, "the server allows no streams") from None
+            raise ExchangeFailed(ExchangeFailure.CLOSED, "the server allows no streams") from None
 
     def _send(self) -> None:
         """Send the body as far as the server's windows allow."""
@@ -237,7 +241,7 @@ class Exchange:
         self._interim += 1
         if self._interim > self._bounds.interim:
             text = f"the server sent more than {self._bounds.interim} interim responses"
-            raise ExchangeFailed(Cause.BOUNDS, text)
+            raise ExchangeFailed(ExchangeFailure.BOUNDS, text)
 
     def _on_data(self, event: h2.events.DataReceived) -> None:
         self.body += event.data or b""
@@ -253,7 +257,9 @@ class Exchange:
     def _on_reset(self, event: h2.events.StreamReset) -> None:
         if not self.done:
             name = _name(event.error_code)
-            raise ExchangeFailed(Cause.RESET, f"the server reset the stream: {name}", name)
+            raise ExchangeFailed(
+                ExchangeFailure.RESET, f"the server reset the stream: {name}", name
+            )
 
 
 _HANDLERS: dict[type[h2.events.Event], Callable[[Exchange, Any], None]] = {

@@ -25,7 +25,7 @@ _SCALARS = {
 }
 
 
-class Field(Struct, frozen=True):
+class MessageField(Struct, frozen=True):
     """A field: ``kind`` is a protobuf scalar type, or a message of the same table."""
 
     number: int
@@ -34,7 +34,7 @@ class Field(Struct, frozen=True):
     repeated: bool = False
 
 
-def message_classes(package: str, messages: Mapping[str, Iterable[Field]]) -> dict[str, Any]:
+def message_classes(package: str, messages: Mapping[str, Iterable[MessageField]]) -> dict[str, Any]:
     """The classes of a package's messages by name.
 
     As in edition 2023: singular fields track presence, repeated numbers are packed, and text that

@@ -72,7 +72,7 @@ class Frame(Struct, frozen=True):
         return self.kind == RST_STREAM or bool(self.kind in (DATA, SYN_REPLY) and self.flags & FIN)
 
 
-class Decoder:
+class SpdyDecoder:
     """Turns bytes, in pieces of any size, into frames. Buffers at most MAX_CONTROL bytes."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ SLICES_A_TURN = 4
 _BYTES_SHIFT = 12
 
 
-class Slices:
+class TimeSlices:
     """The slices of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -92,14 +92,14 @@ class StreamWork:
             await self.next_slice()
 
 
-_of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = (
+_of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TimeSlices] = (
     weakref.WeakKeyDictionary()
 )
 
 
-def slices_of(loop: asyncio.AbstractEventLoop) -> Slices:
+def slices_of(loop: asyncio.AbstractEventLoop) -> TimeSlices:
     """The slices that all streams of a loop share."""
     found = _of_loops.get(loop)
     if found is None:
-        found = _of_loops[loop] = Slices(loop)
+        found = _of_loops[loop] = TimeSlices(loop)
     return found

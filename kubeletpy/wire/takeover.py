@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.wire.relay import FLUSH_S, Relay
-from kubeletpy.wire.upgrade import Answer
+from kubeletpy.wire.upgrade import UpgradeResponse
 
 _ANSWER_HEADERS = frozenset(
     {
@@ -45,7 +45,7 @@ def is_upgrade(request: web.Request) -> bool:
     return "upgrade" in tokens and bool(request.headers.get("Upgrade"))
 
 
-async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> TakenOver:
+async def join(request: web.Request, answer: UpgradeResponse, *, idle_timeout: float) -> TakenOver:
     """Answer the client's upgrade and relay until either side closes.
 
     Raises:

@@ -43,7 +43,7 @@ class UpgradeFailed(Exception):
     """The server can't be reached, or its response is invalid."""
 
 
-class Answer(Struct):
+class UpgradeResponse(Struct):
     """The response: the head, and the connection if it is an upgrade (status 101).
 
     Attributes:
@@ -125,7 +125,7 @@ async def request_upgrade(
     timeout: float,
     tls: ssl.SSLContext | None = None,
     server_name: str = "",
-) -> Answer:
+) -> UpgradeResponse:
     """Request an upgrade; after one the caller owns the answer's transport and closes it.
 
     Args:
@@ -163,7 +163,7 @@ async def request_upgrade(
         raise UpgradeFailed(f"{host}:{port}: {why}") from error
 
 
-def _parse_answer(reader: _HeadReader) -> Answer:
+def _parse_answer(reader: _HeadReader) -> UpgradeResponse:
     head, found, rest = bytes(reader.data).partition(_END)
     lines = head.decode("latin-1").split("\r\n")
     version, _, status = lines[0].partition(" ")
@@ -175,7 +175,7 @@ def _parse_answer(reader: _HeadReader) -> Answer:
         name, colon, value = line.partition(":")
         if colon:
             headers.append((name.strip(), value.strip()))
-    answer = Answer(int(code), reason, headers, reader.transport)
+    answer = UpgradeResponse(int(code), reason, headers, reader.transport)
     if answer.status == 101:
         answer.rest = rest
     else:

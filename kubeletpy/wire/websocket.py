@@ -53,7 +53,7 @@ class Message(Struct, frozen=True):
     data: bytes
 
 
-class Decoder:
+class WebSocketDecoder:
     """Turns a client's bytes, in pieces of any size, into messages of at most ``most`` bytes."""
 
     def __init__(self, most: int) -> None:

@@ -192,7 +192,7 @@ def _devices(container: Container) -> set[str]:
 
 
 class ClaimDriverCalls:
-    """One life's connection to a driver (:class:`kubeletpy.dra.client.DriverCalls`)."""
+    """One life's connection to a driver (:class:`kubeletpy.dra.client.DriverService`)."""
 
     def __init__(self, driver: ClaimDriver, step: Step) -> None:
         self._driver = driver

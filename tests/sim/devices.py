@@ -16,7 +16,7 @@ from typing import Any, cast
 from kubeletpy.agent.agent import Agent
 from kubeletpy.api.types import JSON
 from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.names import Refused
+from kubeletpy.devices.names import RegistrationRefused
 from kubeletpy.devices.plugin import DeviceCalls
 from kubeletpy.placement.id_lists import parse_ids
 from kubeletpy.placement.machine import MachineTopology, read_machine
@@ -99,7 +99,7 @@ class Devices:
             problem = asyncio.CancelledError() if task.cancelled() else task.exception()
             if problem is None:
                 self._registered = (plugin, living)
-            elif not isinstance(problem, Refused | asyncio.CancelledError):
+            elif not isinstance(problem, RegistrationRefused | asyncio.CancelledError):
                 self._history.violated(f"registration ended with {problem!r}")
 
     def upset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.cgroups.names import Driver, PodCgroupNames
+from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim.records import Container, Sandbox
@@ -15,7 +15,7 @@ from tests.unit.cgroups.look_alike import LookAlike, v2_machine
 class KernelCgroups:
     """A v2 hierarchy below a directory. It outlives the agents."""
 
-    def __init__(self, root: Path, agent: Driver, runtime: SimRuntime) -> None:
+    def __init__(self, root: Path, agent: CgroupDriver, runtime: SimRuntime) -> None:
         self.agent = agent
         """The agent's driver, from its next start on."""
         self.runtime = agent
@@ -35,7 +35,7 @@ class KernelCgroups:
     def _refuses(self, config: cri.PodSandboxConfig) -> str:
         """As runc says it in containerd's words."""
         parent = config.linux.cgroup_parent
-        if self.runtime is Driver.CGROUPFS or parent.endswith(".slice"):
+        if self.runtime is CgroupDriver.CGROUPFS or parent.endswith(".slice"):
             return ""
         return (
             "failed to create containerd task: OCI runtime create failed: runc create failed: "
@@ -59,6 +59,6 @@ class KernelCgroups:
         base = self._root / parent.strip("/")
         if not parent.endswith(".slice"):
             return base / sandbox_id
-        if self.runtime is Driver.SYSTEMD:
+        if self.runtime is CgroupDriver.SYSTEMD:
             return base / f"cri-containerd-{sandbox_id}.scope"
         return self._root / "system.slice" / f"{base.name}:cri-containerd:{sandbox_id}"

@@ -17,7 +17,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.eviction.next_look import CONFIRM_S
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
 from kubeletpy.eviction.signal_observer import SETTLE_LOOK_S
-from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
+from kubeletpy.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from tests.sim import scripts
@@ -123,7 +123,7 @@ class Stores:
         """By the pod's name."""
         self._written: dict[str, tuple[float, float]] = {}
         """Bytes and inodes that ended containers left in volumes, by uid."""
-        self.lies: Callable[[dict[Signal, Observation]], Observations] = lambda seen: seen
+        self.lies: Callable[[dict[Signal, SignalObservation]], Observations] = lambda seen: seen
         runtime.observers.append(self._changed)
 
     def taken(self) -> dict[str, Taken]:
@@ -175,7 +175,7 @@ class Stores:
         """Whether no container needs an image."""
         return image != PAUSE and all(c.image != image for c in self._runtime.containers.values())
 
-    def observations(self) -> dict[Signal, Observation]:
+    def observations(self) -> dict[Signal, SignalObservation]:
         """As the machine tells it."""
         now = asyncio.get_running_loop().time()
         all_ = {
@@ -185,7 +185,7 @@ class Stores:
             Signal.PIDS: TASKS,
         }
         return {
-            signal: Observation(max(0, int(left)), all_[signal], now)
+            signal: SignalObservation(max(0, int(left)), all_[signal], now)
             for signal, left in self.left().items()
         }
 
@@ -294,9 +294,9 @@ class Liar:
     rate: float = 0.0
     told: int = 0
     _at: float = field(default=float("-inf"))
-    _before: Mapping[Signal, Observation] = field(default_factory=dict)
+    _before: Mapping[Signal, SignalObservation] = field(default_factory=dict)
 
-    def __call__(self, seen: dict[Signal, Observation]) -> Observations:
+    def __call__(self, seen: dict[Signal, SignalObservation]) -> Observations:
         before, self._before = self._before, seen
         # a jump counts only when the next round, or the next look at what is freed, confirms it,
         # and the other looks in between: this liar does not lie again so soon

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.names import CgroupDriver
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import EMPTY_WITHIN, play, until
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-CGROUPFS, SYSTEMD = Driver.CGROUPFS, Driver.SYSTEMD
+CGROUPFS, SYSTEMD = CgroupDriver.CGROUPFS, CgroupDriver.SYSTEMD
 
 
 def ready(world: World) -> dict[str, Any]:
@@ -45,8 +45,8 @@ async def is_not_ready(world: World, remedy: str) -> None:
     await until(world, lambda: events(world) == [message])
 
 
-@pytest.mark.parametrize("driver", Driver)
-def test_where_both_agree_nothing_is_said(tmp_path: Path, driver: Driver) -> None:
+@pytest.mark.parametrize("driver", CgroupDriver)
+def test_where_both_agree_nothing_is_said(tmp_path: Path, driver: CgroupDriver) -> None:
     async def scenario(world: World) -> None:
         await is_ready(world)
         for name in ("a", "b"):

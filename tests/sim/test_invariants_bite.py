@@ -19,7 +19,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.status import container_status
-from kubeletpy.status.entry import Entry
+from kubeletpy.status.entry import StatusEntry
 from kubeletpy.structs import replace
 from kubeletpy.syncloop import event_stream, pleg
 from kubeletpy.syncloop.sources.ready import ReadySources
@@ -75,7 +75,7 @@ def sources_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def pods_are_deleted_before_they_have_stopped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Entry, "may_delete", property(lambda entry: entry.pod.being_deleted))
+    patch.setattr(StatusEntry, "may_delete", property(lambda entry: entry.pod.being_deleted))
 
 
 def containers_are_left_running(patch: pytest.MonkeyPatch) -> None:

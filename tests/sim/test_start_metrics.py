@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubeletpy.agent.served import Scrape
+from kubeletpy.agent.served import MetricsRenderer
 from tests.sim import scripts
 from tests.sim.test_scenarios import both, play, state, until
 from tests.sim.user import container, pod
@@ -16,7 +16,7 @@ def told(world: World, name: str) -> float:
     """A sample of the agent's metrics, by name and labels."""
     assert world.agent is not None
     found = re.search(
-        rf"\n{re.escape(name)} (\S+)", world.agent.component(Scrape).render().decode()
+        rf"\n{re.escape(name)} (\S+)", world.agent.component(MetricsRenderer).render().decode()
     )
     return float(found[1]) if found else 0.0
 

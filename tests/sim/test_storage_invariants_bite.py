@@ -20,7 +20,7 @@ from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.node import node_volumes as manager
 from kubeletpy.volumes.operations import executor
 from kubeletpy.volumes.operations import plan as planning
-from kubeletpy.volumes.operations.model import Kind, Operation, Plan, Presence
+from kubeletpy.volumes.operations.model import Operation, OperationKind, OperationsPlan, Presence
 from kubeletpy.volumes.pod_volumes.teardown import unmount_inside
 from tests.sim.csi_drivers import DATA
 from tests.sim.history import Violation
@@ -55,10 +55,12 @@ def _release_at_once(self: Any, uid: str) -> None:
 def volumes_are_unstaged_while_published(patch: pytest.MonkeyPatch) -> None:
     right = planning.plan
 
-    def wrong(demands: Any, actual: Any, facts: Any, now: float) -> Plan:
+    def wrong(demands: Any, actual: Any, facts: Any, now: float) -> OperationsPlan:
         plan = right(demands, actual, facts, now)
         extra = [
-            Operation(Kind.UNSTAGE, name, each.plugin, "broken on purpose", staged=each.staged)
+            Operation(
+                OperationKind.UNSTAGE, name, each.plugin, "broken on purpose", staged=each.staged
+            )
             for name, each in actual.items()
             if each.device is Presence.THERE and each.pods and not facts.running
         ]

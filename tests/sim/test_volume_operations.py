@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.operation import OperationFailed
@@ -136,7 +136,7 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     begun = asyncio.get_running_loop().time()
     waits = await node.set_up("u1", "va", "vb")
     assert asyncio.get_running_loop().time() - begun <= 5.1
-    assert waits["va"].cause is Cause.BUSY
+    assert waits["va"].cause is WaitCause.BUSY
     assert waits["va"].call == "NodeStageVolume of driver d"
     assert "vb" not in waits
     [told] = node.operations.reports("u1")
@@ -155,7 +155,7 @@ async def test_what_failed_is_tried_again_at_once_when_its_driver_comes() -> Non
         await node.set_up("u1", "va")
         await asyncio.sleep(30)
     waits = await node.set_up("u1", "va")
-    assert waits["va"].cause in (Cause.BACKOFF, Cause.BUSY)
+    assert waits["va"].cause in (WaitCause.BACKOFF, WaitCause.BUSY)
     assert len(disk.calls) < 20, "it backs off"
     [told] = node.operations.reports("u1")
     assert told.since == 0, "all tries of one call are one wait"
@@ -173,7 +173,7 @@ async def test_a_driver_that_is_not_there_is_waited_for_without_a_call() -> None
     disk = SimulatedDisk()
     node = await started(disk)
     node.plugin.registered = False
-    assert (await node.set_up("u1", "va"))["va"].cause is Cause.DRIVER_MISSING
+    assert (await node.set_up("u1", "va"))["va"].cause is WaitCause.DRIVER_MISSING
     await asyncio.sleep(600)
     assert not disk.calls
     node.plugin.registered = True
@@ -192,7 +192,7 @@ async def test_a_claim_that_cannot_be_read_takes_nothing_from_a_running_pod() ->
     await node.operations.close()
     node = await started(disk, 2)
     node.operations.leftovers_judged = True
-    unread = Waits(Cause.UNREAD, "claim", "503")
+    unread = Waits(WaitCause.UNREAD, "claim", "503")
     node.operations.demand(pod("u1"), [], {"va": unread})
     disk.staged.add("vb")  # of an agent before; it may be what the claim is of
     await asyncio.sleep(3600)

@@ -6,10 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
-from kubeletpy.volumes.claims.model import Cause, VolumeSource, VolumeSpec, VolumeTraits, Waits
+from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, WaitCause, Waits
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     Found,
-    Outcome,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -56,7 +56,7 @@ class SimulatedPlugin:
     def ready(self, spec: VolumeSpec) -> Waits | None:
         if self.registered:
             return None
-        return Waits(Cause.DRIVER_MISSING, 'csidriver "d"', "driver d is not registered")
+        return Waits(WaitCause.DRIVER_MISSING, 'csidriver "d"', "driver d is not registered")
 
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
         return f"{self.name}:d"
@@ -93,8 +93,8 @@ class SimulatedPlugin:
             if self.rng.random() >= self.faults:
                 done()
                 return
-            outcome = self.rng.choice(list(Outcome))
-            if outcome is Outcome.UNCERTAIN and self.rng.random() < 0.5:
+            outcome = self.rng.choice(list(FailureOutcome))
+            if outcome is FailureOutcome.UNCERTAIN and self.rng.random() < 0.5:
                 done()
             raise OperationFailed(outcome, f"{what} failed ({outcome})", call=f"{what} of driver d")
         finally:

@@ -15,7 +15,7 @@ from kubeletpy.agent.component import Task
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.api.types import JSON
 from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.names import CgroupDriver
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -84,7 +84,7 @@ class World:
         static: bool = False,
         manifest_url: str = "",
         pod_groups: bool = False,
-        cgroup_driver: Driver | None = None,
+        cgroup_driver: CgroupDriver | None = None,
         storage: bool = False,
         pressure: bool = False,
         claims: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kubeletpy.cgroups.names import SLICE, Driver, PodCgroupNames, to_systemd
+from kubeletpy.cgroups.names import SLICE, CgroupDriver, PodCgroupNames, to_systemd
 
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
 TRIAL_PARENT = {CGROUPFS: "", SYSTEMD: "system.slice"}
@@ -77,5 +77,5 @@ def cgroup_directory(cgroups_path: str) -> str:
 
 def pod_slices(uids: set[str], names: list[str]) -> list[str]:
     """Those of the names that are slices of these pods."""
-    slices = PodCgroupNames(Driver.SYSTEMD)
+    slices = PodCgroupNames(CgroupDriver.SYSTEMD)
     return [name for name in names if slices.pod_uid(name) in uids]

@@ -28,7 +28,7 @@ MAX_FILE = 1 << 20
 """Longest file read, in bytes."""
 
 
-class Loaded(Struct):
+class LoadedRecords(Struct):
     """What the directories hold."""
 
     intents: list[str] = field(default_factory=list)
@@ -47,11 +47,11 @@ class RecordFiles:
         self._pulling = root / "image_manager" / "pulling"
         self._pulled = root / "image_manager" / "pulled"
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedRecords:
         """Read everything; unfinished files are removed. Raises OSError."""
         for directory in (self._pulling.parent, self._pulling, self._pulled):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = Loaded()
+        found = LoadedRecords()
         for path, data, problem in self._read_all(self._pulling):
             try:
                 if data is None:

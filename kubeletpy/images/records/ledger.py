@@ -29,7 +29,7 @@ from kubeletpy.images.records.model import (
 from kubeletpy.images.records.names import full_name, ids_by_name
 from kubeletpy.images.records.store import RecordStore
 from kubeletpy.images.records.verify import (
-    Outcome,
+    MustPullResult,
     Verification,
     by_credentials,
     by_record,
@@ -140,7 +140,7 @@ class PullRecords:
                 "pull record not readable: the image is pulled again",
                 extra={"image": image, "image_ref": image_ref, "error": str(error)},
             )
-            outcome = Outcome.ERROR
+            outcome = MustPullResult.ERROR
         else:
             outcome = await self._verify(image, record, image_ref, credentials)
         self._metrics.access_checked(outcome)
@@ -148,13 +148,13 @@ class PullRecords:
 
     async def _verify(
         self, image: str, record: PulledRecord | None, image_ref: str, credentials: AskCredentials
-    ) -> Outcome:
+    ) -> MustPullResult:
         pulled_here = record is not None or full_name(image) in self._store.intents
         if not self._verification.needed(image, pulled_here=pulled_here):
-            return Outcome.POLICY_ALLOWED
+            return MustPullResult.POLICY_ALLOWED
         repository = repository_as_given(image)
         reported = by_record(record, repository)
-        if isinstance(reported, Outcome):
+        if isinstance(reported, MustPullResult):
             return reported
         proof = by_credentials(reported, await credentials())
         if not proof.learned.empty:

@@ -27,7 +27,7 @@ class VerificationPolicy(StrEnum):
     ALWAYS = "AlwaysVerify"
 
 
-class Outcome(StrEnum):
+class MustPullResult(StrEnum):
     """Label ``result`` of kubelet_imagemanager_image_mustpull_checks_total."""
 
     POLICY_ALLOWED = "credentialPolicyAllowed"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     @property
     def allows(self) -> bool:
         """Whether the image may be used without a pull."""
-        return self in (Outcome.POLICY_ALLOWED, Outcome.RECORD_FOUND)
+        return self in (MustPullResult.POLICY_ALLOWED, MustPullResult.RECORD_FOUND)
 
 
 class Verification(Struct, frozen=True):
@@ -72,7 +72,7 @@ class Verification(Struct, frozen=True):
 class Proof(Struct, frozen=True):
     """What a pod's credentials prove, and what is learned from them."""
 
-    outcome: Outcome
+    outcome: MustPullResult
     learned: Grants = NOBODY
     """To be recorded, so that it counts next time."""
 
@@ -87,12 +87,12 @@ def repository_as_given(image: str) -> str:
     return image.removesuffix(f"@{reference.digest}").removesuffix(f":{reference.tag}")
 
 
-def by_record(record: PulledRecord | None, repository: str) -> Outcome | Grants:
+def by_record(record: PulledRecord | None, repository: str) -> MustPullResult | Grants:
     """The outcome when the record alone decides; else the grants that credentials must match."""
     grants = record.grants.get(repository) if record is not None and repository else None
     if grants is None or grants.empty:
-        return Outcome.MUST_AUTHENTICATE
-    return Outcome.RECORD_FOUND if grants.everybody else grants
+        return MustPullResult.MUST_AUTHENTICATE
+    return MustPullResult.RECORD_FOUND if grants.everybody else grants
 
 
 def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
@@ -105,8 +105,8 @@ def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
                 return proof
     account = next((c.source for c in credentials if isinstance(c.source, AccountSource)), None)
     if account in grants.accounts:
-        return Proof(Outcome.RECORD_FOUND)
-    return Proof(Outcome.MUST_AUTHENTICATE)
+        return Proof(MustPullResult.RECORD_FOUND)
+    return Proof(MustPullResult.MUST_AUTHENTICATE)
 
 
 def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> Proof | None:
@@ -115,8 +115,8 @@ def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> 
     if not known and source not in grants.secrets:
         return None
     if grants.secrets.get(source) == credential.fingerprint:
-        return Proof(Outcome.RECORD_FOUND)
+        return Proof(MustPullResult.RECORD_FOUND)
     may_learn = len(grants.secrets) < LEARNED_LIMIT
     if may_learn:
-        return Proof(Outcome.RECORD_FOUND, grants_of(credential))
-    return Proof(Outcome.RECORD_FOUND) if known else None
+        return Proof(MustPullResult.RECORD_FOUND, grants_of(credential))
+    return Proof(MustPullResult.RECORD_FOUND) if known else None

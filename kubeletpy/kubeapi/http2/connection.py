@@ -20,7 +20,7 @@ from h2.errors import ErrorCodes
 
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.placing import Load
-from kubeletpy.kubeapi.http2.stream import Headers, Refused, Stream
+from kubeletpy.kubeapi.http2.stream import Headers, Stream, StreamRefused
 from kubeletpy.kubeapi.transport import TransportError
 from kubeletpy.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 
@@ -133,15 +133,15 @@ class Http2Connection(asyncio.Protocol):
 
     def _open(self, head: Headers, data: bytes | None, deadline: float) -> Stream:
         if self._error is not None:
-            raise Refused(str(self._error))
+            raise StreamRefused(str(self._error))
         try:
             number = self._h2.get_next_available_stream_id()
             self._h2.send_headers(number, cast("Any", head), end_stream=not data)
         except h2.exceptions.TooManyStreamsError:
-            raise Refused("the server allows no more streams") from None
+            raise StreamRefused("the server allows no more streams") from None
         except h2.exceptions.NoAvailableStreamIDError:
             self.retire()
-            raise Refused("the connection has had all its streams") from None
+            raise StreamRefused("the connection has had all its streams") from None
         except _MALFORMED as error:
             raise self._give_up(_plain(error)) from None
         if not self._streams:
@@ -282,7 +282,7 @@ class Http2Connection(asyncio.Protocol):
         if stream is None:
             return
         if event.error_code == ErrorCodes.REFUSED_STREAM:
-            stream.fail(Refused("the server refused the stream"))
+            stream.fail(StreamRefused("the server refused the stream"))
         else:
             stream.fail(TransportError(f"the server reset the stream: {_name(event.error_code)}"))
 
@@ -305,7 +305,7 @@ class Http2Connection(asyncio.Protocol):
         for number in [each for each in self._streams if each > event.last_stream]:
             stream = self._forget(number)
             if stream is not None:
-                stream.fail(Refused(f"the server ended the connection{reason}"))
+                stream.fail(StreamRefused(f"the server ended the connection{reason}"))
         self._close_if_over()
         self._changed()
 

@@ -11,7 +11,7 @@ from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.dialing import dial
 from kubeletpy.kubeapi.http2.placing import Otherwise, place, watch_capacity
-from kubeletpy.kubeapi.http2.stream import Refused, Stream
+from kubeletpy.kubeapi.http2.stream import Stream, StreamRefused
 from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.transport import NotHttp2, TransportError
@@ -73,7 +73,7 @@ class Http2Pool:
                 connection = await self._free(lasting, deadline, connect_seconds)
                 try:
                     return await connection.request(head, data, deadline)
-                except Refused:
+                except StreamRefused:
                     if refusals == limits.MAX_REFUSALS:
                         raise
             raise AssertionError("the last refusal is raised")

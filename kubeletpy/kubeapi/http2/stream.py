@@ -13,7 +13,7 @@ from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-class Refused(TransportError):
+class StreamRefused(TransportError):
     """The server has not begun with the request: it can be sent again."""
 
 

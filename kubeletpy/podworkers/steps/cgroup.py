@@ -14,7 +14,7 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.trace.spans import span
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class PodCgroup(SyncStep):
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Remove it."""
         try:
-            with span(Call.REMOVE_CGROUP):
+            with span(TraceCall.REMOVE_CGROUP):
                 await self._cgroups.destroy(pod)
         except CgroupError as error:
             message = f"cgroup not removed: {error}"

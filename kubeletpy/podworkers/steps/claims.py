@@ -17,7 +17,7 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 """The wait after a failure doubles. The kubelet retries at the next sync, a minute later."""
 
 
-class Claims(SyncStep):
+class ClaimsStep(SyncStep):
     """Calls the claim manager. Each pod has its own wait between tries."""
 
     name = Step.CLAIMS

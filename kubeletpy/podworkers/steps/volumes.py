@@ -12,7 +12,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.trace.spans import span
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
 
@@ -61,7 +61,7 @@ class Volumes(SyncStep):
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Take them down."""
         try:
-            with span(Call.TAKE_VOLUMES_DOWN):
+            with span(TraceCall.TAKE_VOLUMES_DOWN):
                 await self._volumes.tear_down(pod.uid)
         except VolumeError as error:
             message = f"Unable to take down volumes: {error}"

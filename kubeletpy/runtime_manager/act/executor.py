@@ -32,7 +32,7 @@ from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class Executor:
             reference = pod_reference(run.pod, field_path(action.kind, action.name))
             self._recorder.event(reference, WARNING, Reason.BACK_OFF, held.event)
             run.retry(held.due_at)
-            note(Call.BACK_OFF, action.name, lasts=held.due_at - self._clock.now())
+            note(TraceCall.BACK_OFF, action.name, lasts=held.due_at - self._clock.now())
             _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
             return False
         self._metrics.started_containers.labels(action.kind).inc()

@@ -16,9 +16,9 @@ from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http
 from kubeletpy.handlers.exec import run_command
-from kubeletpy.handlers.http_request import BadRequest, HttpRequest, request_for
+from kubeletpy.handlers.http_request import BadHandlerRequest, HttpRequest, request_for
 from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import Answer, HandlerError
+from kubeletpy.handlers.outcome import HandlerError, HandlerResult
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.pods.pod import Pod
@@ -124,13 +124,13 @@ class LifecycleHookRunner:
                 what, of = "Cannot run handler", ""
                 kinds = ", ".join(sorted(map(str, handler))) or "none"
                 raise HandlerError(f"invalid handler: {kinds} is not supported in a hook")
-        except (HandlerError, http.ExchangeFailed, BadRequest, CRIError) as error:
+        except (HandlerError, http.HandlerExchangeFailed, BadHandlerRequest, CRIError) as error:
             text = f"{what} for {of} failed - error: {error}" if of else f"{what}: {error}"
             raise HookFailed(text) from error
 
     async def _command(self, container_id: str, words: list[str]) -> None:
         reply = await run_command(self._runtime, container_id, words, 0)
-        if reply.answer is not Answer.SUCCESS:
+        if reply.answer is not HandlerResult.SUCCESS:
             ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
             raise HandlerError(f"command '{_shown(words)}' {ended}, message: {reply.output!r}")
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Mutations:
     async def settled(self, uid: str) -> None:
         """Return when nothing is in flight for a pod, whatever the outcome."""
         while tasks := self._under_way.get(uid):
-            with span(Call.SETTLE):
+            with span(TraceCall.SETTLE):
                 await asyncio.wait(list(tasks))
 
     def outdated(self, uid: str, observed_at: int) -> bool:

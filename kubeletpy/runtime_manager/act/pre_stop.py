@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class PreStopRun:
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        with span(Call.PRE_STOP, self._container, limit=grace, milestone=True):
+        with span(TraceCall.PRE_STOP, self._container, limit=grace, milestone=True):
             await asyncio.wait({self._task}, timeout=grace)
         if self._task.done():
             self._task.result()

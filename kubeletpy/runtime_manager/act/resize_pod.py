@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.config.resources import NO_QUOTA, container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import RESOURCES, Resource, merged
+from kubeletpy.runtime_manager.plan.resizable import RESOURCES, ResizableResource, merged
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
 from kubeletpy.runtime_manager.plan.resize_steps import (
     applied,
@@ -37,7 +37,7 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     shrinking_pod_memory,
 )
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Resizer:
         loop = asyncio.get_running_loop()
         started, error = loop.time(), None
         try:
-            with span(Call.RESIZE, run.pod.name, milestone=True):
+            with span(TraceCall.RESIZE, run.pod.name, milestone=True):
                 await _Resize(run, self).carry_out()
             run.resize_done = True
         except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:
@@ -157,7 +157,7 @@ class _Resize:
 
     # -- the pod -----------------------------------------------------------------------------
 
-    async def _limit_pod(self, resource: Resource, step: PodLimits) -> None:
+    async def _limit_pod(self, resource: ResizableResource, step: PodLimits) -> None:
         """The runtime may refuse; it gets the old limits back when the kernel refuses."""
         after = applied(self._current, step)
         try:
@@ -207,7 +207,7 @@ class _Resize:
         )
         if self._placement(run.pod.uid, update.name).no_cfs_quota and resources.cpu_period:
             resources.cpu_quota = NO_QUOTA
-        if known is None and update.resource is Resource.MEMORY:
+        if known is None and update.resource is ResizableResource.MEMORY:
             _leave_cpu(resources)
         record = run.status.by_id(update.id)
         run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)

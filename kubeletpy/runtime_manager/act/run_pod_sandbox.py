@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 from kubeletpy.structs import Struct
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note, span
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
@@ -51,7 +51,7 @@ class NotWanted(Exception):
     """The pod is to end: nothing was created."""
 
 
-class Sandbox(Struct, frozen=True):
+class SandboxWithConfig(Struct, frozen=True):
     """A sandbox and the config that CreateContainer needs with it."""
 
     config: cri.PodSandboxConfig
@@ -115,14 +115,16 @@ class SandboxMaker:
             )
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
-            note(Call.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
+            note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
         if record:
             for warning in warnings:
                 self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
         return config
 
-    async def create(self, pod: Pod, attempt: int, unwanted: Callable[[], bool]) -> Sandbox:
+    async def create(
+        self, pod: Pod, attempt: int, unwanted: Callable[[], bool]
+    ) -> SandboxWithConfig:
         """Make a sandbox and verify that it exists.
 
         Raises:
@@ -136,13 +138,13 @@ class SandboxMaker:
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
-            note(Call.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
+            note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error), about(error)) from error
         async with self._slots.slot(StartKind.SANDBOX):
             if unwanted():
                 raise NotWanted
             try:
-                with span(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
+                with span(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
                     sandbox_id = await self._mutations.finish(
                         pod.uid, self._runtime.run_pod_sandbox(config, handler)
                     )
@@ -153,8 +155,8 @@ class SandboxMaker:
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
         await self._watch.made(pod, sandbox_id, handler)
         try:
-            with span(Call.POD_SANDBOX_STATUS):
+            with span(TraceCall.POD_SANDBOX_STATUS):
                 status = await self._source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error
-        return Sandbox(config, sandbox_from_cri(status))
+        return SandboxWithConfig(config, sandbox_from_cri(status))

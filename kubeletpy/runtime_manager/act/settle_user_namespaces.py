@@ -7,14 +7,14 @@ import logging
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.names.labels import POD_UID, sandbox_rank
 
 log = logging.getLogger(__name__)
 
 
-async def mend(namespaces: UserNamespaces, runtime: RuntimeService) -> None:
+async def mend(namespaces: UserNamespaceRanges, runtime: RuntimeService) -> None:
     """Settle unknown ranges from the runtime's statuses; others stay unknown."""
     for uid in sorted(namespaces.unknown):
         try:

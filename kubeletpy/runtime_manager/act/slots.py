@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 
@@ -51,7 +51,7 @@ STOP_WAITS_AT_MOST_S = 2.0
 class Slots:
     """A number of places to work in, for two kinds of work."""
 
-    def __init__(self, limit: int, waiting: Call, linger: float = 0.0) -> None:
+    def __init__(self, limit: int, waiting: TraceCall, linger: float = 0.0) -> None:
         """Args:
         limit: at least 1; the second kind gets two thirds of them at most.
         waiting: what a trace calls the wait for one.
@@ -137,7 +137,7 @@ class StartSlots(Slots):
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, Call.START_PLACE)
+        super().__init__(limit, TraceCall.START_PLACE)
 
 
 class StopSlots(Slots):
@@ -145,7 +145,7 @@ class StopSlots(Slots):
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, Call.STOP_PLACE, HANDOVER_S)
+        super().__init__(limit, TraceCall.STOP_PLACE, HANDOVER_S)
         self._hurry = False
 
     def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:

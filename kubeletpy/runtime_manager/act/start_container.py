@@ -69,7 +69,7 @@ from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class ContainerStarter:
         if context.unwanted():
             raise NotWanted
         try:
-            with span(Call.START_CONTAINER, action.name, milestone=True):
+            with span(TraceCall.START_CONTAINER, action.name, milestone=True):
                 await self._runtime.start_container(container_id)
         except CRIError as error:
             if adopted:
@@ -331,7 +331,7 @@ class ContainerStarter:
         if config.CDI_devices or any(mount.image_sub_path for mount in config.mounts):
             await self._check_left_out(context, action, config)
         try:
-            with span(Call.CREATE_CONTAINER, action.name, milestone=True):
+            with span(TraceCall.CREATE_CONTAINER, action.name, milestone=True):
                 made = await self._runtime.create_container(
                     context.sandbox_id, config, context.sandbox_config
                 )
@@ -351,7 +351,7 @@ class ContainerStarter:
         self._left_out = self._left_out or LeftOut(self._runtime)
         why = await self._left_out.why(context.sandbox_id, config, context.sandbox_config)
         if why:
-            note(Call.CREATE_CONTAINER, action.name, error=why)
+            note(TraceCall.CREATE_CONTAINER, action.name, error=why)
             fail(self._recorder, context, action, CREATE_ERROR, why)
 
     def _link_log(
@@ -391,7 +391,7 @@ class ContainerStarter:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
-            with span(Call.POST_START, action.name, milestone=True):
+            with span(TraceCall.POST_START, action.name, milestone=True):
                 await self._hooks.post_start(context.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may contain what events should not show to everyone.

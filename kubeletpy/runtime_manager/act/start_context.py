@@ -22,7 +22,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.structs import Struct, field
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -91,7 +91,7 @@ def fail(
     """End a start with an event. Raises StartFailed."""
     recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     if code == CONFIG_ERROR:  # no call fails that would tell it
-        note(Call.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
+        note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
     raise StartFailed(code, message, about=about)
 
 

@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord, resume_stop
 from kubeletpy.structs import Struct, replace
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
@@ -149,13 +149,13 @@ class ContainerStopper:
     async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
         """Stop it when its turn has come, with what is left of its grace period."""
         if order is not None and grace > 0:
-            with span(Call.STOP_ORDER, victim.name, limit=grace):
+            with span(TraceCall.STOP_ORDER, victim.name, limit=grace):
                 waited = await order.wait_for_turn(victim.name, grace)
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
             async with self._slots.place(StopKind.CONTAINER):
-                with span(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
+                with span(TraceCall.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
                     await self._mutations.interruptible(
                         victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
                     )

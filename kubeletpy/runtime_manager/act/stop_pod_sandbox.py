@@ -10,7 +10,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class SandboxStopper:
         error = None
         try:
             async with self._slots.place(StopKind.SANDBOX):
-                with span(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
+                with span(TraceCall.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
                     await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
         except NotFound:
             logger.debug("sandbox no longer exists", extra={"sandbox_id": sandbox_id})

@@ -39,7 +39,7 @@ class UserNamespaceError(SandboxConfigError, ContainerConfigError):
     """The pod can't have a user namespace."""
 
 
-class UserNamespaces:
+class UserNamespaceRanges:
     """The ranges of the pods of a node."""
 
     def __init__(

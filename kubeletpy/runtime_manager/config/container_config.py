@@ -15,7 +15,7 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
-from kubeletpy.pods.granted import NOWHERE, Device, Placement
+from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -59,7 +59,7 @@ class ContainerInputs(Struct, frozen=True):
     extra_annotations: Mapping[str, str] = field(default_factory=dict)
     extra_envs: Sequence[tuple[str, str]] = ()
     """Variables before the container's own."""
-    devices: Sequence[Device] = ()
+    devices: Sequence[DeviceNode] = ()
     """Listed before those that are volumes."""
     cdi_devices: Sequence[str] = ()
     placement: Placement = NOWHERE
@@ -146,7 +146,7 @@ def _build(
 
 def _devices(inputs: ContainerInputs) -> list[cri.Device]:
     of_volumes = [
-        Device(mount.container_path, mount.host_path, mount.device)
+        DeviceNode(mount.container_path, mount.host_path, mount.device)
         for mount in inputs.mounts
         if mount.device
     ]

@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
-from kubeletpy.runtime_manager.plan.regular_containers import Verdict, judge_regular
+from kubeletpy.runtime_manager.plan.regular_containers import ContainerVerdict, judge_regular
 from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
 from kubeletpy.structs import Struct, field
 
@@ -207,7 +207,7 @@ def _with_sandbox(
     init = plan_init_containers(pod, status, probes, in_effect)
     init_starts = init.starts
     kill_reason = init.kill_pod_reason
-    verdicts: list[Verdict] = []
+    verdicts: list[ContainerVerdict] = []
     if init.initialized:
         verdicts = [
             judge_regular(pod, container, status, probes, in_effect) for container in pod.containers

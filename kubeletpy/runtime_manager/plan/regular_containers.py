@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, jud
 from kubeletpy.structs import Struct
 
 
-class Verdict(Struct, frozen=True):
+class ContainerVerdict(Struct, frozen=True):
     """What happens to one regular container."""
 
     keep: bool = False
@@ -32,7 +32,7 @@ class Verdict(Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
 
 
-_KEEP = Verdict(keep=True)
+_KEEP = ContainerVerdict(keep=True)
 
 
 def judge_regular(
@@ -41,21 +41,23 @@ def judge_regular(
     status: PodRuntimeStatus,
     probes: ProbeResults,
     in_effect: InEffect | None,
-) -> Verdict:
+) -> ContainerVerdict:
     """Keep, start, kill or resize one container."""
     record = status.newest(container["name"])
     if record is not None and record.state is ContainerState.RUNNING:
         return _judge_running(pod, container, record, probes, in_effect)
     wanted, why = should_container_be_restarted(pod, container, status)
     if not wanted:
-        return Verdict(decisions=(Decision(f"leave container {container['name']}", why),))
+        return ContainerVerdict(decisions=(Decision(f"leave container {container['name']}", why),))
     again = record is not None and record.state is ContainerState.EXITED
     start = StartContainer(ContainerKind.REGULAR, container, why, again)
     if record is None or record.state is not ContainerState.UNKNOWN:
-        return Verdict(start=start, decisions=(start_decision(start),))
+        return ContainerVerdict(start=start, decisions=(start_decision(start),))
     message = f'Container is in "{record.state}" state, try killing it before restart'
     kill = _kill(container, record, message, KillReason.UNKNOWN_STATE)
-    return Verdict(start=start, kill=kill, decisions=(kill_decision(kill), start_decision(start)))
+    return ContainerVerdict(
+        start=start, kill=kill, decisions=(kill_decision(kill), start_decision(start))
+    )
 
 
 def _judge_running(
@@ -64,7 +66,7 @@ def _judge_running(
     record: ContainerStatus,
     probes: ProbeResults,
     in_effect: InEffect | None,
-) -> Verdict:
+) -> ContainerVerdict:
     name = container["name"]
     if record.hash != container_hash(container):
         message, reason = f"Container {name} definition changed", KillReason.DEFINITION_CHANGED
@@ -79,21 +81,21 @@ def _judge_running(
         message += ", will be restarted"
         start = StartContainer(ContainerKind.REGULAR, container, message)
     kill = _kill(container, record, message, reason)
-    return Verdict(start=start, kill=kill, decisions=(kill_decision(kill),))
+    return ContainerVerdict(start=start, kill=kill, decisions=(kill_decision(kill),))
 
 
 def _judge_resources(
     pod: Pod, container: api.Container, record: ContainerStatus, in_effect: InEffect | None
-) -> Verdict:
+) -> ContainerVerdict:
     if in_effect is None:
         return _KEEP
     resize = judge_container(pod, container, ContainerKind.REGULAR, record, in_effect)
     if resize is None:
         return _KEEP
     if not resize.restart:
-        return Verdict(keep=True, resize=resize, decisions=resize.decisions)
+        return ContainerVerdict(keep=True, resize=resize, decisions=resize.decisions)
     message = f"Container {container['name']} resize requires restart"
-    return Verdict(
+    return ContainerVerdict(
         start=StartContainer(ContainerKind.REGULAR, container, resize.why),
         kill=_kill(container, record, message, KillReason.RESIZE),
         resize=resize,

@@ -17,14 +17,14 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
 
 
-class Resource(StrEnum):
+class ResizableResource(StrEnum):
     """What can be resized, in the order of resizing."""
 
     MEMORY = "memory"
     CPU = "cpu"
 
 
-RESOURCES = tuple(Resource)
+RESOURCES = tuple(ResizableResource)
 _WHICH = ("requests", "limits")
 
 
@@ -36,9 +36,9 @@ class Resizable(Struct, frozen=True):
     memory_request: int = 0
     memory_limit: int = 0
 
-    def request_and_limit(self, resource: Resource) -> tuple[int, int]:
+    def request_and_limit(self, resource: ResizableResource) -> tuple[int, int]:
         """(request, limit) of one resource."""
-        if resource is Resource.CPU:
+        if resource is ResizableResource.CPU:
             return self.cpu_request, self.cpu_limit
         return self.memory_request, self.memory_limit
 
@@ -70,7 +70,7 @@ def effective_resources(pod: Pod, container: api.Container) -> api.ResourceRequi
 def merged(
     known: api.ResourceRequirements | None,
     desired: api.ResourceRequirements,
-    resource: Resource,
+    resource: ResizableResource,
 ) -> api.ResourceRequirements:
     """What a container has once one resource is as desired: the other one stays as it was known."""
     result: dict[str, Any] = {**desired}

@@ -21,7 +21,7 @@ from kubeletpy.runtime_manager.config.resources import container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import (
     RESOURCES,
-    Resource,
+    ResizableResource,
     changes,
     effective_resources,
     resizable,
@@ -48,7 +48,7 @@ class ContainerUpdate(Struct, frozen=True):
     id: str
     kind: ContainerKind
     container: api.Container
-    resource: Resource
+    resource: ResizableResource
     desired: api.ResourceRequirements
     lowers: bool
     new_memory_limit: int = 0
@@ -102,9 +102,9 @@ class ResizePlan(Struct, frozen=True):
         """What is done to the pod as a whole, for people."""
         return (Decision("set the limits of the pod", self.pod),) if self.pod else ()
 
-    def updates(self, resource: Resource) -> tuple[ContainerUpdate, ...]:
+    def updates(self, resource: ResizableResource) -> tuple[ContainerUpdate, ...]:
         """The updates of one resource, in order."""
-        return self.memory if resource is Resource.MEMORY else self.cpu
+        return self.memory if resource is ResizableResource.MEMORY else self.cpu
 
 
 NOTHING = ResizePlan()
@@ -149,7 +149,7 @@ def judge_container(
     updates = []
     for resource in changed:
         lowers, limit = _lowers(want.request_and_limit(resource), have.request_and_limit(resource))
-        new_memory = limit if resource is Resource.MEMORY else 0
+        new_memory = limit if resource is ResizableResource.MEMORY else 0
         updates.append(
             ContainerUpdate(record.id, kind, container, resource, desired, lowers, new_memory)
         )
@@ -167,7 +167,7 @@ def plan_resize(
     ``starts`` are containers that this sync starts: one with other resources than it last ran with
     also changes what its pod should have.
     """
-    lists: dict[Resource, list[ContainerUpdate]] = {resource: [] for resource in RESOURCES}
+    lists: dict[ResizableResource, list[ContainerUpdate]] = {resource: [] for resource in RESOURCES}
     adopted = []
     for resize in resizes:
         if resize.adopted is not None:
@@ -184,8 +184,8 @@ def plan_resize(
     if in_effect.pod_limits_differ:
         reasons.append(in_effect.pod_limits_differ)
     return ResizePlan(
-        memory=tuple(lists[Resource.MEMORY]),
-        cpu=tuple(lists[Resource.CPU]),
+        memory=tuple(lists[ResizableResource.MEMORY]),
+        cpu=tuple(lists[ResizableResource.CPU]),
         pod="; ".join(reasons),
         pod_level=pod_level,
         adopted=tuple(adopted),
@@ -255,7 +255,7 @@ def _runtime_has_it(
     )
 
 
-def _wants_restart(container: api.Container, resource: Resource) -> bool:
+def _wants_restart(container: api.Container, resource: ResizableResource) -> bool:
     for policy in container.get("resizePolicy") or ():
         if policy.get("resourceName") == resource:
             return policy.get("restartPolicy") == "RestartContainer"

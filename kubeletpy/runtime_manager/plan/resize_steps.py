@@ -17,7 +17,7 @@ from kubeletpy.pods.resources import amounts
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.resources import linux_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import Resource
+from kubeletpy.runtime_manager.plan.resizable import ResizableResource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
 from kubeletpy.structs import Struct, replace
 
@@ -34,12 +34,12 @@ class PodSteps(Struct, frozen=True):
     """After them: requests shrink before limits."""
 
 
-def pod_steps(resource: Resource, current: PodLimits, wanted: PodLimits) -> PodSteps:
+def pod_steps(resource: ResizableResource, current: PodLimits, wanted: PodLimits) -> PodSteps:
     """How a pod's limits get from what they are to what they should be.
 
     Limits that are not requested stay as they are: a pod's limits can be changed, not removed.
     """
-    if resource is Resource.MEMORY:
+    if resource is ResizableResource.MEMORY:
         return _ordered([(PodLimits(memory=wanted.memory), current.memory, wanted.memory)])
     quota = PodLimits(quota_us=wanted.quota_us, period_us=wanted.period_us)
     return _ordered(

@@ -9,10 +9,10 @@ import gzip
 from collections.abc import Mapping
 
 from kubeletpy.structs import Struct
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.messages import MessageField, message_classes
 
 
-class Place(Struct, frozen=True):
+class CodeLocation(Struct, frozen=True):
     """Where a thread was: function, file, line."""
 
     function: str
@@ -20,7 +20,7 @@ class Place(Struct, frozen=True):
     line: int
 
 
-Stack = tuple[Place, ...]
+Stack = tuple[CodeLocation, ...]
 """The innermost place first."""
 
 
@@ -32,29 +32,29 @@ class Weight(Struct):
 
 
 _FIELDS = {
-    "ValueType": (Field(1, "type", "int64"), Field(2, "unit", "int64")),
+    "ValueType": (MessageField(1, "type", "int64"), MessageField(2, "unit", "int64")),
     "Sample": (
-        Field(1, "location_id", "uint64", repeated=True),
-        Field(2, "value", "int64", repeated=True),
+        MessageField(1, "location_id", "uint64", repeated=True),
+        MessageField(2, "value", "int64", repeated=True),
     ),
-    "Location": (Field(1, "id", "uint64"), Field(4, "line", "Line", repeated=True)),
-    "Line": (Field(1, "function_id", "uint64"), Field(2, "line", "int64")),
+    "Location": (MessageField(1, "id", "uint64"), MessageField(4, "line", "Line", repeated=True)),
+    "Line": (MessageField(1, "function_id", "uint64"), MessageField(2, "line", "int64")),
     "Function": (
-        Field(1, "id", "uint64"),
-        Field(2, "name", "int64"),
-        Field(3, "system_name", "int64"),
-        Field(4, "filename", "int64"),
+        MessageField(1, "id", "uint64"),
+        MessageField(2, "name", "int64"),
+        MessageField(3, "system_name", "int64"),
+        MessageField(4, "filename", "int64"),
     ),
     "Profile": (
-        Field(1, "sample_type", "ValueType", repeated=True),
-        Field(2, "sample", "Sample", repeated=True),
-        Field(4, "location", "Location", repeated=True),
-        Field(5, "function", "Function", repeated=True),
-        Field(6, "string_table", "string", repeated=True),
-        Field(9, "time_nanos", "int64"),
-        Field(10, "duration_nanos", "int64"),
-        Field(11, "period_type", "ValueType"),
-        Field(12, "period", "int64"),
+        MessageField(1, "sample_type", "ValueType", repeated=True),
+        MessageField(2, "sample", "Sample", repeated=True),
+        MessageField(4, "location", "Location", repeated=True),
+        MessageField(5, "function", "Function", repeated=True),
+        MessageField(6, "string_table", "string", repeated=True),
+        MessageField(9, "time_nanos", "int64"),
+        MessageField(10, "duration_nanos", "int64"),
+        MessageField(11, "period_type", "ValueType"),
+        MessageField(12, "period", "int64"),
     ),
 }
 
@@ -62,7 +62,7 @@ _FIELDS = {
 def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, period_ns: int) -> bytes:
     """The profile. ``began_ns`` since the epoch; ``period_ns`` is the CPU time between samples."""
     strings = _Strings()
-    places: dict[Place, int] = {}
+    places: dict[CodeLocation, int] = {}
     functions: dict[tuple[str, str], int] = {}
     for stack in stacks:
         for place in stack:

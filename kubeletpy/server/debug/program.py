@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kubeletpy.structs import Struct
 
 
-class Program(Struct, frozen=True):
+class RunningProgram(Struct, frozen=True):
     """The running program.
 
     Attributes:

@@ -11,7 +11,7 @@ import signal
 import time
 from types import FrameType
 
-from kubeletpy.server.debug.profile_proto import Place, Stack, Weight
+from kubeletpy.server.debug.profile_proto import CodeLocation, Stack, Weight
 
 PERIOD_S = 0.01
 MAX_STACKS = 20_000
@@ -56,10 +56,10 @@ class Sampler:
     def _tick(self, _number: int, frame: FrameType | None) -> None:
         now = time.thread_time_ns()
         spent, self._last = now - self._last, now
-        places: list[Place] = []
+        places: list[CodeLocation] = []
         while frame is not None and len(places) < MAX_DEPTH:
             code = frame.f_code
-            places.append(Place(code.co_qualname, code.co_filename, frame.f_lineno))
+            places.append(CodeLocation(code.co_qualname, code.co_filename, frame.f_lineno))
             frame = frame.f_back
         stack = tuple(places)
         weight = self._stacks.get(stack)

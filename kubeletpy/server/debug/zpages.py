@@ -16,7 +16,7 @@ from aiohttp import web
 from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
 from kubeletpy.server.app import Handler
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.routes import Route
 
 _COMPONENT = "kubelet"
@@ -33,7 +33,7 @@ def folders(routes: Iterable[Route]) -> list[str]:
     return sorted({"/" + path.split("/")[1] for route in routes for path in route.paths})
 
 
-def flagz(program: Program) -> Handler:
+def flagz(program: RunningProgram) -> Handler:
     """The handler of ``/flagz``."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -43,7 +43,7 @@ def flagz(program: Program) -> Handler:
     return handle
 
 
-def statusz(program: Program, paths: list[str], clock: Clock) -> Handler:
+def statusz(program: RunningProgram, paths: list[str], clock: Clock) -> Handler:
     """The handler of ``/statusz``; ``paths`` are those it lists."""
 
     async def handle(request: web.Request) -> web.StreamResponse:

@@ -25,7 +25,7 @@ _WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*
 """Complete lines of the CRI's format; the group is what is shown."""
 
 
-class Record(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """One line of a file: ``time`` as written there, ``text`` with its newline unless partial."""
 
     time: bytes
@@ -33,7 +33,7 @@ class Record(Struct, frozen=True):
     stream: bytes
 
 
-def read_cri(line: bytes) -> Record | None:
+def read_cri(line: bytes) -> LogLine | None:
     """A line of the CRI's format, without its newline; None for anything else."""
     at = line.find(b" ")
     if line[at + 1 : at + 8] not in _STREAMS:
@@ -42,16 +42,16 @@ def read_cri(line: bytes) -> Record | None:
     first = tag.partition(b":")[0]
     stream = line[at + 1 : at + 7]
     if first == b"F":
-        return Record(line[:at], text + b"\n", stream)
-    return Record(line[:at], text, stream) if first == b"P" else None
+        return LogLine(line[:at], text + b"\n", stream)
+    return LogLine(line[:at], text, stream) if first == b"P" else None
 
 
-def read_json(line: bytes) -> Record | None:
+def read_json(line: bytes) -> LogLine | None:
     """A line of Docker's format; None for anything else."""
     try:
         entry = json.loads(line)
         stream = entry.get("stream") or ""
-        return Record(entry["time"].encode(), entry["log"].encode(), stream.encode())
+        return LogLine(entry["time"].encode(), entry["log"].encode(), stream.encode())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -95,7 +95,7 @@ class Formatter:
         self._stream = stream.encode()
         self._rest = b""
         self._new_line = True
-        self._read: Callable[[bytes], Record | None] | None = None
+        self._read: Callable[[bytes], LogLine | None] | None = None
         self.done = limit == 0 or records == 0
 
     def feed(self, data: bytes) -> bytes:
@@ -159,7 +159,7 @@ class Formatter:
         moment = _moment(time) if time is not None else None
         return moment is not None and moment < self._since - CLOCK_STEP_S
 
-    def _record(self, line: bytes) -> Record | None:
+    def _record(self, line: bytes) -> LogLine | None:
         if self._read is None:
             for read in (read_cri, read_json):
                 if (record := read(line)) is not None:
@@ -168,7 +168,7 @@ class Formatter:
             return None
         return self._read(line)
 
-    def _passes(self, record: Record, shown: list[bytes]) -> bool:
+    def _passes(self, record: LogLine, shown: list[bytes]) -> bool:
         if self._stream and record.stream != self._stream:
             return False
         time = nine_digits(record.time)

@@ -20,7 +20,7 @@ _ATTEMPTS = 8
 """How often to retry when a file has been renamed or compressed between listing and opening."""
 
 
-class Entry(Struct, frozen=True):
+class LogFileEntry(Struct, frozen=True):
     """A file in a log's directory: (device, inode), time of the last write in nanoseconds."""
 
     name: str
@@ -30,14 +30,14 @@ class Entry(Struct, frozen=True):
 
 
 def next_entry(
-    log: str, entries: Iterable[Entry], identity: tuple[int, int], modified: int
-) -> Entry | None:
+    log: str, entries: Iterable[LogFileEntry], identity: tuple[int, int], modified: int
+) -> LogFileEntry | None:
     """The file after the one with that identity and time; None while there is none. Pure.
 
     ``log`` is the name being written to; it does not count while empty, because until then the
     runtime may still write to the previous file.
     """
-    by_stem: dict[str, Entry] = {}
+    by_stem: dict[str, LogFileEntry] = {}
     for entry in sorted(entries, key=lambda each: each.name, reverse=True):
         if entry.name == log:
             continue
@@ -52,7 +52,7 @@ def next_entry(
     return files[after]
 
 
-def _place(files: list[Entry], identity: tuple[int, int], modified: int) -> int:
+def _place(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
     for at, entry in reversed(list(enumerate(files))):
         if entry.identity == identity:  # by its last name: while being renamed it has two
             return at
@@ -90,7 +90,7 @@ def open_next(root: str, log: LogFile) -> LogFile | None:
     return None
 
 
-def _find(root: str, log: LogFile) -> Entry | None:
+def _find(root: str, log: LogFile) -> LogFileEntry | None:
     folder, name = open_folder_of(root, log.path)
     try:
         entries = []
@@ -100,7 +100,7 @@ def _find(root: str, log: LogFile) -> Entry | None:
             found = os.stat(each, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(found.st_mode):
                 identity = (found.st_dev, found.st_ino)
-                entries.append(Entry(each, identity, found.st_mtime_ns, found.st_size))
+                entries.append(LogFileEntry(each, identity, found.st_mtime_ns, found.st_size))
     finally:
         os.close(folder)
     return next_entry(name, entries, log.identity, log.modified())

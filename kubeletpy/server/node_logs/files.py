@@ -26,7 +26,7 @@ class RefusedPath(OSError):
 
 
 @dataclass(slots=True)
-class Entry:
+class NodeLogFile:
     """An open file or directory; close it. Size (bytes), time (Unix seconds) are as of opening."""
 
     is_directory: bool
@@ -56,7 +56,7 @@ class Entry:
         self.held.close()
 
 
-def open_entry(root: str, path: str) -> Entry:
+def open_entry(root: str, path: str) -> NodeLogFile:
     """What is at a path below ``root``.
 
     Raises:
@@ -78,7 +78,7 @@ def open_entry(root: str, path: str) -> Entry:
         held = HeldFd(os.open(f"/proc/self/fd/{found}", _REOPEN))
     finally:
         os.close(found)
-    return Entry(stat.S_ISDIR(about.st_mode), about.st_size, about.st_mtime, held)
+    return NodeLogFile(stat.S_ISDIR(about.st_mode), about.st_size, about.st_mtime, held)
 
 
 def _link(name: str) -> str:

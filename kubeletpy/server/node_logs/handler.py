@@ -18,7 +18,7 @@ from aiohttp import web
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_logs import journal
-from kubeletpy.server.node_logs.files import Entry, RefusedPath, open_entry
+from kubeletpy.server.node_logs.files import NodeLogFile, RefusedPath, open_entry
 from kubeletpy.server.node_logs.query import (
     UNITS_COMMAND,
     InvalidQuery,
@@ -89,7 +89,7 @@ class NodeLogs:
         finally:
             entry.close()
 
-    async def _open(self, path: str) -> Entry:
+    async def _open(self, path: str) -> NodeLogFile:
         try:
             return await self._threads.run(open_entry, self._root, path)
         except RefusedPath as error:
@@ -102,7 +102,9 @@ class NodeLogs:
             why = os.strerror(error.errno) if error.errno else "can't be opened"
             raise web.HTTPForbidden(text=f"{why}\n") from None
 
-    async def _send(self, request: web.Request, entry: Entry, path: str) -> web.StreamResponse:
+    async def _send(
+        self, request: web.Request, entry: NodeLogFile, path: str
+    ) -> web.StreamResponse:
         headers = {
             **_SAFE,
             "Accept-Ranges": "bytes",

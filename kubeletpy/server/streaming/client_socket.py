@@ -23,8 +23,8 @@ from kubeletpy.wire.websocket import (
     PING,
     PONG,
     CloseCode,
-    Decoder,
     ProtocolError,
+    WebSocketDecoder,
     close_frame,
     encoded,
 )
@@ -76,7 +76,7 @@ class ClientSocket:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._decoder = Decoder(MAX_MESSAGE)
+        self._decoder = WebSocketDecoder(MAX_MESSAGE)
         self._work = StreamWork()
         self._closing = False
         """Whether a close frame has been sent."""

@@ -14,7 +14,7 @@ from kubeletpy.server.node_view import NodeView, declared_container
 from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.streaming.options import (
     BadStreamRequest,
-    Way,
+    StreamRoute,
     offered_protocols,
     read_ports,
     read_streams,
@@ -110,7 +110,7 @@ class StreamHandlers:
         pod = self._find(request)
         upgrade = request.headers.get("Upgrade", "")
         protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
-        tunnelled = way_of(upgrade, protocols) is Way.TUNNELLED
+        tunnelled = way_of(upgrade, protocols) is StreamRoute.TUNNELLED
         websocket = upgrade.lower() == "websocket" and not tunnelled
         try:
             ports = read_ports(list(request.query.items()), websocket=websocket)

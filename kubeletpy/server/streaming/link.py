@@ -21,15 +21,21 @@ from kubeletpy.server.streaming.client_socket import ClientSocket, handshake
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
+    StreamRoute,
     Streams,
-    Way,
     offered_protocols,
     way_of,
 )
 from kubeletpy.server.streaming.translate import Translation, Tunnel
 from kubeletpy.wire import takeover
 from kubeletpy.wire.relay import Leaving
-from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, request_upgrade
+from kubeletpy.wire.upgrade import (
+    HOP_HEADERS,
+    Headers,
+    UpgradeFailed,
+    UpgradeResponse,
+    request_upgrade,
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +68,12 @@ class RuntimeLink:
         protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
         way = way_of(request.headers.get("Upgrade", ""), protocols)
         try:
-            if way is Way.RAW:
+            if way is StreamRoute.RAW:
                 answer = await self._request_upgrade(url, request.method, _passed_on(request))
                 if answer.status != 101:
                     return _refusal(answer)
                 return await takeover.join(request, answer, idle_timeout=self._idle)
-            if (way is Way.TUNNELLED) != (streams is None):
+            if (way is StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
             accepted = handshake(request, TUNNEL if streams is None else V5)
             self._metrics.websocket_streams.labels(subresource).inc()
@@ -86,7 +92,7 @@ class RuntimeLink:
             return _refusal(answer)
         return await self._carry(request, accepted, answer, streams)
 
-    async def _request_upgrade(self, url: str, method: str, headers: Headers) -> Answer:
+    async def _request_upgrade(self, url: str, method: str, headers: Headers) -> UpgradeResponse:
         parts = urlsplit(url, scheme="http")  # cri-dockerd's URLs have none
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UpgradeFailed("the runtime gave no URL of a streaming server")
@@ -104,7 +110,11 @@ class RuntimeLink:
         )
 
     async def _carry(
-        self, request: web.Request, accepted: bytes, answer: Answer, streams: Streams | None
+        self,
+        request: web.Request,
+        accepted: bytes,
+        answer: UpgradeResponse,
+        streams: Streams | None,
     ) -> web.StreamResponse:
         async with (
             _streams_of(answer) as (reader, writer),
@@ -143,7 +153,7 @@ class RuntimeLink:
 
 @asynccontextmanager
 async def _streams_of(
-    answer: Answer,
+    answer: UpgradeResponse,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """The connection of an answer as asyncio streams; closed on exit."""
     loop = asyncio.get_running_loop()
@@ -170,6 +180,6 @@ def _passed_on(request: web.Request) -> Headers:
     ]
 
 
-def _refusal(answer: Answer) -> web.Response:
+def _refusal(answer: UpgradeResponse) -> web.Response:
     text = answer.body.decode("utf-8", "replace")
     return web.Response(status=answer.status if answer.status >= 400 else 502, text=text)

@@ -21,7 +21,7 @@ class BadStreamRequest(ValueError):
     """400: the text states what is wrong."""
 
 
-class Way(Enum):
+class StreamRoute(Enum):
     """How a client's upgrade reaches the runtime."""
 
     RAW = auto()
@@ -83,10 +83,10 @@ def offered_protocols(header: str) -> list[str]:
     return [part.strip() for part in header.split(",") if part.strip()]
 
 
-def way_of(upgrade: str, protocols: Sequence[str]) -> Way:
+def way_of(upgrade: str, protocols: Sequence[str]) -> StreamRoute:
     """How to pass a request on, by its Upgrade header and subprotocols."""
     if upgrade.lower() != "websocket":
-        return Way.RAW
+        return StreamRoute.RAW
     if TUNNEL in protocols:
-        return Way.TUNNELLED
-    return Way.TRANSLATED if V5 in protocols else Way.RAW
+        return StreamRoute.TUNNELLED
+    return StreamRoute.TRANSLATED if V5 in protocols else StreamRoute.RAW

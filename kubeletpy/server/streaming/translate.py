@@ -60,7 +60,7 @@ class Translation(_BothWays):
     """One exec or attach."""
 
     _numbers: dict[int, int] = field(default_factory=dict, init=False)
-    _decoder: spdy.Decoder = field(default_factory=spdy.Decoder, init=False)
+    _decoder: spdy.SpdyDecoder = field(default_factory=spdy.SpdyDecoder, init=False)
 
     async def run(self, streams: Streams) -> None:
         """Open the streams and carry them until the process ends or the client disconnects."""

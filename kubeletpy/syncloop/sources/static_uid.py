@@ -40,7 +40,7 @@ ADOPTED = frozenset({UidReason.RECORDED, UidReason.MIRROR, UidReason.UNTOUCHED})
 REMADE = frozenset({UidReason.CHANGED, UidReason.UNPROVEN})
 
 
-class RunningPod(Struct, frozen=True):
+class RunningStaticPod(Struct, frozen=True):
     """What the runtime's record contains about a pod of which a sandbox runs.
 
     Attributes:
@@ -71,7 +71,7 @@ class UidChoice(Struct, frozen=True):
 def choose_uid(
     pod: Pod,
     source: str,
-    running: Sequence[RunningPod],
+    running: Sequence[RunningStaticPod],
     *,
     recorded: str = "",
     changed_at: float | None = None,
@@ -122,7 +122,7 @@ class _Difference(Struct, frozen=True):
     contradicts: bool
 
 
-def _recorded_difference(pod: Pod, found: RunningPod) -> str:
+def _recorded_difference(pod: Pod, found: RunningStaticPod) -> str:
     """What the runtime's record has otherwise than the manifest; empty: nothing."""
     for what, ours, theirs in (
         ("label", pod.labels, found.labels),
@@ -138,12 +138,14 @@ def _recorded_difference(pod: Pod, found: RunningPod) -> str:
     return ""
 
 
-def _is_mirror_of(mirror: JSON, found: RunningPod) -> bool:
+def _is_mirror_of(mirror: JSON, found: RunningStaticPod) -> bool:
     annotations = (mirror.get("metadata") or {}).get("annotations") or {}
     return bool(annotations.get(CONFIG_MIRROR) == found.uid)
 
 
-def _mirror_difference(pod: Pod, found: RunningPod, mirror: JSON | None) -> _Difference | None:
+def _mirror_difference(
+    pod: Pod, found: RunningStaticPod, mirror: JSON | None
+) -> _Difference | None:
     """The first difference to the mirror of the running pod; None: there is none, or no mirror."""
     if mirror is None or not _is_mirror_of(mirror, found):
         return None
@@ -192,7 +194,10 @@ def _differences(ours: Any, theirs: Any, path: str) -> Iterator[_Difference]:
 
 
 def _missing(
-    shown: _Difference | None, mirror: JSON | None, found: RunningPod, changed_at: float | None
+    shown: _Difference | None,
+    mirror: JSON | None,
+    found: RunningStaticPod,
+    changed_at: float | None,
 ) -> str:
     if shown is not None:
         witness = f"its mirror pod also has {shown.path}"

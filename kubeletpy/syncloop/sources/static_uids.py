@@ -31,7 +31,7 @@ from kubeletpy.runtime_manager.names.labels import (
 from kubeletpy.syncloop.sources.static_uid import (
     ADOPTED,
     REMADE,
-    RunningPod,
+    RunningStaticPod,
     UidChoice,
     UidReason,
     choose_uid,
@@ -136,10 +136,10 @@ class StaticUids:
             for pod in asked
         ]
 
-    def _may_adopt(self, pod: Pod, running: Sequence[RunningPod]) -> bool:
+    def _may_adopt(self, pod: Pod, running: Sequence[RunningStaticPod]) -> bool:
         return not {pod.uid, self._recorded.get(pod.uid)} & {each.uid for each in running}
 
-    async def _running(self) -> dict[tuple[str, str], list[RunningPod]]:
+    async def _running(self) -> dict[tuple[str, str], list[RunningStaticPod]]:
         sandboxes, containers = await asyncio.gather(
             self._runtime.list_pod_sandbox(), self._runtime.list_containers()
         )
@@ -148,14 +148,14 @@ class StaticUids:
             owner = read_container_labels(each.labels)
             noted = read_container_annotations(each.annotations).hash
             hashes.setdefault(owner.pod_uid, {})[owner.container_name] = noted
-        found: dict[tuple[str, str], list[RunningPod]] = {}
+        found: dict[tuple[str, str], list[RunningStaticPod]] = {}
         for sandbox in sorted(sandboxes, key=sandbox_rank, reverse=True):
             pod = read_sandbox_labels(sandbox.labels)
             if sandbox.state != cri.SANDBOX_READY or not pod.pod_uid:
                 continue
             annotations = dict(sandbox.annotations)
             found.setdefault((pod.pod_namespace, pod.pod_name), []).append(
-                RunningPod(
+                RunningStaticPod(
                     pod.pod_uid,
                     _seconds(annotations.get(CONFIG_SEEN, "")),
                     pod.labels,

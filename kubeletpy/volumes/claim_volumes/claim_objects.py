@@ -24,7 +24,7 @@ from kubeletpy.volumes.claims.model import Describes, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import (
     ClaimVolume,
     Read,
-    Unread,
+    UnreadObject,
     claim_name,
     pv_name,
     resolve,
@@ -95,7 +95,7 @@ class ClaimObjects:
     def attachment(self, spec: VolumeSpec) -> Read:
         """The VolumeAttachment of a CSI volume, as it was last read."""
         found = self._objects.cached(self._attachment_key(spec))
-        return Unread(str(found)) if isinstance(found, ApiError) else found
+        return UnreadObject(str(found)) if isinstance(found, ApiError) else found
 
     def press(self, uid: str, *, waiting: bool) -> None:
         """Have the objects of a pod polled often, or stop that."""
@@ -117,7 +117,7 @@ class ClaimObjects:
         try:
             return await self._objects.get(key)
         except ApiError as error:
-            return Unread(str(error))
+            return UnreadObject(str(error))
 
 
 def _claim_key(pod: Pod, volume: ClaimVolume) -> ObjectKey | None:

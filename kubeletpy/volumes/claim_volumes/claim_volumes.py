@@ -22,13 +22,13 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claim_volumes.claim_objects import ClaimObjects
 from kubeletpy.volumes.claim_volumes.waiting import OBJECT_CAUSES, Patience, VolumesWait
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits
+from kubeletpy.volumes.claims.model import Mode, VolumeSpec, VolumeWait, WaitCause, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
 from kubeletpy.volumes.claims.on_disk import MountedVolume, PublishedOnDisk, SetUp, VolumeStats
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.claims.resolve import ClaimVolume
-from kubeletpy.volumes.claims.selinux import Conflict, SELinux, mount_context
+from kubeletpy.volumes.claims.selinux import SELinux, SELinuxConflict, mount_context
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
@@ -143,7 +143,7 @@ class ClaimVolumes:
         for volume in volumes:
             if volume.name not in there and volume.name not in missing:
                 why = "its set up has only begun"
-                missing[volume.name] = Waits(Cause.BUSY, f'volume "{volume.name}"', why)
+                missing[volume.name] = Waits(WaitCause.BUSY, f'volume "{volume.name}"', why)
         now = self._loop.time()
         patient = self._patience.has(pod.uid, missing, now)
         full = self._patience.ends(pod.uid, now, full=self._is_full(specs, missing))
@@ -157,7 +157,7 @@ class ClaimVolumes:
             spec.driver
             for spec in specs
             if (wait := missing.get(spec.pod_volume)) is not None
-            and wait.cause is Cause.ATTACH_LIMIT
+            and wait.cause is WaitCause.ATTACH_LIMIT
         }
         found = [self._full(driver) for driver in sorted(drivers)]
         return any(found)
@@ -171,7 +171,7 @@ class ClaimVolumes:
         spec = self.operations.state.spec(uid, found.volume)
         if spec is None or spec.pv is None or spec.claim is None:
             return found.wait
-        if found.wait.cause not in (Cause.BUSY, Cause.BACKOFF):
+        if found.wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF):
             return found.wait
         claim = spec.claim["metadata"]
         about = f'persistentvolumeclaim "{claim.get("namespace")}/{claim.get("name")}"'
@@ -243,12 +243,12 @@ class ClaimVolumes:
         plugin = next(each for each in self._plugins if each.name == spec.plugin)
         supported = plugin.wants_selinux_mount(spec)
         context = mount_context(spec, pod, self._selinux, supported=supported)
-        if isinstance(context, Conflict):
+        if isinstance(context, SELinuxConflict):
             why = f"conflicting SELinux labels of volume {spec.pod_volume}: "
             text = why + ", ".join(
                 label or "one that the runtime draws" for label in context.labels
             )
-            return Waits(Cause.SELINUX_CONFLICT, f'pod "{pod.key}"', text)
+            return Waits(WaitCause.SELINUX_CONFLICT, f'pod "{pod.key}"', text)
         return replace(spec, selinux_context=context)
 
     def _object_changed(self, uid: str) -> None:

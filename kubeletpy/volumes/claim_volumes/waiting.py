@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.volumes.claims.model import Cause, Waits, say
+from kubeletpy.volumes.claims.model import WaitCause, Waits, say
 
-_QUIET = frozenset({Cause.BUSY, Cause.BACKOFF, Cause.NOT_IN_USE_YET})
+_QUIET = frozenset({WaitCause.BUSY, WaitCause.BACKOFF, WaitCause.NOT_IN_USE_YET})
 """Causes that will resolve soon, or that events have already reported."""
 OBJECT_CAUSES = frozenset(
     {
-        Cause.UNREAD,
-        Cause.CLAIM_MISSING,
-        Cause.CLAIM_UNBOUND,
-        Cause.PV_MISSING,
-        Cause.PV_OF_ANOTHER,
-        Cause.NOT_OWNED,
-        Cause.NOT_ATTACHED,
-        Cause.ATTACH_FAILED,
-        Cause.ATTACH_LIMIT,
+        WaitCause.UNREAD,
+        WaitCause.CLAIM_MISSING,
+        WaitCause.CLAIM_UNBOUND,
+        WaitCause.PV_MISSING,
+        WaitCause.PV_OF_ANOTHER,
+        WaitCause.NOT_OWNED,
+        WaitCause.NOT_ATTACHED,
+        WaitCause.ATTACH_FAILED,
+        WaitCause.ATTACH_LIMIT,
     }
 )
 """Causes that end with the change of an object."""
@@ -48,9 +48,9 @@ class VolumesWait(Exception):
         """``patient``: no wait for an attachment has been long."""
         super().__init__("; ".join(f'volume "{name}": {say(w)}' for name, w in waits.items()))
         self.waits = waits
-        quiet = _QUIET | {Cause.NOT_ATTACHED} if patient else _QUIET
+        quiet = _QUIET | {WaitCause.NOT_ATTACHED} if patient else _QUIET
         self.reported = all(wait.cause in quiet for wait in waits.values())
-        limited = (name for name, wait in waits.items() if wait.cause is Cause.ATTACH_LIMIT)
+        limited = (name for name, wait in waits.items() if wait.cause is WaitCause.ATTACH_LIMIT)
         self.node_is_full = tuple(limited) if node_is_full else ()
 
 
@@ -63,7 +63,7 @@ class Patience:
 
     def has(self, uid: str, missing: Mapping[str, Waits], now: float) -> bool:
         """Whether a pod's attachments may take a little longer."""
-        waits = any(wait.cause is Cause.NOT_ATTACHED for wait in missing.values())
+        waits = any(wait.cause is WaitCause.NOT_ATTACHED for wait in missing.values())
         return now - _begun(self._attaching, uid, now, waits=waits) < ATTACH_PATIENCE_S
 
     def ends(self, uid: str, now: float, *, full: bool) -> bool:

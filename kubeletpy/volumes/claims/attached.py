@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubeletpy.structs import Struct, field
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
-from kubeletpy.volumes.claims.resolve import Read, Unread
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Read, UnreadObject
 
 RESOURCE_EXHAUSTED = 8
 """The gRPC code in the ``errorCode`` of an attachError."""
@@ -78,7 +78,7 @@ def attached(
         if spec.unique_name in node.attached:
             return Attached()
         why = "the attach controller has not attached the volume (status.volumesAttached)"
-        return Waits(Cause.NOT_ATTACHED, about, why)
+        return Waits(WaitCause.NOT_ATTACHED, about, why)
     return _by_object(spec, node, node_name, attachment)
 
 
@@ -94,13 +94,13 @@ def attached_by_node(spec: VolumeSpec) -> Attached | Waits:
         f'AttachVolume.Attach failed for volume "{spec.spec_name}" : attaching volumes from the '
         "kubelet is not supported: set enableControllerAttachDetach to true"
     )
-    return Waits(Cause.INVALID, f'csidriver "{spec.driver}"', why)
+    return Waits(WaitCause.INVALID, f'csidriver "{spec.driver}"', why)
 
 
 def not_in_use_yet(about: str) -> Waits:
     """The controller would consider a volume free to detach."""
     why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
-    return Waits(Cause.NOT_IN_USE_YET, about, why)
+    return Waits(WaitCause.NOT_IN_USE_YET, about, why)
 
 
 def _by_object(
@@ -109,28 +109,28 @@ def _by_object(
     name = attachment_name(spec.handle, spec.driver, node_name)
     about = f'volumeattachment "{name}"'
     call = f"ControllerPublishVolume of driver {spec.driver}"
-    if isinstance(attachment, Unread):
+    if isinstance(attachment, UnreadObject):
         if spec.unique_name in node.attached:  # it is read again, and may exist by then
             why = f"could not be read: {attachment.why}"
-            return Waits(Cause.NOT_ATTACHED, about, why, call)
+            return Waits(WaitCause.NOT_ATTACHED, about, why, call)
         # the Node authorizer rejects a missing one as not belonging to this node
         why = f"the node's status.volumesAttached does not list the volume yet ({attachment.why})"
-        return Waits(Cause.NOT_ATTACHED, about, why, call)
+        return Waits(WaitCause.NOT_ATTACHED, about, why, call)
     if attachment is None:
         why = f"the attach controller has made no VolumeAttachment for volume {spec.handle} yet"
-        return Waits(Cause.NOT_ATTACHED, about, why, call)
+        return Waits(WaitCause.NOT_ATTACHED, about, why, call)
     if (attachment.get("metadata") or {}).get("deletionTimestamp"):
-        return Waits(Cause.NOT_ATTACHED, about, "volume attachment is being deleted", call)
+        return Waits(WaitCause.NOT_ATTACHED, about, "volume attachment is being deleted", call)
     status = attachment.get("status") or {}
     if status.get("attached"):
         if spec.unique_name not in node.attached:
             # before the controller detaches a volume, it removes it from this list
             why = "attached, but the node's status.volumesAttached does not list it yet"
-            return Waits(Cause.NOT_ATTACHED, f'node "{node_name}"', why)
+            return Waits(WaitCause.NOT_ATTACHED, f'node "{node_name}"', why)
         return Attached(status.get("attachmentMetadata") or {})
     if error := status.get("attachError"):
         message = str(error.get("message") or "the driver gave no reason")
         limit = error.get("errorCode") == RESOURCE_EXHAUSTED
-        cause = Cause.ATTACH_LIMIT if limit else Cause.ATTACH_FAILED
+        cause = WaitCause.ATTACH_LIMIT if limit else WaitCause.ATTACH_FAILED
         return Waits(cause, about, message, call)
-    return Waits(Cause.NOT_ATTACHED, about, "volume is not attached yet", call)
+    return Waits(WaitCause.NOT_ATTACHED, about, "volume is not attached yet", call)

@@ -20,7 +20,7 @@ class Mode(StrEnum):
     BLOCK = "Block"
 
 
-class Cause(StrEnum):
+class WaitCause(StrEnum):
     """Why a volume is not available yet; the words are in ``Waits.message``."""
 
     UNREAD = "Unread"
@@ -58,7 +58,7 @@ class Cause(StrEnum):
 class Waits(Struct, frozen=True):
     """Why a volume is not available yet: a typed reason, with a message for people."""
 
-    cause: Cause
+    cause: WaitCause
     object: str
     """The object to look at: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
     message: str
@@ -71,10 +71,10 @@ class Waits(Struct, frozen=True):
 def say(wait: Waits) -> str:
     """What a volume waits for, in words: the message, the object and the call."""
     said = wait.message
-    if wait.cause not in (Cause.BUSY, Cause.BACKOFF) and wait.object not in said:
+    if wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF) and wait.object not in said:
         said = f"{said} (waiting for {wait.object})"
     if wait.call and wait.call not in said:
-        said = f"{said} ({'failed' if wait.cause is Cause.BACKOFF else 'needed'}: {wait.call})"
+        said = f"{said} ({'failed' if wait.cause is WaitCause.BACKOFF else 'needed'}: {wait.call})"
     return said
 
 

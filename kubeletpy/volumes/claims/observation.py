@@ -13,7 +13,7 @@ from kubeletpy.volumes.claims.attached import (
     attached_by_node,
     attachments_of,
 )
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read
 
 
@@ -74,7 +74,7 @@ def affinity_conflict(spec: VolumeSpec, labels: Mapping[str, str], node_name: st
     if required is None or matches(required, labels, node_name):
         return None
     return Waits(
-        Cause.NODE_AFFINITY,
+        WaitCause.NODE_AFFINITY,
         f'persistentvolume "{spec.spec_name}"',
         f'MountVolume.NodeAffinity check failed for volume "{spec.spec_name}" : the labels of '
         f'node "{node_name}" match no term of the volume\'s nodeAffinity',

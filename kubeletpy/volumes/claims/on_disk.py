@@ -9,7 +9,7 @@ from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import Mode
 
 
-class Outcome(StrEnum):
+class FailureOutcome(StrEnum):
     """What a failure implies for the volume (table sg)."""
 
     FINAL = "final"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 
 
 class PodUse(Struct, frozen=True):
@@ -36,7 +36,7 @@ class OperationFailed(Exception):
     """
 
     def __init__(
-        self, outcome: Outcome, message: str, *, event_word: str = "", call: str = ""
+        self, outcome: FailureOutcome, message: str, *, event_word: str = "", call: str = ""
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
@@ -53,7 +53,7 @@ class StillUnderWay(OperationFailed):
     """Not a failure: the caller has waited long enough."""
 
     def __init__(self, call: str) -> None:
-        super().__init__(Outcome.UNCERTAIN, f"still waiting for {call}", call=call)
+        super().__init__(FailureOutcome.UNCERTAIN, f"still waiting for {call}", call=call)
 
 
 class ExpansionProblem(StrEnum):
@@ -74,5 +74,5 @@ class ExpansionFailed(OperationFailed):
     """A volume could not be expanded."""
 
     def __init__(self, problem: ExpansionProblem, message: str, *, call: str = "") -> None:
-        super().__init__(Outcome.UNCERTAIN, message, call=call)
+        super().__init__(FailureOutcome.UNCERTAIN, message, call=call)
         self.problem = problem

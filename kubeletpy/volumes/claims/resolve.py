@@ -13,11 +13,11 @@ from typing import Any
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import (
-    Cause,
     Describes,
     Mode,
     VolumeSource,
     VolumeSpec,
+    WaitCause,
     Waits,
 )
 
@@ -52,13 +52,13 @@ class ClaimVolume:
     """A container names it in volumeDevices."""
 
 
-class Unread(Struct, frozen=True):
+class UnreadObject(Struct, frozen=True):
     """An object that could not be read."""
 
     why: str
 
 
-Read = Mapping[str, Any] | Unread | None
+Read = Mapping[str, Any] | UnreadObject | None
 """An object; None: the API has none."""
 
 
@@ -73,7 +73,7 @@ def claim_name(pod: Pod, volume: ClaimVolume) -> str | None:
 
 def pv_name(claim: Read) -> str | None:
     """The name of the PersistentVolume that a claim is bound to; None: there is nothing to read."""
-    if claim is None or isinstance(claim, Unread) or _phase(claim) != "Bound":
+    if claim is None or isinstance(claim, UnreadObject) or _phase(claim) != "Bound":
         return None
     return (claim.get("spec") or {}).get("volumeName") or None
 
@@ -94,13 +94,13 @@ def resolve(
     if problem is not None:
         return problem
     assert claim is not None, "it would be a problem"
-    assert not isinstance(claim, Unread), "it would be a problem"
+    assert not isinstance(claim, UnreadObject), "it would be a problem"
     wanted = str(claim["spec"]["volumeName"])
     problem = _pv_problem(pod, name, claim, wanted, pv)
     if problem is not None:
         return problem
     assert pv is not None, "it would be a problem"
-    assert not isinstance(pv, Unread), "it would be a problem"
+    assert not isinstance(pv, UnreadObject), "it would be a problem"
     return _bound(pod, volume, plugins, claim, pv)
 
 
@@ -108,7 +108,7 @@ def _inline(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> Volu
     if volume.mapped:
         subject = f'volume "{volume.name}" of pod "{pod.key}"'
         message = f"{volume.kind} volumes have volume mode Filesystem: volumeDevices needs a claim"
-        return Waits(Cause.MODE_DIFFERS, subject, message)
+        return Waits(WaitCause.MODE_DIFFERS, subject, message)
     if volume.kind in CLOUD_KINDS:
         return _cloud(pod, volume, plugins)
     source = VolumeSource(
@@ -125,7 +125,7 @@ def _cloud(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> Volum
     try:
         pv = translated.translated_inline(volume.kind, volume.source, volume.name, pod.namespace)
     except translated.Untranslatable as error:
-        return Waits(Cause.INVALID, f'volume "{volume.name}" of pod "{pod.key}"', str(error))
+        return Waits(WaitCause.INVALID, f'volume "{volume.name}" of pod "{pod.key}"', str(error))
     csi = pv["spec"]["csi"]
     source = VolumeSource(
         "csi", csi, pv["metadata"]["name"], pod.uid, Mode.FILESYSTEM, inline=False
@@ -135,30 +135,32 @@ def _cloud(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> Volum
 
 
 def _claim_problem(pod: Pod, volume: ClaimVolume, name: str, claim: Read) -> Waits | None:
-    def waits(cause: Cause, why: str) -> Waits:
+    def waits(cause: WaitCause, why: str) -> Waits:
         subject = f'persistentvolumeclaim "{pod.namespace}/{name}"'
         return Waits(cause, subject, f"error processing PVC {pod.namespace}/{name}: {why}")
 
-    if isinstance(claim, Unread):
-        return waits(Cause.UNREAD, f"failed to fetch PVC from API server: {claim.why}")
+    if isinstance(claim, UnreadObject):
+        return waits(WaitCause.UNREAD, f"failed to fetch PVC from API server: {claim.why}")
     if claim is None:
         missing = f'persistentvolumeclaim "{name}" not found'
         if volume.kind == "ephemeral":
             missing += "; the control plane makes it for the pod"
-        return waits(Cause.CLAIM_MISSING, missing)
+        return waits(WaitCause.CLAIM_MISSING, missing)
     metadata = claim.get("metadata") or {}
     if metadata.get("deletionTimestamp") and PVC_PROTECTION not in (
         metadata.get("finalizers") or ()
     ):
-        return waits(Cause.CLAIM_DELETING, "PVC is being deleted")
+        return waits(WaitCause.CLAIM_DELETING, "PVC is being deleted")
     if _phase(claim) == "Lost":
         lost = (claim.get("spec") or {}).get("volumeName")
-        return waits(Cause.CLAIM_LOST, f'PVC is lost: its volume "{lost}" does not exist any more')
+        return waits(
+            WaitCause.CLAIM_LOST, f'PVC is lost: its volume "{lost}" does not exist any more'
+        )
     if _phase(claim) != "Bound" or not (claim.get("spec") or {}).get("volumeName"):
-        return waits(Cause.CLAIM_UNBOUND, "PVC is not bound")
+        return waits(WaitCause.CLAIM_UNBOUND, "PVC is not bound")
     if volume.kind == "ephemeral" and not _is_of_pod(metadata, pod):
         why = f"PVC was not created for pod {pod.key}: the pod is not its controller"
-        return waits(Cause.NOT_OWNED, why)
+        return waits(WaitCause.NOT_OWNED, why)
     return None
 
 
@@ -174,19 +176,19 @@ def _pv_problem(
 ) -> Waits | None:
     subject = f'persistentvolume "{name}"'
     prefix = f"error processing PVC {pod.namespace}/{claim_name}: "
-    if isinstance(pv, Unread):
+    if isinstance(pv, UnreadObject):
         why = f"failed to fetch PV {name} from API server: {pv.why}"
-        return Waits(Cause.UNREAD, subject, prefix + why)
+        return Waits(WaitCause.UNREAD, subject, prefix + why)
     if pv is None:
         why = f'persistentvolume "{name}" not found'
-        return Waits(Cause.PV_MISSING, subject, prefix + why)
+        return Waits(WaitCause.PV_MISSING, subject, prefix + why)
     reference = (pv.get("spec") or {}).get("claimRef")
     if not reference:
-        return Waits(Cause.PV_OF_ANOTHER, subject, f"{prefix}PV {name} is bound to no claim")
+        return Waits(WaitCause.PV_OF_ANOTHER, subject, f"{prefix}PV {name} is bound to no claim")
     if reference.get("uid") != (claim.get("metadata") or {}).get("uid"):
         other = f"{reference.get('namespace')}/{reference.get('name')}"
         why = f"PV {name} is bound to another claim ({other}, uid {reference.get('uid')})"
-        return Waits(Cause.PV_OF_ANOTHER, subject, prefix + why)
+        return Waits(WaitCause.PV_OF_ANOTHER, subject, prefix + why)
     return None
 
 
@@ -206,18 +208,18 @@ def _bound(
         try:
             pv = translated.translated(original)
         except translated.Untranslatable as error:
-            return Waits(Cause.INVALID, subject, str(error))
+            return Waits(WaitCause.INVALID, subject, str(error))
     spec = pv["spec"]
     mode = spec.get("volumeMode")
     if mode not in ("Filesystem", "Block"):
         said = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
-        return Waits(Cause.MODE_DIFFERS, subject, f"PV {name} has {said}")
+        return Waits(WaitCause.MODE_DIFFERS, subject, f"PV {name} has {said}")
     if mode == "Block" and volume.mounted:
         why = f"volume {volume.name} has volumeMode Block, but is specified in volumeMounts"
-        return Waits(Cause.MODE_DIFFERS, subject, why)
+        return Waits(WaitCause.MODE_DIFFERS, subject, why)
     if mode == "Filesystem" and volume.mapped:
         why = f"volume {volume.name} has volumeMode Filesystem, but is specified in volumeDevices"
-        return Waits(Cause.MODE_DIFFERS, subject, why)
+        return Waits(WaitCause.MODE_DIFFERS, subject, why)
     kind = next(
         (
             key
@@ -254,10 +256,10 @@ def _described(
         subject = f'persistentvolume "{source.spec_name}"'
     able = [plugin for plugin in plugins if source.kind in plugin.kinds]
     if not able:
-        return Waits(Cause.NO_PLUGIN, subject, _no_plugin(source.kind))
+        return Waits(WaitCause.NO_PLUGIN, subject, _no_plugin(source.kind))
     traits = able[0].traits(source)
     if isinstance(traits, Waits):  # readers find there what is wrong with its source
-        return replace(traits, object=subject) if traits.cause is Cause.INVALID else traits
+        return replace(traits, object=subject) if traits.cause is WaitCause.INVALID else traits
     return VolumeSpec(
         plugin=able[0].name,
         kind=source.kind,

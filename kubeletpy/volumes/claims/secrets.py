@@ -12,7 +12,7 @@ from typing import Any
 
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 
 
@@ -27,7 +27,7 @@ async def read_secret(
         return {}
     name, where = reference.get("name"), namespace or reference.get("namespace")
     if not (isinstance(name, str) and name and isinstance(where, str) and where):
-        raise _failed("a secret is referred to without name or namespace", Outcome.FINAL)
+        raise _failed("a secret is referred to without name or namespace", FailureOutcome.FINAL)
     shown = f'secret "{where}/{name}"'
     if kube_api is None:
         raise _failed(f"{shown}: this node has no API")
@@ -48,5 +48,5 @@ def _decoded(data: Any, shown: str) -> dict[str, str]:
     return values
 
 
-def _failed(message: str, outcome: Outcome = Outcome.TRANSIENT) -> OperationFailed:
+def _failed(message: str, outcome: FailureOutcome = FailureOutcome.TRANSIENT) -> OperationFailed:
     return OperationFailed(outcome, message)

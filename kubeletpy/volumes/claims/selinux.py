@@ -26,7 +26,7 @@ class SELinux(Struct, frozen=True):
     """The feature gate SELinuxMount: not only ReadWriteOncePod volumes."""
 
 
-class Conflict(Struct, frozen=True):
+class SELinuxConflict(Struct, frozen=True):
     """Containers of one pod want a volume with different labels, but it can have only one."""
 
     labels: tuple[str, ...]
@@ -39,7 +39,7 @@ def mount_option(context: str | None) -> tuple[str, ...]:
 
 def mount_context(
     spec: VolumeSpec, pod: Pod, node: SELinux, *, supported: bool
-) -> str | Conflict | None:
+) -> str | SELinuxConflict | None:
     """The context to mount a volume with; None: the runtime relabels it.
 
     ``supported``: its plugin can mount with a context.
@@ -50,7 +50,7 @@ def mount_context(
         return None
     labels = sorted({_label(each, node.file_label) for each in _options(spec.pod_volume, pod)})
     if len(labels) > 1:
-        return Conflict(tuple(labels))
+        return SELinuxConflict(tuple(labels))
     recursive = _context(pod.spec).get("seLinuxChangePolicy") == RECURSIVE
     return None if recursive or not labels else labels[0] or None
 

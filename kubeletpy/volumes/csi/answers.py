@@ -15,7 +15,7 @@ from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.structs import Struct, field
-from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.operation import ExpansionProblem
 
 MAX_NODE_ID = 256
@@ -41,7 +41,7 @@ _MAX_PREFIX = 253
 _INFEASIBLE = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
 
 
-class BadAnswer(ValueError):
+class BadCsiAnswer(ValueError):
     """A driver's answer contradicts itself or the CSI; the text states how."""
 
 
@@ -56,9 +56,9 @@ class NodeInfo(Struct, frozen=True):
     """The parts of the answer that were rejected, for the log."""
 
 
-def outcome_of(code: Code, *, answered: bool) -> Outcome:
+def outcome_of(code: Code, *, answered: bool) -> FailureOutcome:
     """What a failed call implies for the volume (table sg)."""
-    return Outcome.UNCERTAIN if code in _UNCERTAIN or not answered else Outcome.FINAL
+    return FailureOutcome.UNCERTAIN if code in _UNCERTAIN or not answered else FailureOutcome.FINAL
 
 
 def expansion_problem(code: Code, *, answered: bool) -> ExpansionProblem:
@@ -67,7 +67,7 @@ def expansion_problem(code: Code, *, answered: bool) -> ExpansionProblem:
         return ExpansionProblem.IN_USE
     if answered and code in _INFEASIBLE:
         return ExpansionProblem.INFEASIBLE
-    if outcome_of(code, answered=answered) is Outcome.FINAL:
+    if outcome_of(code, answered=answered) is FailureOutcome.FINAL:
         return ExpansionProblem.REFUSED
     return ExpansionProblem.OTHER
 
@@ -81,12 +81,12 @@ def capabilities(answer: csi.NodeGetCapabilitiesResponse) -> frozenset[int]:
 def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
     """NodeGetInfo's answer. Raises BadAnswer."""
     if not answer.node_id:
-        raise BadAnswer("it gives no node_id")
+        raise BadCsiAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
-        raise BadAnswer("what it gives as node_id cannot be one")
+        raise BadCsiAnswer("what it gives as node_id cannot be one")
     given = answer.accessible_topology.segments
     if len(given) > MAX_SEGMENTS:
-        raise BadAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
+        raise BadCsiAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
     segments = dict(given)
     for key, value in segments.items():
         _must_be_label(key, value)
@@ -109,12 +109,12 @@ def _must_be_label(key: str, value: str) -> None:
         not slash or (len(prefix) <= _MAX_PREFIX and _PREFIX.fullmatch(prefix))
     )
     if not good:
-        raise BadAnswer(
+        raise BadCsiAnswer(
             f"accessible_topology has the key {key[:80]!r}, which cannot be a label's; the node "
             "cannot be labeled with it"
         )
     if value and not _LABEL.fullmatch(value):
-        raise BadAnswer(
+        raise BadCsiAnswer(
             f"accessible_topology has {value[:80]!r} for {key!r}, which cannot be a label's value; "
             "the node cannot be labeled with it"
         )
@@ -150,14 +150,14 @@ _ACCESS_MODES = {
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
     """NodeGetVolumeStats' answer; ``condition``: the driver reports health. Raises BadAnswer."""
     if not answer.usage and not condition:
-        raise BadAnswer("it gives no usage")
+        raise BadCsiAnswer("it gives no usage")
     numbers: dict[str, int] = {}
     for usage in islice(answer.usage, MAX_USAGE):
         figures = (usage.total, usage.used, usage.available)
         if min(figures) < 0:
             fields = ("total", "used", "available")
             odd = next(f"{field} {n}" for field, n in zip(fields, figures, strict=True) if n < 0)
-            raise BadAnswer(f"it gives a usage below zero ({odd}); none of it is reported")
+            raise BadCsiAnswer(f"it gives a usage below zero ({odd}); none of it is reported")
         if usage.unit == csi.VolumeUsage.BYTES:
             names = ("capacity_bytes", "used_bytes", "available_bytes")
         elif usage.unit == csi.VolumeUsage.INODES:
@@ -200,14 +200,16 @@ def storage_health(answer: csi.NodeGetStorageHealthResponse) -> list[api.JSON]:
     """
     entries = answer.backend_health
     if len(entries) > MAX_CONDITIONS:
-        raise BadAnswer(f"it gives {len(entries)} conditions, and {MAX_CONDITIONS} can be reported")
+        raise BadCsiAnswer(
+            f"it gives {len(entries)} conditions, and {MAX_CONDITIONS} can be reported"
+        )
     found: dict[tuple[str, ...], api.JSON] = {}
     for entry in entries:
         status = _STORAGE_HEALTH.get(entry.status)
         if status is None:
             continue
         if not _is_reason(entry.reason):
-            raise BadAnswer(f"it gives {entry.reason[:80]!r} as the reason of {status}")
+            raise BadCsiAnswer(f"it gives {entry.reason[:80]!r} as the reason of {status}")
         condition: api.JSON = {"status": status, "reason": entry.reason}
         if entry.HasField("volume_capability"):
             condition |= _modes(entry.volume_capability)
@@ -224,7 +226,7 @@ def _modes(capability: csi.VolumeCapability) -> dict[str, str]:
     mode = _ACCESS_MODES.get(capability.access_mode.mode)
     if kind is None or mode is None:
         lacks = "access_type" if kind is None else "access_mode that is known"
-        raise BadAnswer(f"it gives a volume_capability without an {lacks}")
+        raise BadCsiAnswer(f"it gives a volume_capability without an {lacks}")
     return {"accessMode": mode, "volumeMode": "Block" if kind == "block" else "Filesystem"}
 
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.host.trees import remove_tree
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
@@ -23,7 +28,7 @@ from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
 from kubeletpy.volumes.files import disk
 
 if TYPE_CHECKING:
-    from kubeletpy.volumes.csi.client import Volume
+    from kubeletpy.volumes.csi.client import CsiVolume
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +52,7 @@ class BlockVolumes:
             call = client.stage(volume, paths.staging, until)
             await flushed_meanwhile(paths.data, call, written=written)
         except OperationFailed as error:
-            if error.outcome is Outcome.FINAL and paths.staging in self._host.fresh:
+            if error.outcome is FailureOutcome.FINAL and paths.staging in self._host.fresh:
                 with contextlib.suppress(OperationFailed):
                     await on_disk("staging directory", _remove_all, paths)
             raise
@@ -70,7 +75,7 @@ class BlockVolumes:
         try:
             await flushed_meanwhile(paths.data, call, written=written)
         except OperationFailed as error:
-            if error.outcome is Outcome.FINAL and announced:
+            if error.outcome is FailureOutcome.FINAL and announced:
                 with contextlib.suppress(OperationFailed):  # the first error matters more
                     await on_disk("device of the pod", disk.withdraw, link)
             raise
@@ -105,7 +110,7 @@ class BlockVolumes:
             if link:
                 await on_disk("device of the pod", disk.withdraw, link)
         except OperationFailed as error:
-            raise OperationFailed(Outcome.UNCERTAIN, f"{why}, but {error.message}") from None
+            raise OperationFailed(FailureOutcome.UNCERTAIN, f"{why}, but {error.message}") from None
 
     async def unstage(self, left: StagedOnDisk) -> None:
         """NodeUnstageVolume, and removal of all its files. Raises OperationFailed.
@@ -117,7 +122,7 @@ class BlockVolumes:
         bound = await on_disk("device", disk.bound_devices, paths.map_dir)
         if bound:
             text = f"{left.spec_name} is still referenced from other Pods: {' '.join(bound[:8])}"
-            raise OperationFailed(Outcome.UNCERTAIN, text)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text)
         for target in await on_disk("devices of pods", _targets, paths.publish_dir):
             log.warning("CSI volume was published to no pod", extra={"path": target})
             await self._unpublish(left, target)
@@ -144,12 +149,12 @@ class BlockVolumes:
         attachment: Mapping[str, str] | None,
         secret: str,
         extra: Mapping[str, str],
-    ) -> Volume:
-        from kubeletpy.volumes.csi.client import Access, Volume
+    ) -> CsiVolume:
+        from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
-        return Volume(
+        return CsiVolume(
             handle=spec.handle,
-            access=Access(mode_of(spec), block=True),
+            access=VolumeAccess(mode_of(spec), block=True),
             publish_context=attachment or {},
             context={**texts(spec.source.get("volumeAttributes")), **extra},
             secrets=await self._host.credentials.secret(spec.source.get(secret)),

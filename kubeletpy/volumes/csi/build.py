@@ -11,7 +11,7 @@ from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import Drivers, OpenCalls, connect_by
+from kubeletpy.volumes.csi.drivers import CsiDrivers, OpenCalls, connect_by
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
@@ -45,7 +45,7 @@ class Csi:
 
         ``kube_api`` None: standalone. ``calls`` None: drivers are called over their sockets.
         """
-        self.drivers = Drivers(connect_by(metrics, calls))
+        self.drivers = CsiDrivers(connect_by(metrics, calls))
         self.objects = DriverObjects(kube_api, rng=rng)
         self.writer = CsiNodeWriter(node_name, kube_api, rng=rng)
         self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)

@@ -17,13 +17,13 @@ from kubeletpy.api import types as api
 from kubeletpy.metrics.csi import NO_ANSWER
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
-from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 from kubeletpy.volumes.csi import answers, requests
-from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
-from kubeletpy.volumes.csi.requests import Access, Volume
+from kubeletpy.volumes.csi.answers import BadCsiAnswer, NodeInfo
+from kubeletpy.volumes.csi.requests import CsiVolume, VolumeAccess
 
-__all__ = ["Access", "NodeClient", "Volume"]
+__all__ = ["CsiVolume", "NodeClient", "VolumeAccess"]
 
 Answer = TypeVar("Answer", bound=Message)
 Made = TypeVar("Made")
@@ -38,7 +38,7 @@ _SECRET_LENGTH = 4
 """Shorter values are not searched for in errors: they would match everywhere."""
 
 
-class CallTimes(Protocol):
+class CsiCallTimes(Protocol):
     """Receives the call counts."""
 
     def called(
@@ -52,7 +52,7 @@ class NodeClient:
     """One driver. Make it inside a running event loop and ``close`` it there."""
 
     def __init__(
-        self, driver: str, endpoint: str, times: CallTimes, calls: Calls | None = None
+        self, driver: str, endpoint: str, times: CsiCallTimes, calls: Calls | None = None
     ) -> None:
         """``calls`` None: over the socket at ``endpoint``. Raises EndpointError."""
         service = csi.DESCRIPTOR.services_by_name["Node"]
@@ -81,7 +81,7 @@ class NodeClient:
         """Whether the driver applies fsGroup itself. Raises OperationFailed."""
         return _RPC.VOLUME_MOUNT_GROUP in await self._can(until)
 
-    async def stage(self, volume: Volume, staging: str, until: float) -> None:
+    async def stage(self, volume: CsiVolume, staging: str, until: float) -> None:
         """NodeStageVolume. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(lambda: requests.stage(volume, staging, multi_writer=multi))
@@ -91,7 +91,7 @@ class NodeClient:
         )
 
     async def publish(
-        self, volume: Volume, staging: str, target: str, *, read_only: bool, until: float
+        self, volume: CsiVolume, staging: str, target: str, *, read_only: bool, until: float
     ) -> None:
         """NodePublishVolume; ``staging`` may be empty. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
@@ -116,7 +116,7 @@ class NodeClient:
         request = requests.unstage(handle, staging)
         await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
 
-    async def expand(self, volume: Volume, path: str, staging: str, size: int) -> int:
+    async def expand(self, volume: CsiVolume, path: str, staging: str, size: int) -> int:
         """NodeExpandVolume to ``size`` bytes; returns the new size. Raises ExpansionFailed."""
         until, method = self.until(), "NodeExpandVolume"
         call = f"{method} of driver {self.driver}"
@@ -192,7 +192,7 @@ class NodeClient:
         try:
             answer = await self._asked("NodeGetCapabilities", request, kind, until)
         except PluginCallFailed as error:
-            raise OperationFailed(Outcome.TRANSIENT, str(error), call=error.call) from None
+            raise OperationFailed(FailureOutcome.TRANSIENT, str(error), call=error.call) from None
         self._capabilities = answers.capabilities(answer)
         self._capabilities_until = asyncio.get_running_loop().time() + CAPABILITIES_S
         return self._capabilities
@@ -244,15 +244,15 @@ class NodeClient:
         try:
             return make()
         except ValueError as error:  # the object from the API is no valid CSI request
-            raise OperationFailed(Outcome.FINAL, f"driver {self.driver}: {error}") from None
+            raise OperationFailed(FailureOutcome.FINAL, f"driver {self.driver}: {error}") from None
 
     def _read(self, method: str, read: Callable[[Answer], Made], answer: Answer) -> Made:
         call = f"{method} of driver {self.driver}"
         try:
             return read(answer)
-        except BadAnswer as error:
+        except BadCsiAnswer as error:
             text = f"{call}: the answer cannot be used: {error}"
-            raise OperationFailed(Outcome.UNCERTAIN, text, call=call) from None
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call) from None
 
 
 def _tokens(context: Mapping[str, str]) -> dict[str, str]:

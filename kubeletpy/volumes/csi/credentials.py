@@ -14,7 +14,7 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_object import TokenRequest
 from kubeletpy.volumes.projected.token_claims import TokenKey
@@ -62,4 +62,4 @@ class Credentials:
 
 
 def _failed(message: str) -> OperationFailed:
-    return OperationFailed(Outcome.TRANSIENT, message)
+    return OperationFailed(FailureOutcome.TRANSIENT, message)

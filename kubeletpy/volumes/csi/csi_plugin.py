@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
-    Cause,
     Mode,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
+    WaitCause,
     Waits,
 )
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     Found,
-    Outcome,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -63,17 +63,19 @@ class CsiPlugin:
         """Names and needs of a volume."""
         driver, handle = source.source.get("driver"), source.source.get("volumeHandle")
         if not isinstance(driver, str) or not driver:
-            return Waits(Cause.INVALID, source.spec_name, "its csi source names no driver")
+            return Waits(WaitCause.INVALID, source.spec_name, "its csi source names no driver")
         try:
             self._host.paths.staging(driver, "")
             self._host.paths.filesystem(source.pod_uid, source.spec_name)
         except UnsafePath as error:  # the API checks names; other sources need not
-            return Waits(Cause.INVALID, source.spec_name, f"csi: {error}")
+            return Waits(WaitCause.INVALID, source.spec_name, f"csi: {error}")
         if source.inline:
             name = inline_unique_name(source.pod_uid, source.spec_name)
             return VolumeTraits(name, attachable=False, device_mountable=False)
         if not isinstance(handle, str) or not handle:
-            return Waits(Cause.INVALID, source.spec_name, "its csi source names no volumeHandle")
+            return Waits(
+                WaitCause.INVALID, source.spec_name, "its csi source names no volumeHandle"
+            )
         rules = self._host.objects.get(driver)
         if rules is None:
             return self._unread(driver)
@@ -83,7 +85,7 @@ class CsiPlugin:
         """Whether its driver is registered."""
         driver = spec.driver
         if self._host.drivers.get(driver) is None:
-            return Waits(Cause.DRIVER_MISSING, f'csidriver "{driver}"', not_registered(driver))
+            return Waits(WaitCause.DRIVER_MISSING, f'csidriver "{driver}"', not_registered(driver))
         return self._unread(driver) if self._host.objects.get(driver) is None else None
 
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
@@ -174,21 +176,21 @@ class CsiPlugin:
             staging = self._staging(spec) if await client.stages(client.until()) else ""
         except OperationFailed as error:
             raise ExpansionFailed(ExpansionProblem.OTHER, error.message, call=error.call) from None
-        from kubeletpy.volumes.csi.client import Access, Volume
+        from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
-        access = Access(mode_of(spec), block=True)
+        access = VolumeAccess(mode_of(spec), block=True)
         if spec.mode is Mode.FILESYSTEM:
             flags = (*spec.mount_options, *mount_option(use.selinux_context))
             fs_type = str(spec.source.get("fsType") or "")
-            access = Access(mode_of(spec), fs_type=fs_type, flags=flags)
+            access = VolumeAccess(mode_of(spec), fs_type=fs_type, flags=flags)
         handle = handle_of(spec, use.uid)
-        volume = Volume(handle, access, secrets=secrets, migrated=spec.migrated)
+        volume = CsiVolume(handle, access, secrets=secrets, migrated=spec.migrated)
         return await client.expand(volume, path, staging, size)
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
         """The volume's usage. Raises OperationFailed."""
         if not (left.driver and left.handle):
-            raise OperationFailed(Outcome.TRANSIENT, left.damaged or "no driver is known")
+            raise OperationFailed(FailureOutcome.TRANSIENT, left.damaged or "no driver is known")
         path = left.path
         if left.mode is Mode.BLOCK:
             path = self._host.paths.block(left.spec_name).map(left.pod_uid)
@@ -220,4 +222,4 @@ class CsiPlugin:
         return self._host.paths.staging(spec.driver, spec.handle).target
 
     def _unread(self, driver: str) -> Waits:
-        return Waits(Cause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem)
+        return Waits(WaitCause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem)

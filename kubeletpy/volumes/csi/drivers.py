@@ -15,7 +15,7 @@ from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:
     from kubeletpy.remote.plugin_calls import Calls
-    from kubeletpy.volumes.csi.client import CallTimes, NodeClient
+    from kubeletpy.volumes.csi.client import CsiCallTimes, NodeClient
 
 
 class Connect(Protocol):
@@ -30,7 +30,7 @@ class OpenCalls(Protocol):
     def __call__(self, driver: str, endpoint: str) -> Calls: ...
 
 
-def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
+def connect_by(times: CsiCallTimes, calls: OpenCalls | None = None) -> Connect:
     """Returns the client factory; ``calls`` None: clients use Unix sockets."""
 
     def connect(driver: str, endpoint: str) -> NodeClient:
@@ -41,7 +41,7 @@ def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
     return connect
 
 
-class Driver(Struct, frozen=True):
+class RegisteredDriver(Struct, frozen=True):
     """A registered driver."""
 
     info: PluginInfo
@@ -49,12 +49,12 @@ class Driver(Struct, frozen=True):
     client: NodeClient
 
 
-class Drivers:
+class CsiDrivers:
     """The registered drivers, by name. Listeners are notified when one comes or goes."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._drivers: dict[str, Driver] = {}
+        self._drivers: dict[str, RegisteredDriver] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -62,7 +62,7 @@ class Drivers:
         """Have ``listener(name)`` called when a driver came or went."""
         self._listeners.append(listener)
 
-    def get(self, name: str) -> Driver | None:
+    def get(self, name: str) -> RegisteredDriver | None:
         """A driver, if it is registered."""
         return self._drivers.get(name)
 
@@ -71,9 +71,9 @@ class Drivers:
         """All registered drivers."""
         return sorted(self._drivers)
 
-    def add(self, info: PluginInfo, version: Version) -> Driver:
+    def add(self, info: PluginInfo, version: Version) -> RegisteredDriver:
         """Add a driver, replacing one of the same name. Raises ValueError: invalid endpoint."""
-        made = Driver(info, version, self._connect(info.name, info.endpoint))
+        made = RegisteredDriver(info, version, self._connect(info.name, info.endpoint))
         before = self._drivers.get(info.name)
         self._drivers[info.name] = made
         if before is not None:
@@ -102,7 +102,7 @@ class Drivers:
         self._drivers.clear()
         await asyncio.gather(*self._closing)
 
-    def _let_go(self, driver: Driver) -> None:
+    def _let_go(self, driver: RegisteredDriver) -> None:
         task = asyncio.create_task(driver.client.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

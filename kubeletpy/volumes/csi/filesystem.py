@@ -14,7 +14,12 @@ from pathlib import Path
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi import files
@@ -68,15 +73,15 @@ class FilesystemVolumes:
         until = client.until()
         if not await client.stages(until):
             return
-        from kubeletpy.volumes.csi.client import Access, Volume
+        from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
         secrets = await self._host.credentials.secret(spec.source.get("nodeStageSecretRef"))
         group = use.fs_group if await client.applies_group(until) else None
         flags = (*spec.mount_options, *mount_option(use.selinux_context))
         fs_type = str(spec.source.get("fsType") or "")
-        volume = Volume(
+        volume = CsiVolume(
             handle=spec.handle,
-            access=Access(mode_of(spec), fs_type=fs_type, flags=flags, group=group),
+            access=VolumeAccess(mode_of(spec), fs_type=fs_type, flags=flags, group=group),
             publish_context=attachment or {},
             context=texts(spec.source.get("volumeAttributes")),
             secrets=secrets,
@@ -108,8 +113,8 @@ class FilesystemVolumes:
         if not problem and rules.group_policy is None:
             problem = f"CSIDriver {driver} has no fsGroupPolicy that is known"
         if problem or rules.group_policy is None:
-            raise OperationFailed(Outcome.TRANSIENT, problem)
-        from kubeletpy.volumes.csi.client import Access, Volume
+            raise OperationFailed(FailureOutcome.TRANSIENT, problem)
+        from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
         staging = ""
         if not spec.inline and await client.stages(until):
@@ -132,9 +137,9 @@ class FilesystemVolumes:
         options = () if spec.inline else spec.mount_options
         fs_type = str(spec.source.get("fsType") or "")
         handle = handle_of(spec, use.uid)
-        volume = Volume(
+        volume = CsiVolume(
             handle=handle,
-            access=Access(
+            access=VolumeAccess(
                 mode_of(spec),
                 fs_type=fs_type,
                 flags=(*options, *mount_option(selinux)),
@@ -206,7 +211,7 @@ class FilesystemVolumes:
         if others:
             shown = " ".join(others[:8])
             text = f"{left.path} is still mounted by other references [{shown}]"
-            raise OperationFailed(Outcome.UNCERTAIN, text)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text)
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             until = client.until()
@@ -237,7 +242,7 @@ class FilesystemVolumes:
 
     async def _take_back(self, error: OperationFailed, target: str, data: str) -> None:
         """After a failure that leaves nothing behind: undo the preparations."""
-        if error.outcome is not Outcome.FINAL or target not in self._host.fresh:
+        if error.outcome is not FailureOutcome.FINAL or target not in self._host.fresh:
             return
         with contextlib.suppress(OperationFailed):  # the first error matters more
             await on_disk("volume directory", files.remove_volume, target, data)
@@ -249,17 +254,17 @@ class FilesystemVolumes:
                 await self._threads.run(disk.force_unmount, path)
         except TimeoutError:
             text = f"{path} could not be unmounted within {UNMOUNT_S:g}s"
-            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
         except OSError as error:
             text = f"{path} could not be unmounted: {error.strerror}"
-            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
 
     async def _remove(self, target: str, data: str, why: str) -> None:
         try:
             await on_disk("volume directory", files.remove_volume, target, data)
         except OperationFailed as error:
             text = f"{why}, but its directory cannot be removed: {error.message}"
-            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
         self._host.fresh.discard(target)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from kubeletpy.structs import Struct, field
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import Drivers
+from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.names import CsiPaths
 from kubeletpy.volumes.files.paths import UnsafePath
 
@@ -32,7 +32,7 @@ class CsiHost(Struct):
 
     node_name: str
     paths: CsiPaths
-    drivers: Drivers
+    drivers: CsiDrivers
     objects: DriverObjects
     credentials: Credentials
     fresh: set[str] = field(default_factory=set)
@@ -42,14 +42,14 @@ class CsiHost(Struct):
         """A driver's client. Raises OperationFailed: it is not registered."""
         found = self.drivers.get(driver)
         if found is None:
-            raise OperationFailed(Outcome.TRANSIENT, not_registered(driver))
+            raise OperationFailed(FailureOutcome.TRANSIENT, not_registered(driver))
         return found.client
 
     def object(self, driver: str) -> DriverObject:
         """A driver's CSIDriver object. Raises OperationFailed: it is not known yet."""
         found = self.objects.get(driver)
         if found is None:
-            raise OperationFailed(Outcome.TRANSIENT, self.objects.problem)
+            raise OperationFailed(FailureOutcome.TRANSIENT, self.objects.problem)
         return found
 
 
@@ -79,11 +79,11 @@ async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kw
     try:
         return await asyncio.to_thread(work, *args, **kwargs)
     except UnsafePath as error:
-        raise OperationFailed(Outcome.FINAL, f"{what}: {error}") from None
+        raise OperationFailed(FailureOutcome.FINAL, f"{what}: {error}") from None
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         text = f"{what}: {error.strerror or error}{where}"
-        raise OperationFailed(Outcome.UNCERTAIN, text) from None
+        raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
 
 
 async def flushed_meanwhile(path: str, call: Awaitable[T], *, written: bool) -> T:

@@ -13,7 +13,7 @@ from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import Drivers
+from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import DriverOnNode
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
 from kubeletpy.volumes.csi.versions import Version, highest_supported
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?", re.ASCII)
 class CsiDriverHandler:
     """The plugin handler of type CSIPlugin."""
 
-    def __init__(self, drivers: Drivers, objects: DriverObjects, writer: CsiNodeWriter) -> None:
+    def __init__(self, drivers: CsiDrivers, objects: DriverObjects, writer: CsiNodeWriter) -> None:
         self._drivers = drivers
         self._objects = objects
         self._writer = writer

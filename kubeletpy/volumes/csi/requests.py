@@ -24,7 +24,7 @@ _SINGLE_NODE = {
 """For drivers that distinguish one writer from several on a node; others know a single kind."""
 
 
-class Access(Struct, frozen=True):
+class VolumeAccess(Struct, frozen=True):
     """How a volume is used.
 
     Attributes:
@@ -53,7 +53,7 @@ def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.Access
     return _SINGLE_NODE[name] if multi_writer else AccessMode.SINGLE_NODE_WRITER
 
 
-def capability(access: Access, *, multi_writer: bool) -> csi.VolumeCapability:
+def capability(access: VolumeAccess, *, multi_writer: bool) -> csi.VolumeCapability:
     """The volume capability of a request. Raises ValueError."""
     mode = AccessMode(mode=access_mode(access.mode, multi_writer=multi_writer))
     if access.block:
@@ -67,7 +67,7 @@ def capability(access: Access, *, multi_writer: bool) -> csi.VolumeCapability:
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class CsiVolume:
     """The volume data of stage and publish requests.
 
     Attributes:
@@ -77,14 +77,14 @@ class Volume:
     """
 
     handle: str
-    access: Access
+    access: VolumeAccess
     publish_context: Mapping[str, str] = field(default_factory=dict, repr=False)
     context: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     migrated: bool = False
 
 
-def stage(volume: Volume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
+def stage(volume: CsiVolume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
     """NodeStageVolume. Raises ValueError."""
     return csi.NodeStageVolumeRequest(
         volume_id=volume.handle,
@@ -97,7 +97,7 @@ def stage(volume: Volume, staging: str, *, multi_writer: bool) -> csi.NodeStageV
 
 
 def publish(
-    volume: Volume, staging: str, target: str, *, read_only: bool, multi_writer: bool
+    volume: CsiVolume, staging: str, target: str, *, read_only: bool, multi_writer: bool
 ) -> csi.NodePublishVolumeRequest:
     """NodePublishVolume; ``staging`` is empty if the volume is not staged. Raises ValueError."""
     return csi.NodePublishVolumeRequest(
@@ -123,7 +123,7 @@ def unstage(handle: str, staging: str) -> csi.NodeUnstageVolumeRequest:
 
 
 def expand(
-    volume: Volume, path: str, staging: str, size: int, *, multi_writer: bool
+    volume: CsiVolume, path: str, staging: str, size: int, *, multi_writer: bool
 ) -> csi.NodeExpandVolumeRequest:
     """NodeExpandVolume to ``size`` bytes. Raises ValueError."""
     return csi.NodeExpandVolumeRequest(

@@ -17,7 +17,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
 from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.csi.drivers import Drivers
+from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import owned_by
 from kubeletpy.volumes.csi.storage_health import Conditions, changed_storage_health
 
@@ -46,7 +46,7 @@ class StorageHealthMonitor:
         self,
         node_name: str,
         node_uid: Callable[[], str],
-        drivers: Drivers,
+        drivers: CsiDrivers,
         kube_api: KubeApi | None,
         gauges: StorageHealthGauges,
         *,

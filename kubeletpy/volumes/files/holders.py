@@ -25,7 +25,7 @@ _LONGEST = 16
 """Bytes of a command's name, as the kernel has it."""
 
 
-class Holder(Struct, frozen=True):
+class HoldingProcess(Struct, frozen=True):
     """A process; ``apart``: it is in another mount namespace, where the path may be another one."""
 
     pid: int
@@ -35,24 +35,24 @@ class Holder(Struct, frozen=True):
 
 def holders(
     mount_point: str, proc: str = "/proc", *, now: Callable[[], float] = time.thread_time
-) -> list[Holder]:
+) -> list[HoldingProcess]:
     """Processes whose directory, root, program or an open file is at or below a mount point.
 
     Those of this mount namespace come first; SHOWN at most. The mount point is canonical.
     """
     ends = now() + MAX_S
     ours = _link(f"{proc}/self/ns/mnt")
-    found: list[Holder] = []
+    found: list[HoldingProcess] = []
     for pid in itertools.islice(_pids(proc), MAX_PROCESSES):
         if now() > ends or sum(not each.apart for each in found) >= SHOWN:
             break
         if any(_is_below(link, mount_point) for link in _links(f"{proc}/{pid}")):
             apart = _link(f"{proc}/{pid}/ns/mnt") != ours
-            found.append(Holder(pid, _command(f"{proc}/{pid}"), apart))
+            found.append(HoldingProcess(pid, _command(f"{proc}/{pid}"), apart))
     return sorted(found, key=lambda each: each.apart)[:SHOWN]
 
 
-def told(found: list[Holder]) -> str:
+def told(found: list[HoldingProcess]) -> str:
     """For the end of a sentence; empty: nobody was found."""
     if not found:
         return ""

@@ -17,8 +17,8 @@ from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     Found,
-    Outcome,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -199,7 +199,7 @@ class AttachedDiskPlugin(InTreePlugin):
         found = await self.in_thread(partial(others, left.path), call)
         if found:
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
-            raise OperationFailed(Outcome.UNCERTAIN, message, call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, message, call=call)
         await self.in_thread(partial(disk.force_unmount, left.path), call)
         await self.detach(left, place)
         await self.in_thread(partial(self._remove, left.path), f"removal of {left.path}")

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
-    Cause,
     Mode,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
+    WaitCause,
     Waits,
 )
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     Found,
-    Outcome,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
@@ -84,10 +84,10 @@ class InTreePlugin:
         try:
             safe_name(source.spec_name)
         except UnsafePath as error:
-            return Waits(Cause.INVALID, f'volume "{source.spec_name}"', str(error))
+            return Waits(WaitCause.INVALID, f'volume "{source.spec_name}"', str(error))
         problem = self.problem(source)
         if problem:
-            return Waits(Cause.INVALID, f'volume "{source.spec_name}"', problem)
+            return Waits(WaitCause.INVALID, f'volume "{source.spec_name}"', problem)
         return self.named(source)
 
     def named(self, source: VolumeSource) -> VolumeTraits:
@@ -217,7 +217,7 @@ class InTreePlugin:
         try:
             return await self.patient.run(work)
         except (OSError, UnsafePath) as error:
-            raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
+            raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
 
 
 def unmount_and_remove(path: str) -> None:
@@ -270,7 +270,7 @@ async def run(
     if path is None:
         package = f" (package {PACKAGES[program]})" if program in PACKAGES else ""
         message = f"{program} is not installed on this node{package}"
-        raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
+        raise OperationFailed(FailureOutcome.FINAL, message, event_word=event_word, call=call)
     try:
         return (await run_program(Program(path, args), b"", timeout=timeout)).decode(
             errors="replace"
@@ -280,7 +280,7 @@ async def run(
             return ""
         message = f"{program} {' '.join(args)}: {error}"
         raise OperationFailed(
-            Outcome.UNCERTAIN, message, event_word=event_word, call=call
+            FailureOutcome.UNCERTAIN, message, event_word=event_word, call=call
         ) from error
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.structs import Struct
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.files.disk import is_mounted
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, run
@@ -79,12 +79,12 @@ async def format_and_mount(
     call = f"mount of {device}"
     if fs_type not in MKFS:
         message = f"fsType {fs_type!r} is not one of {', '.join(sorted(MKFS))}"
-        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+        raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
     content = await content_of(device)
     if content.empty:
         if read_only:
             message = f"{device} is not formatted, and the volume is read-only"
-            raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+            raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
         program, args = MKFS[fs_type]
         await run(
             program,
@@ -122,14 +122,16 @@ async def content_of(device: str) -> Content:
     path = await find_program(BLKID)
     if path is None:
         message = "blkid is not installed on this node (package util-linux)"
-        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+        raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
     try:
         said = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
             return Content(empty=True)
         message = f"what is on {device} is not known: {error}"
-        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call) from error
+        raise OperationFailed(
+            FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
+        ) from error
     return read_blkid(said.decode(errors="replace"))
 
 
@@ -146,7 +148,7 @@ async def check(device: str) -> None:
         if status is not None and status & _UNCORRECTED:
             message = f"fsck found errors on {device} that it could not correct: {error}"
             raise OperationFailed(
-                Outcome.FINAL, message, event_word=_EVENT_WORD, call=f"fsck of {device}"
+                FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=f"fsck of {device}"
             ) from error
         if status == 1:
             log.warning("fsck has corrected errors", extra={"device": device})
@@ -159,7 +161,7 @@ async def grow(device: str, target: str) -> None:
     fs_type = (await content_of(device)).fs_type
     if fs_type not in GROW:
         message = f"{device} holds {fs_type or 'nothing'} that could grow"
-        raise OperationFailed(Outcome.FINAL, message, call=f"file system resize of {device}")
+        raise OperationFailed(FailureOutcome.FINAL, message, call=f"file system resize of {device}")
     program, *words = GROW[fs_type]
     places = {"device": device, "path": target}
     args = [places.get(word, word) for word in words]

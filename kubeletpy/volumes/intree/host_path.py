@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files import host_path
 from kubeletpy.volumes.files.host_path import HostPathError
@@ -48,7 +48,7 @@ class HostPathPlugin(InTreePlugin):
             await self.patient.run(partial(host_path.prepare, path, kind))
         except (HostPathError, OSError) as error:
             message = f"hostPath {path}: {error}"
-            raise OperationFailed(Outcome.FINAL, message, call=f"look at {path}") from error
+            raise OperationFailed(FailureOutcome.FINAL, message, call=f"look at {path}") from error
         return Published(path)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     Found,
-    Outcome,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -73,7 +73,7 @@ class LocalPlugin(InTreePlugin):
         if spec.mode is Mode.BLOCK:
             if kind is not Mode.BLOCK:
                 message = f"{path} is no block device, and the volume's mode is Block"
-                raise OperationFailed(Outcome.FINAL, message, call=f"look at {path}")
+                raise OperationFailed(FailureOutcome.FINAL, message, call=f"look at {path}")
             return
         if kind is Mode.BLOCK:
             from kubeletpy.volumes.intree.format_and_mount import format_and_mount
@@ -185,11 +185,11 @@ class LocalPlugin(InTreePlugin):
         except OSError as error:
             message = f'local volume path "{path}": {error.strerror}'
             raise OperationFailed(
-                Outcome.FINAL, message, event_word=event_word, call=call
+                FailureOutcome.FINAL, message, event_word=event_word, call=call
             ) from error
         if stat.S_ISDIR(mode):
             return Mode.FILESYSTEM
         if stat.S_ISBLK(mode):
             return Mode.BLOCK
         message = f'local volume path "{path}" is neither a directory nor a block device'
-        raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
+        raise OperationFailed(FailureOutcome.FINAL, message, event_word=event_word, call=call)

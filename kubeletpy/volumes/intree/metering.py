@@ -15,7 +15,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.usage.meter import AT_ONCE
 
@@ -54,7 +54,7 @@ class Meters:
                 if answered:
                     return asked.result()
             except OSError as error:
-                raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
+                raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
             self._hanging[who] = call
             asked.add_done_callback(partial(self._returned, who))
             text = f"no answer within {PATIENCE_S:g}s"
@@ -62,13 +62,13 @@ class Meters:
                 "volumes are not measured until their file system answers",
                 extra={"call": call, "of": who, "hanging": len(self._hanging)},
             )
-            raise OperationFailed(Outcome.UNCERTAIN, text, call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
 
     def _may_ask(self, who: str, call: str) -> None:
         """Raises OperationFailed."""
         if who in self._hanging:
             text = f"{who} still has not answered: {self._hanging[who]}"
-            raise OperationFailed(Outcome.UNCERTAIN, text, call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
         if len(self._hanging) < MOST_HANGING:
             return
         named = ", ".join(list(self._hanging)[:_NAMED])
@@ -76,7 +76,7 @@ class Meters:
         if not self._full:
             self._full = True
             log.warning("volumes are not measured", extra={"call": call, "why": text})
-        raise OperationFailed(Outcome.TRANSIENT, text, call=call)
+        raise OperationFailed(FailureOutcome.TRANSIENT, text, call=call)
 
     def _returned(self, who: str, asked: asyncio.Future[T]) -> None:
         if not asked.cancelled():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread, run
@@ -43,4 +43,4 @@ async def _unheld(device: str, in_thread: InThread) -> None:
     call = f"look at {device}"
     if await in_thread(partial(scsi.is_held, device), call):
         message = f"{device} is still in use: it is mounted elsewhere, or part of something"
-        raise OperationFailed(Outcome.UNCERTAIN, message, call=call)
+        raise OperationFailed(FailureOutcome.UNCERTAIN, message, call=call)

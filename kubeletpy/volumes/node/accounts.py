@@ -14,7 +14,7 @@ from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, Volu
 from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.files.paths import plugin_name
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
-from kubeletpy.volumes.pod_volumes.set_up import Outcome
+from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome
 
 
 class _Pod(Struct):
@@ -41,7 +41,7 @@ class VolumeAccounts:
         self._moved(DESIRED, pod.wanted, wanted)
         pod.wanted = wanted
 
-    def worked(self, uid: str, outcomes: Sequence[Outcome], now: float) -> None:
+    def worked(self, uid: str, outcomes: Sequence[SetUpOutcome], now: float) -> None:
         """Volumes of a pod were set up or updated, or failed to be."""
         pod = self._pods.get(uid)
         for outcome in outcomes:

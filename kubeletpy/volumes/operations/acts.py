@@ -16,14 +16,14 @@ from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, Published, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.files.ownership import Progress, belongs_to, give_to_group
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.notices import VolumeNotices
-from kubeletpy.volumes.operations.outcome import Done
+from kubeletpy.volumes.operations.outcome import OperationDone
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
 
 MAX_ENTRIES = 100_000_000
@@ -56,32 +56,34 @@ class VolumeActs:
         pod: Pod | None,
         alone: bool,
         attached: Attached | None,
-    ) -> Done:
+    ) -> OperationDone:
         """Do it. Raises OperationFailed."""
-        if operation.kind in (Kind.UNPUBLISH, Kind.UNSTAGE):
+        if operation.kind in (OperationKind.UNPUBLISH, OperationKind.UNSTAGE):
             return await self._take_away(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
-            raise OperationFailed(Outcome.TRANSIENT, "the pod is gone", call=operation.call)
+            raise OperationFailed(FailureOutcome.TRANSIENT, "the pod is gone", call=operation.call)
         use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
         metadata = attached.metadata if attached is not None else None
-        if operation.kind is Kind.STAGE:
+        if operation.kind is OperationKind.STAGE:
             await plugin.stage(spec, metadata, use)
-            return Done()
-        if operation.kind is Kind.EXPAND:
-            return Done(size=await self._expander.expand(plugin, spec, use, at_mount=False))
-        remount = operation.kind is Kind.REPUBLISH
+            return OperationDone()
+        if operation.kind is OperationKind.EXPAND:
+            return OperationDone(
+                size=await self._expander.expand(plugin, spec, use, at_mount=False)
+            )
+        remount = operation.kind is OperationKind.REPUBLISH
         published = await plugin.publish(spec, metadata, use, remount=remount)
         if spec.mode is Mode.BLOCK and not remount:
             self._notices.mapped(spec, use, published)
         if published.shared_group is not None:
             self._notices.shared(spec, use, published.shared_group)
         await self._give(plugin, spec, use, published)
-        return Done(published, await self._size(plugin, spec, use, remount=remount))
+        return OperationDone(published, await self._size(plugin, spec, use, remount=remount))
 
-    async def _take_away(self, operation: Operation, plugin: VolumePlugin) -> Done:
+    async def _take_away(self, operation: Operation, plugin: VolumePlugin) -> OperationDone:
         """Unpublish or unstage; a refusal of one that is in use names who uses it."""
-        left = operation.staged if operation.kind is Kind.UNSTAGE else operation.mount
+        left = operation.staged if operation.kind is OperationKind.UNSTAGE else operation.mount
         assert left is not None, "something is taken away"
         try:
             if isinstance(left, StagedOnDisk):
@@ -93,7 +95,7 @@ class VolumeActs:
 
             error.message += await held_by(error.message, left.path)
             raise
-        return Done()
+        return OperationDone()
 
     async def _give(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, published: Published
@@ -109,7 +111,7 @@ class VolumeActs:
             done = True
         except OSError as error:
             raise OperationFailed(
-                Outcome.UNCERTAIN,
+                FailureOutcome.UNCERTAIN,
                 f"applying fsGroup {group}: {error}",
                 event_word="MountVolume.SetUp",
                 call=f"giving the files of volume {spec.spec_name} to group {group}",

@@ -6,12 +6,12 @@ Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
 from __future__ import annotations
 
 from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.operations.model import Failure, Key, Kind
+from kubeletpy.volumes.operations.model import Failure, Key, OperationKind
 
 FIRST_MS = 500
 LAST_MS = 122_000
 
-Tried = tuple[Kind, Key]
+Tried = tuple[OperationKind, Key]
 
 
 class Backoffs:
@@ -21,10 +21,10 @@ class Backoffs:
         self.failures: dict[Tried, Failure] = {}
         self._drivers: dict[Tried, str] = {}
 
-    def ended(self, kind: Kind, key: Key) -> Failure | None:
+    def ended(self, kind: OperationKind, key: Key) -> Failure | None:
         """An operation ended, which resets the back-off of others; returns its previous failure."""
         before = self.failures.get((kind, key))
-        for each in Kind:
+        for each in OperationKind:
             self.failures.pop((each, key), None)
             self._drivers.pop((each, key), None)
         return before
@@ -48,6 +48,6 @@ class Backoffs:
     def of_unpublish(self, uid: str) -> Failure | None:
         """Why a pod's volume could not be unpublished."""
         for (kind, (_, of)), failure in self.failures.items():
-            if kind is Kind.UNPUBLISH and of == uid:
+            if kind is OperationKind.UNPUBLISH and of == uid:
                 return failure
         return None

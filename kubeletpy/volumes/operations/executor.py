@@ -17,26 +17,26 @@ from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation, Observe
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed, StillUnderWay
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.backoff import Backoffs
 from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
 from kubeletpy.volumes.operations.model import (
     Facts,
-    Kind,
     Operation,
-    Plan,
+    OperationKind,
+    OperationsPlan,
     PodDemand,
 )
 from kubeletpy.volumes.operations.plan import plan
-from kubeletpy.volumes.operations.protocol import CarryOut, Listener
+from kubeletpy.volumes.operations.protocol import CarryOut, OperationListener
 from kubeletpy.volumes.operations.reports import ending_waits
 from kubeletpy.volumes.operations.runner import OperationRunner
 from kubeletpy.volumes.operations.spelling import spelled
 from kubeletpy.volumes.operations.state import VolumeState
 from kubeletpy.volumes.operations.taken_over import recognised, taken_over
-from kubeletpy.volumes.operations.waiting import Waiting, WaitTimes, is_busy, words_of
+from kubeletpy.volumes.operations.waiting import VolumeWaiters, WaitTimes, is_busy, words_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class VolumeOperations:
         plugins: Sequence[VolumePlugin],
         observe: Observe,
         carry_out: CarryOut,
-        listener: Listener,
+        listener: OperationListener,
         *,
         changed: Callable[[str], None],
         in_use_changed: Callable[[], None] = lambda: None,
@@ -80,9 +80,9 @@ class VolumeOperations:
             attachment=self._attachment_now,
             ended=self._ended,
         )
-        self._plan = Plan()
+        self._plan = OperationsPlan()
         self._reported: dict[str, frozenset[object]] = {}
-        self._waiting = Waiting()
+        self._waiting = VolumeWaiters()
         self._times = WaitTimes()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -136,7 +136,9 @@ class VolumeOperations:
             while self.state.has(uid):
                 failure = self._backoffs.of_unpublish(uid)
                 if failure is not None:
-                    raise OperationFailed(Outcome.UNCERTAIN, failure.message, call=failure.call)
+                    raise OperationFailed(
+                        FailureOutcome.UNCERTAIN, failure.message, call=failure.call
+                    )
                 happened.clear()
                 try:
                     async with asyncio.timeout_at(until):
@@ -329,6 +331,6 @@ class VolumeOperations:
 
     def _ended(self, operation: Operation) -> None:
         waited = self._waiting.happened(operation.pod_uid)
-        if operation.kind is Kind.UNPUBLISH and not waited:
+        if operation.kind is OperationKind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
         self.look()

@@ -20,7 +20,7 @@ from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
 from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import (
     ExpansionFailed,
     ExpansionProblem,
@@ -144,7 +144,7 @@ class Expander:
             self.hold(spec.unique_name)
             return claimed_size(spec)
         raise OperationFailed(
-            Outcome.UNCERTAIN, error.message, event_word=_EVENT_WORD, call=error.call
+            FailureOutcome.UNCERTAIN, error.message, event_word=_EVENT_WORD, call=error.call
         ) from error
 
     async def _patch(
@@ -207,7 +207,7 @@ class Expander:
 def _not_written(spec: VolumeSpec, why: str) -> OperationFailed:
     name = (spec.claim or {}).get("metadata", {}).get("name", "")
     return OperationFailed(
-        Outcome.UNCERTAIN,
+        FailureOutcome.UNCERTAIN,
         f"the claim's status could not be written: {why}",
         event_word=_EVENT_WORD,
         call=f'PATCH of the status of persistentvolumeclaim "{name}"',

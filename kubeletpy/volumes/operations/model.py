@@ -23,7 +23,7 @@ class Presence(StrEnum):
     THERE = "there"
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """An operation on a volume."""
 
     STAGE = "stage"
@@ -35,30 +35,30 @@ class Kind(StrEnum):
 
 
 METRIC_NAMES = {
-    Kind.STAGE: ("volume_mount", "map_volume"),
-    Kind.PUBLISH: ("volume_mount", "map_volume"),
-    Kind.REPUBLISH: ("volume_mount", "map_volume"),
-    Kind.EXPAND: ("volume_fs_resize", "volume_fs_resize"),
-    Kind.UNPUBLISH: ("volume_unmount", "unmap_volume"),
-    Kind.UNSTAGE: ("unmount_device", "unmap_device"),
+    OperationKind.STAGE: ("volume_mount", "map_volume"),
+    OperationKind.PUBLISH: ("volume_mount", "map_volume"),
+    OperationKind.REPUBLISH: ("volume_mount", "map_volume"),
+    OperationKind.EXPAND: ("volume_fs_resize", "volume_fs_resize"),
+    OperationKind.UNPUBLISH: ("volume_unmount", "unmap_volume"),
+    OperationKind.UNSTAGE: ("unmount_device", "unmap_device"),
 }
 """Names in metrics: of file systems, of block devices."""
 
 _CSI_CALLS = {
-    Kind.STAGE: "NodeStageVolume",
-    Kind.PUBLISH: "NodePublishVolume",
-    Kind.REPUBLISH: "NodePublishVolume",
-    Kind.EXPAND: "NodeExpandVolume",
-    Kind.UNPUBLISH: "NodeUnpublishVolume",
-    Kind.UNSTAGE: "NodeUnstageVolume",
+    OperationKind.STAGE: "NodeStageVolume",
+    OperationKind.PUBLISH: "NodePublishVolume",
+    OperationKind.REPUBLISH: "NodePublishVolume",
+    OperationKind.EXPAND: "NodeExpandVolume",
+    OperationKind.UNPUBLISH: "NodeUnpublishVolume",
+    OperationKind.UNSTAGE: "NodeUnstageVolume",
 }
 _IN_TREE_CALLS = {
-    Kind.STAGE: "device mount",
-    Kind.PUBLISH: "mount",
-    Kind.REPUBLISH: "mount",
-    Kind.EXPAND: "file system resize",
-    Kind.UNPUBLISH: "unmount",
-    Kind.UNSTAGE: "device unmount",
+    OperationKind.STAGE: "device mount",
+    OperationKind.PUBLISH: "mount",
+    OperationKind.REPUBLISH: "mount",
+    OperationKind.EXPAND: "file system resize",
+    OperationKind.UNPUBLISH: "unmount",
+    OperationKind.UNSTAGE: "device unmount",
 }
 
 Expansion = tuple[int, int, str, str]
@@ -119,7 +119,7 @@ class Volume:
 class Operation:
     """One operation to do, and why."""
 
-    kind: Kind
+    kind: OperationKind
     unique_name: str
     plugin: str
     reason: str
@@ -178,7 +178,7 @@ class Facts:
     blocked: Mapping[str, Waits] = field(default_factory=dict)
     """Unique name -> why an operation would only fail now."""
     running: Mapping[Key, Operation] = field(default_factory=dict)
-    failures: Mapping[tuple[Kind, Key], Failure] = field(default_factory=dict)
+    failures: Mapping[tuple[OperationKind, Key], Failure] = field(default_factory=dict)
     republished: frozenset[str] = frozenset()
     """Unique names of volumes that need to be republished periodically."""
     leftovers_judged: bool = False
@@ -188,7 +188,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperationsPlan:
     """What to do now, and what everything else waits for."""
 
     operations: tuple[Operation, ...] = ()

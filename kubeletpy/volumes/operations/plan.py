@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kubeletpy.api import quantity
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.operations.model import (
     Expansion,
     Facts,
     Failure,
-    Kind,
     Operation,
-    Plan,
+    OperationKind,
+    OperationsPlan,
     PodDemand,
     PodMount,
     Presence,
@@ -33,14 +33,14 @@ SOLE_MODE = ("ReadWriteOncePod",)
 
 def plan(
     demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
-) -> Plan:
+) -> OperationsPlan:
     """Decide. ``now`` is event-loop time."""
     return _Planner(demands, actual, facts, now).plan()
 
 
 def backs_off(about: str, failure: Failure) -> Waits:
     """An operation failed, and waits for its next attempt."""
-    return Waits(Cause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
+    return Waits(WaitCause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
 
 
 def is_there(volume: Volume | None, uid: str) -> bool:
@@ -106,10 +106,12 @@ class _Planner:
             for spec in () if demand.ending else demand.specs:
                 self._wanted.setdefault(spec.unique_name, {})[demand.uid] = spec
         self._unread = any(
-            wait.cause is Cause.UNREAD for demand in self._demands for wait in demand.waits.values()
+            wait.cause is WaitCause.UNREAD
+            for demand in self._demands
+            for wait in demand.waits.values()
         )
 
-    def plan(self) -> Plan:
+    def plan(self) -> OperationsPlan:
         for demand in self._demands:
             if not demand.ending:
                 self._waits |= {(demand.uid, name): wait for name, wait in demand.waits.items()}
@@ -122,7 +124,7 @@ class _Planner:
                 wait = self._set_up(there, uid, spec)
                 if wait is not None:
                     self._tell(uid, name, wait)
-        return Plan(
+        return OperationsPlan(
             tuple(self._operations),
             self._waits,
             tuple(self._forgotten),
@@ -144,7 +146,7 @@ class _Planner:
             mount = volume.pods[uid]
             self._start(
                 Operation(
-                    Kind.UNPUBLISH,
+                    OperationKind.UNPUBLISH,
                     volume.unique_name,
                     volume.plugin,
                     "the pod's containers are gone",
@@ -164,7 +166,7 @@ class _Planner:
         elif not volume.device_found or (self._facts.leftovers_judged and not self._unread):
             self._start(
                 Operation(
-                    Kind.UNSTAGE,
+                    OperationKind.UNSTAGE,
                     volume.unique_name,
                     volume.plugin,
                     "no pod of this node has or wants the volume",
@@ -176,7 +178,9 @@ class _Planner:
         """Unstage a volume that no pod has, if those who want it need another SELinux context."""
         if all(_labelled_otherwise(volume, spec) for spec in specs):
             name, why = volume.unique_name, "a pod wants it with another SELinux label"
-            self._start(Operation(Kind.UNSTAGE, name, volume.plugin, why, staged=volume.staged))
+            self._start(
+                Operation(OperationKind.UNSTAGE, name, volume.plugin, why, staged=volume.staged)
+            )
 
     # -- setting up --------------------------------------------------------------------------
 
@@ -191,7 +195,7 @@ class _Planner:
             message = (
                 "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
             )
-            return Waits(Cause.SOLE_USER, f'pod with uid "{other}"', message)
+            return Waits(WaitCause.SOLE_USER, f'pod with uid "{other}"', message)
         if (blocked := self._facts.blocked.get(spec.unique_name)) is not None:
             return blocked
         attachment = self._facts.attachments.get(spec.unique_name)
@@ -199,18 +203,18 @@ class _Planner:
             return attachment
         if mount is None and _labelled_otherwise(volume, spec):
             about = f'volume "{spec.unique_name}"'
-            failure = self._facts.failures.get((Kind.UNSTAGE, (spec.unique_name, "")))
+            failure = self._facts.failures.get((OperationKind.UNSTAGE, (spec.unique_name, "")))
             if failure is not None and not volume.pods:
                 return backs_off(about, failure)
             text = "waiting for unmount: it is mounted with a different SELinux label"
-            return Waits(Cause.SELINUX_CONFLICT, about, text)
+            return Waits(WaitCause.SELINUX_CONFLICT, about, text)
         if spec.device_mountable and volume.device is not Presence.THERE:
             why = "a pod wants the volume, and it is not staged"
-            return self._start(self._operation(Kind.STAGE, mount, uid, spec, why))
+            return self._start(self._operation(OperationKind.STAGE, mount, uid, spec, why))
         why = "the pod wants the volume"
         if mount is not None:
             why = "whether the pod has the volume is not certain"
-        return self._start(self._operation(Kind.PUBLISH, mount, uid, spec, why))
+        return self._start(self._operation(OperationKind.PUBLISH, mount, uid, spec, why))
 
     def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
         """Expand or republish a volume that is ready."""
@@ -218,7 +222,7 @@ class _Planner:
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
-            self._start(self._operation(Kind.EXPAND, mount, uid, spec, why, size=target))
+            self._start(self._operation(OperationKind.EXPAND, mount, uid, spec, why, size=target))
         if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
@@ -230,11 +234,11 @@ class _Planner:
         if isinstance(self._facts.attachments.get(spec.unique_name), Waits):
             return
         why = "the driver asks for it now and then (requiresRepublish)"
-        self._start(self._operation(Kind.REPUBLISH, mount, uid, spec, why))
+        self._start(self._operation(OperationKind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
         self,
-        kind: Kind,
+        kind: OperationKind,
         mount: PodMount | None,
         uid: str,
         spec: VolumeSpec,
@@ -242,7 +246,7 @@ class _Planner:
         *,
         size: int = 0,
     ) -> Operation:
-        whole = spec.device_mountable or spec.attachable or kind is Kind.EXPAND
+        whole = spec.device_mountable or spec.attachable or kind is OperationKind.EXPAND
         left = mount.left if mount is not None else None
         return Operation(
             kind, spec.unique_name, spec.plugin, why, uid, spec, left, size=size, whole=whole
@@ -255,13 +259,13 @@ class _Planner:
         about = f'volume "{operation.unique_name}"'
         other = next(self._conflicts(operation), None)
         if other is not None:
-            return Waits(Cause.BUSY, about, f"{other.call} is under way", other.call)
+            return Waits(WaitCause.BUSY, about, f"{other.call} is under way", other.call)
         failure = self._facts.failures.get((operation.kind, operation.key))
         if failure is not None and self._now < failure.retry_at:
             self._times.append(failure.retry_at)
             return backs_off(about, failure)
         self._operations.append(operation)
-        return Waits(Cause.BUSY, about, f"{operation.call} is under way", operation.call)
+        return Waits(WaitCause.BUSY, about, f"{operation.call} is under way", operation.call)
 
     def _conflicts(self, operation: Operation) -> Iterator[Operation]:
         for other in (*self._facts.running.values(), *self._operations):

@@ -11,7 +11,7 @@ from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
-from kubeletpy.volumes.operations.outcome import Done
+from kubeletpy.volumes.operations.outcome import OperationDone
 
 
 class CarryOut(Protocol):
@@ -24,10 +24,10 @@ class CarryOut(Protocol):
         pod: Pod | None,
         alone: bool,
         attached: Attached | None,
-    ) -> Done: ...
+    ) -> OperationDone: ...
 
 
-class Listener(Protocol):
+class OperationListener(Protocol):
     """Is notified of the results of operations: events, metrics."""
 
     def ended(

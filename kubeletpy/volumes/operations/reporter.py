@@ -20,17 +20,17 @@ from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
+from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDemand, Presence, Volume
 
 log = logging.getLogger(__name__)
 
 _EVENT_WORDS = {
-    Kind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
-    Kind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
-    Kind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
-    Kind.EXPAND: ("NodeExpandVolume", "NodeExpandVolume"),
-    Kind.UNPUBLISH: ("UnmountVolume.TearDown", "UnmapVolume.UnmapPodDevice"),
-    Kind.UNSTAGE: ("UnmountDevice", "UnmapDevice"),
+    OperationKind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
+    OperationKind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
+    OperationKind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
+    OperationKind.EXPAND: ("NodeExpandVolume", "NodeExpandVolume"),
+    OperationKind.UNPUBLISH: ("UnmountVolume.TearDown", "UnmapVolume.UnmapPodDevice"),
+    OperationKind.UNSTAGE: ("UnmountDevice", "UnmapDevice"),
 }
 """The step that failed, if the plugin names none: of file systems, of block devices."""
 
@@ -67,14 +67,18 @@ class Reporter:
         self._metrics.done(
             operation.metric_name, plugin, seconds, ok=failed is None, migrated=migrated
         )
-        if operation.kind is Kind.UNPUBLISH and operation.mount and operation.mount.damaged:
+        if (
+            operation.kind is OperationKind.UNPUBLISH
+            and operation.mount
+            and operation.mount.damaged
+        ):
             self._metrics.force_cleaned.inc()
             self._metrics.force_clean_errors.inc(failed is not None)
         if failed is not None:
             self._failed(operation, pod, about.mode is Mode.BLOCK, about.spec_name, failed)
             if isinstance(failed, FilesystemMismatch) and operation.spec is not None:
                 self._mismatch(operation.spec, failed)
-        elif operation.kind is Kind.PUBLISH:
+        elif operation.kind is OperationKind.PUBLISH:
             asked = self._asked_at.get((operation.pod_uid, operation.unique_name))
             if asked is not None:
                 now = asyncio.get_running_loop().time()
@@ -150,9 +154,9 @@ class Reporter:
             log.warning("a volume operation failed", extra={"call": failed.call, "why": message})
             return
         match operation.kind:
-            case Kind.EXPAND:
+            case OperationKind.EXPAND:
                 reason = Reason.VOLUME_RESIZE_FAILED
-            case Kind.UNPUBLISH | Kind.UNSTAGE:
+            case OperationKind.UNPUBLISH | OperationKind.UNSTAGE:
                 reason = Reason.FAILED_UNMOUNT
             case _:
                 reason = Reason.FAILED_MAP_VOLUME if block else Reason.FAILED_MOUNT

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from kubeletpy.host.exhausted import exhausted
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.backoff import Backoffs
-from kubeletpy.volumes.operations.model import Kind, Operation
-from kubeletpy.volumes.operations.outcome import Done, Left, after
-from kubeletpy.volumes.operations.protocol import CarryOut, Listener
+from kubeletpy.volumes.operations.model import Operation, OperationKind
+from kubeletpy.volumes.operations.outcome import Left, OperationDone, after
+from kubeletpy.volumes.operations.protocol import CarryOut, OperationListener
 from kubeletpy.volumes.operations.state import Running, VolumeState
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class OperationRunner:
         state: VolumeState,
         backoffs: Backoffs,
         carry_out: CarryOut,
-        listener: Listener,
+        listener: OperationListener,
         *,
         attachment: Callable[[VolumeSpec], Attached | Waits],
         ended: Callable[[Operation], None],
@@ -63,7 +63,7 @@ class OperationRunner:
         volume = state.actual.get(operation.unique_name)
         alone = volume is None or not (volume.pods.keys() - {operation.pod_uid})
         failed: OperationFailed | None = None
-        result: Done | Outcome
+        result: OperationDone | FailureOutcome
         try:
             attachment = None
             if operation.spec is not None:
@@ -77,7 +77,7 @@ class OperationRunner:
         except Exception as error:  # a plugin's bug must not stop all other volumes
             log.exception("volume operation broke", extra={"call": operation.call})
             why = str(exhausted(error) or f"{type(error).__name__}: {error}")
-            failed = OperationFailed(Outcome.UNCERTAIN, why, call=operation.call)
+            failed = OperationFailed(FailureOutcome.UNCERTAIN, why, call=operation.call)
             result = failed.outcome
         finally:
             state.running.pop(operation.key, None)
@@ -88,10 +88,14 @@ class OperationRunner:
         self._ended(operation)
 
     def _note(
-        self, operation: Operation, plugin: VolumePlugin, result: Done | Outcome, now: float
+        self,
+        operation: Operation,
+        plugin: VolumePlugin,
+        result: OperationDone | FailureOutcome,
+        now: float,
     ) -> None:
         left = Left(operation.mount, operation.staged)
-        if operation.spec is not None and operation.kind is Kind.STAGE:
+        if operation.spec is not None and operation.kind is OperationKind.STAGE:
             left = Left(staged=plugin.staged(operation.spec))
         elif operation.spec is not None:
             left = Left(plugin.published(operation.spec, operation.pod_uid))

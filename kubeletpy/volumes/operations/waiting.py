@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from kubeletpy.volumes.claims.model import Cause, Waits
+from kubeletpy.volumes.claims.model import WaitCause, Waits
 
 Of = tuple[str, str]
 """Pod uid, name of its volume."""
 
 
-class Waiting:
+class VolumeWaiters:
     """Tasks that wait for a change of a pod's volumes."""
 
     def __init__(self) -> None:
@@ -72,4 +72,4 @@ def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[o
 
 def is_busy(waits: Mapping[str, Waits]) -> bool:
     """Whether an operation is in progress."""
-    return any(wait.cause is Cause.BUSY for wait in waits.values())
+    return any(wait.cause is WaitCause.BUSY for wait in waits.values())

@@ -75,7 +75,7 @@ class PodSetting(Struct, frozen=True):
     features: VolumeFeatures = NO_FEATURES
 
 
-class Outcome(Struct, frozen=True):
+class SetUpOutcome(Struct, frozen=True):
     """The result for one volume."""
 
     volume: PlannedVolume
@@ -90,9 +90,9 @@ class Outcome(Struct, frozen=True):
     """Whether it existed before, perhaps left by a previous agent."""
 
 
-def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[Outcome]:
+def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOutcome]:
     """Set volumes up independently: the result of one does not affect the others."""
-    outcomes: list[Outcome] = []
+    outcomes: list[SetUpOutcome] = []
     left = setting.left
     for item in work:
         outcomes.append(_outcome(item, setting, left))
@@ -100,7 +100,7 @@ def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[Outcome]
     return outcomes
 
 
-def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> Outcome:
+def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> SetUpOutcome:
     made, begun, problem, taken_over = 0, time.perf_counter(), "", False
     owning: list[float] = []
     try:
@@ -109,7 +109,9 @@ def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> Outcome:
     except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
         problem = str(error)
     seconds = time.perf_counter() - begun
-    return Outcome(item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over)
+    return SetUpOutcome(
+        item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over
+    )
 
 
 def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:

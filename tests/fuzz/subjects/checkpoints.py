@@ -11,7 +11,7 @@ import json
 from kubeletpy.allocation import checkpoint_file
 from kubeletpy.devices import checkpoint as devices
 from kubeletpy.dra import checkpoint as dra
-from kubeletpy.dra.model import BadCheckpoint
+from kubeletpy.dra.model import BadClaimState
 from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
 from kubeletpy.placement.cpu_state import CpuState, cpu_checksum, read_cpu_state, write_cpu_state
 from kubeletpy.placement.memory_state import MemoryState, read_memory_state, write_memory_state
@@ -32,13 +32,13 @@ PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}
 
 
 @target(
-    devices.BadCheckpoint,
+    devices.BadDeviceCheckpoint,
     seeds=(DEVICES,),
     words=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
 )
 def checkpoint_devices(data: bytes) -> None:
     """Who has which devices."""
-    with contextlib.suppress(devices.BadCheckpoint):
+    with contextlib.suppress(devices.BadDeviceCheckpoint):
         devices.parse_checkpoint(data)
     try:
         entries = json.loads(data)
@@ -51,11 +51,11 @@ def checkpoint_devices(data: bytes) -> None:
 
 
 @target(
-    BadCheckpoint, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), words=JSON_WORDS
+    BadClaimState, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), words=JSON_WORDS
 )
 def checkpoint_claims(data: bytes) -> None:
     """Which claims are prepared."""
-    with contextlib.suppress(BadCheckpoint):
+    with contextlib.suppress(BadClaimState):
         dra.parse_checkpoint(text(data))
     inside = text(data)
     claims = dra.parse_checkpoint(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
@@ -92,10 +92,10 @@ def checkpoint_memory(data: bytes) -> None:
     read_memory_state(text(data))
 
 
-@target(checkpoint_file.BadCheckpoint, seeds=(PODS,), words=JSON_WORDS)
+@target(checkpoint_file.BadAllocationState, seeds=(PODS,), words=JSON_WORDS)
 def checkpoint_allocations(data: bytes) -> None:
     """What pods are given, and the journal of it."""
-    with contextlib.suppress(checkpoint_file.BadCheckpoint):
+    with contextlib.suppress(checkpoint_file.BadAllocationState):
         checkpoint_file.read_snapshot(text(data))
     checkpoint_file.replay({}, data.splitlines(keepends=True))
     inside = text(data)

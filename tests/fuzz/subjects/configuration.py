@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kubeletpy.certificates.kubeconfig import read_kubeconfig, why_not_valid
 from kubeletpy.config.decode import decode, leaves, parse
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from tests.fuzz.target import JSON_WORDS, YAML_WORDS, target, text
 
@@ -45,5 +45,5 @@ def kubelet_configuration(data: bytes) -> None:
         given = data.decode()
     except UnicodeDecodeError:
         given = text(data)
-    report = Report("file")
+    report = ProblemReport("file")
     decode(leaves(parse(given, report), report), report)

@@ -17,7 +17,7 @@ _OPENED = spdy.Encoder().open_stream({"streamtype": "stdout"})[1]
 def _frames(parts: list[bytes]) -> tuple[list[spdy.Frame], str]:
     """Data of one stream in a row as one frame, and how it ended."""
     found: list[spdy.Frame] = []
-    decoder = spdy.Decoder()
+    decoder = spdy.SpdyDecoder()
     try:
         for part in parts:
             for frame in decoder.feed(part):
@@ -75,7 +75,7 @@ class _Ends:
 
 def _client_frames(parts: list[bytes]) -> tuple[list[websocket.Message], int]:
     """Messages of a client, and the code that it is closed with."""
-    decoder, found = websocket.Decoder(1000), []
+    decoder, found = websocket.WebSocketDecoder(1000), []
     try:
         for part in parts:
             decoder.feed(part)

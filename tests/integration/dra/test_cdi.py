@@ -12,7 +12,7 @@ import pytest
 
 from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.handshake import SocketRegistrations
@@ -37,7 +37,7 @@ class ClaimNode:
     def __init__(self, root: Path) -> None:
         self.api = Api()
         metrics = Metrics()
-        self.drivers = Drivers(metrics.dra)
+        self.drivers = DraDrivers(metrics.dra)
         self.registry = root / "plugins_registry"
         state = ClaimState(root / "dra_manager_state", lambda claims: None)
         self.manager = ClaimManager(cast(Any, self.api), self.drivers, state, metrics.dra)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.guards.kernel_log import Kill, Record, parse
+from kubeletpy.guards.kernel_log import KernelRecord, Kill, parse
 from kubeletpy.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
 
 KMSG = Path("/dev/kmsg")
@@ -31,9 +31,9 @@ while True:
 """
 
 
-def news(descriptor: int) -> list[Record]:
+def news(descriptor: int) -> list[KernelRecord]:
     """What has been written since the last call."""
-    found: list[Record] = []
+    found: list[KernelRecord] = []
     while True:
         try:
             record = parse(os.read(descriptor, RECORD_BYTES))

@@ -87,7 +87,7 @@ async def test_exec_over_spdy(node: Node, namespace: str, method: str) -> None:
     head = [f"{method} {target} HTTP/1.1", "Host: x", f"Authorization: Bearer {token(node)}"]
     head += ["Connection: Upgrade", "Upgrade: SPDY/3.1"]
     head += [f"X-Stream-Protocol-Version: v{number}.channel.k8s.io" for number in (5, 4, 3)]
-    encoder, decoder = spdy.Encoder(), spdy.Decoder()
+    encoder, decoder = spdy.Encoder(), spdy.SpdyDecoder()
     async with asyncio.timeout(SECONDS):
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=context)
         writer.write(("\r\n".join(head) + "\r\n\r\n").encode())

@@ -15,7 +15,7 @@ import pytest
 from kubeletpy.host import loop_devices
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from kubeletpy.volumes.intree import base
@@ -117,7 +117,7 @@ async def unstaged(plugin: IscsiPlugin, staged: StagedOnDisk) -> None:
         try:
             return await plugin.unstage(staged)
         except OperationFailed as error:
-            if error.outcome is not Outcome.UNCERTAIN:
+            if error.outcome is not FailureOutcome.UNCERTAIN:
                 raise
             await asyncio.sleep(0.1)
 

@@ -11,9 +11,21 @@ import pytest
 from kubeletpy.adopt.drop_in import KEPT, TRIAL
 from kubeletpy.adopt.host import HostError, UnitSeen
 from kubeletpy.adopt.journal import Journal, entry_text
-from kubeletpy.adopt.run import Runner, Task
-from kubeletpy.adopt.steps import Program, State, Step, plan_adopt, plan_give_back
-from kubeletpy.adopt.watch import ContainerSeen, Limits, Observation, Outcome, PodSeen
+from kubeletpy.adopt.run import AdoptionTask, Runner
+from kubeletpy.adopt.steps import (
+    AdoptionState,
+    AdoptionStep,
+    UnitProgram,
+    plan_adopt,
+    plan_give_back,
+)
+from kubeletpy.adopt.watch import (
+    ContainerSeen,
+    PodSeen,
+    WatchLimits,
+    WatchObservation,
+    WatchOutcome,
+)
 from kubeletpy.structs import replace
 from tests.virtual_time import EPOCH, LoopClock, on_virtual_time
 
@@ -30,9 +42,9 @@ class FakeSystemd:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
-        self.loaded = Program.KUBELET
-        self.running = Program.KUBELET
-        self.exits: Program | None = None
+        self.loaded = UnitProgram.KUBELET
+        self.running = UnitProgram.KUBELET
+        self.exits: UnitProgram | None = None
         """The program that exits at once; systemd starts it again."""
         self.timer: float | None = None
         """Seconds after which the node is given back."""
@@ -55,8 +67,8 @@ class FakeSystemd:
             self.dead = True
             raise Killed
 
-    def state(self) -> State:
-        return State(TRIAL in self.files, KEPT in self.files, self.running)
+    def state(self) -> AdoptionState:
+        return AdoptionState(TRIAL in self.files, KEPT in self.files, self.running)
 
     @property
     def restarts(self) -> int:
@@ -76,7 +88,7 @@ class FakeSystemd:
 
     def reload(self) -> None:
         def load() -> None:
-            self.loaded = Program.AGENT if self.files else Program.KUBELET
+            self.loaded = UnitProgram.AGENT if self.files else UnitProgram.KUBELET
 
         self._call("reload", load)
 
@@ -106,7 +118,7 @@ class FakeSystemd:
         """A power cut: /run and the timer are lost."""
         self.files.pop(TRIAL, None)
         self.timer = None
-        self.loaded = Program.AGENT if self.files else Program.KUBELET
+        self.loaded = UnitProgram.AGENT if self.files else UnitProgram.KUBELET
         self.running = self.loaded
         self.new_process()
 
@@ -116,11 +128,11 @@ class FakeNode:
 
     def __init__(self, host: FakeSystemd) -> None:
         self.host = host
-        self.bad: Callable[[Observation], Observation] = lambda seen: seen
+        self.bad: Callable[[WatchObservation], WatchObservation] = lambda seen: seen
 
-    async def observe(self) -> Observation:
+    async def observe(self) -> WatchObservation:
         now = LoopClock().now()
-        seen = Observation(
+        seen = WatchObservation(
             now,
             self.host.running,
             self.host.restarts,
@@ -145,14 +157,14 @@ class Machine:
         self.host.new_process()
 
         async def answers() -> bool:
-            return self.host.running is not Program.NOTHING and not self.host.restarts
+            return self.host.running is not UnitProgram.NOTHING and not self.host.restarts
 
         return Runner(self.host, answers, self.journal, LoopClock(), self.said.append)
 
-    async def adopt(self, kill_at: int = -1) -> Outcome:
+    async def adopt(self, kill_at: int = -1) -> WatchOutcome:
         runner = self.runner()
         self.host.kill_at = kill_at
-        task = Task(self.node, "text", ["give-back"], {"uid": POD}, Limits(WATCH_S))
+        task = AdoptionTask(self.node, "text", ["give-back"], {"uid": POD}, WatchLimits(WATCH_S))
         return (await runner.adopt(task)).outcome
 
     async def give_back(self, kill_at: int = -1, *, unconfirmed: bool = False) -> None:
@@ -162,31 +174,40 @@ class Machine:
 
 
 def test_plans() -> None:
-    fresh = State(trial=False, kept=False, running=Program.KUBELET)
-    assert plan_give_back(fresh) == (Step.DISARM,)
-    assert Step.RESTART in plan_adopt(fresh)
-    tried = State(trial=True, kept=False, running=Program.AGENT)
-    assert Step.RESTART not in plan_adopt(tried)
-    assert plan_give_back(tried) == (Step.REMOVE_TRIAL, Step.RELOAD, Step.RESTART, Step.DISARM)
-    adopted = State(trial=True, kept=True, running=Program.AGENT)
-    assert plan_adopt(adopted) == (Step.REMOVE_TRIAL, Step.RELOAD, Step.DISARM)
+    fresh = AdoptionState(trial=False, kept=False, running=UnitProgram.KUBELET)
+    assert plan_give_back(fresh) == (AdoptionStep.DISARM,)
+    assert AdoptionStep.RESTART in plan_adopt(fresh)
+    tried = AdoptionState(trial=True, kept=False, running=UnitProgram.AGENT)
+    assert AdoptionStep.RESTART not in plan_adopt(tried)
+    assert plan_give_back(tried) == (
+        AdoptionStep.REMOVE_TRIAL,
+        AdoptionStep.RELOAD,
+        AdoptionStep.RESTART,
+        AdoptionStep.DISARM,
+    )
+    adopted = AdoptionState(trial=True, kept=True, running=UnitProgram.AGENT)
+    assert plan_adopt(adopted) == (
+        AdoptionStep.REMOVE_TRIAL,
+        AdoptionStep.RELOAD,
+        AdoptionStep.DISARM,
+    )
     assert plan_give_back(adopted, unconfirmed=True) == ()
-    assert plan_give_back(adopted)[:2] == (Step.REMOVE_KEPT, Step.REMOVE_TRIAL)
-    left = State(trial=False, kept=False, running=Program.NOTHING)
-    assert Step.RESTART in plan_give_back(left)
+    assert plan_give_back(adopted)[:2] == (AdoptionStep.REMOVE_KEPT, AdoptionStep.REMOVE_TRIAL)
+    left = AdoptionState(trial=False, kept=False, running=UnitProgram.NOTHING)
+    assert AdoptionStep.RESTART in plan_give_back(left)
 
 
 @on_virtual_time
 async def test_a_node_that_stays_well_is_kept(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    assert await machine.adopt() is Outcome.CONFIRM
+    assert await machine.adopt() is WatchOutcome.CONFIRM
     host = machine.host
-    assert (host.running, host.files, host.timer) == (Program.AGENT, {KEPT: "text"}, None)
+    assert (host.running, host.files, host.timer) == (UnitProgram.AGENT, {KEPT: "text"}, None)
     assert asyncio.get_running_loop().time() >= WATCH_S
     host.reboot()
-    assert host.running is Program.AGENT
+    assert host.running is UnitProgram.AGENT
     await machine.give_back()
-    assert (host.running, host.files) == (Program.KUBELET, {})
+    assert (host.running, host.files) == (UnitProgram.KUBELET, {})
     text = [entry_text(each) for each in machine.journal.entries()]
     assert any("confirmed (why the node was well for" in each for each in text)
     assert any("give back (why asked" in each for each in text)
@@ -198,13 +219,13 @@ async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
     restarted = replace(POD, containers={"app": ContainerSeen("d", 1, 2.0)})
     later = EPOCH + 300
 
-    def bad(seen: Observation) -> Observation:
+    def bad(seen: WatchObservation) -> WatchObservation:
         return replace(seen, pods={"uid": restarted}) if seen.at > later else seen
 
     machine.node.bad = bad
-    assert await machine.adopt() is Outcome.GIVE_BACK
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
     host = machine.host
-    assert (host.running, host.files, host.timer) == (Program.KUBELET, {}, None)
+    assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
     assert "giving the node back: container app of pod ns/a was restarted" in machine.said
     assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
 
@@ -212,11 +233,11 @@ async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_an_agent_that_exits_gives_the_node_back_within_seconds(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    machine.host.exits = Program.AGENT
+    machine.host.exits = UnitProgram.AGENT
     started = asyncio.get_running_loop().time()
-    assert await machine.adopt() is Outcome.GIVE_BACK
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
     assert asyncio.get_running_loop().time() - started < 3
-    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
     why = "the agent has exited, and systemd has restarted it"
     assert f"giving the node back: {why}" in machine.said
 
@@ -232,11 +253,11 @@ async def test_a_step_that_fails_leaves_the_node_as_it_was(tmp_path: Path, step:
         with pytest.raises(HostError, match="no space left"):
             await machine.adopt()
     else:
-        assert await machine.adopt() is Outcome.GIVE_BACK
+        assert await machine.adopt() is WatchOutcome.GIVE_BACK
     machine.host.fails = {}
     await machine.give_back()
     host = machine.host
-    assert (host.running, host.files, host.timer) == (Program.KUBELET, {}, None)
+    assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
 
 
 @on_virtual_time
@@ -244,11 +265,11 @@ async def test_an_interruption_gives_the_node_back(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     task = asyncio.create_task(machine.adopt())
     await asyncio.sleep(100)
-    assert machine.host.running is Program.AGENT
+    assert machine.host.running is UnitProgram.AGENT
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
 
 
 HALF_STEPS = range(1, 17)
@@ -265,12 +286,12 @@ async def test_killed_at_any_moment_one_of_the_two_runs(
     host = machine.host
     with pytest.raises(Killed):
         await machine.adopt(kill_at)
-    assert host.running in (Program.KUBELET, Program.AGENT)
-    if host.running is Program.AGENT and KEPT not in host.files:
+    assert host.running in (UnitProgram.KUBELET, UnitProgram.AGENT)
+    if host.running is UnitProgram.AGENT and KEPT not in host.files:
         assert host.timer is not None, "nobody watches it, but a timer gives it back"
     if then == "adopt":
-        assert await machine.adopt() is Outcome.CONFIRM
-        assert (host.running, host.files, host.timer) == (Program.AGENT, {KEPT: "text"}, None)
+        assert await machine.adopt() is WatchOutcome.CONFIRM
+        assert (host.running, host.files, host.timer) == (UnitProgram.AGENT, {KEPT: "text"}, None)
         return
     kept = KEPT in host.files
     if then == "power cut":
@@ -280,7 +301,7 @@ async def test_killed_at_any_moment_one_of_the_two_runs(
     else:
         kept = False
         await machine.give_back()
-    assert host.running is (Program.AGENT if kept else Program.KUBELET)
+    assert host.running is (UnitProgram.AGENT if kept else UnitProgram.KUBELET)
     assert set(host.files) - {TRIAL} == ({KEPT} if kept else set())
 
 
@@ -291,9 +312,9 @@ async def test_giving_back_may_be_killed_at_any_moment(tmp_path: Path, kill_at: 
     await machine.adopt()
     with pytest.raises(Killed):
         await machine.give_back(kill_at)
-    assert machine.host.running in (Program.KUBELET, Program.AGENT)
+    assert machine.host.running in (UnitProgram.KUBELET, UnitProgram.AGENT)
     await machine.give_back()
-    assert (machine.host.running, machine.host.files) == (Program.KUBELET, {})
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
 
 
 def test_a_record_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

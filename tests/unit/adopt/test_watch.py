@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.adopt.steps import Program
+from kubeletpy.adopt.steps import UnitProgram
 from kubeletpy.adopt.watch import (
     ContainerSeen,
-    Limits,
-    Observation,
-    Outcome,
     PodSeen,
+    WatchLimits,
+    WatchObservation,
+    WatchOutcome,
     judge,
     node_is_ready,
     plain_pods,
@@ -23,14 +23,14 @@ from kubeletpy.adopt.watch import (
 from kubeletpy.api.types import JSON
 from kubeletpy.structs import replace
 
-LIMITS = Limits(watch=600)
+LIMITS = WatchLimits(watch=600)
 SWITCHED = 10_000.0
 RUNS = ContainerSeen("c1", 0, 100.0)
 POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": RUNS})
 BEFORE = {"uid": POD}
-WELL = Observation(
+WELL = WatchObservation(
     SWITCHED + 100,
-    Program.AGENT,
+    UnitProgram.AGENT,
     node_ready=True,
     renewed=SWITCHED + 95,
     pods=BEFORE,
@@ -38,11 +38,11 @@ WELL = Observation(
 )
 
 
-def with_pod(**changes: Any) -> Observation:
+def with_pod(**changes: Any) -> WatchObservation:
     return replace(WELL, pods={"uid": replace(POD, **changes)})
 
 
-def with_container(container: ContainerSeen) -> Observation:
+def with_container(container: ContainerSeen) -> WatchObservation:
     return with_pod(containers={"app": container})
 
 
@@ -51,8 +51,8 @@ def with_container(container: ContainerSeen) -> Observation:
     [
         (WELL, "GO_ON", ""),
         (replace(WELL, at=SWITCHED + 601, answered=SWITCHED + 600), "CONFIRM", "the node was well"),
-        (replace(WELL, running=Program.NOTHING), "GIVE_BACK", "the unit runs nothing"),
-        (replace(WELL, running=Program.KUBELET), "GIVE_BACK", "the unit runs the kubelet"),
+        (replace(WELL, running=UnitProgram.NOTHING), "GIVE_BACK", "the unit runs nothing"),
+        (replace(WELL, running=UnitProgram.KUBELET), "GIVE_BACK", "the unit runs the kubelet"),
         (replace(WELL, exits=1), "GIVE_BACK", "the agent has exited"),
         (
             with_container(replace(RUNS, id="c2", restarts=1)),
@@ -84,9 +84,9 @@ def with_container(container: ContainerSeen) -> Observation:
         (replace(WELL, at=SWITCHED + 30, answered=0.0, node_ready=False), "GO_ON", ""),
     ],
 )
-def test_verdicts(now: Observation, outcome: str, why: str) -> None:
+def test_verdicts(now: WatchObservation, outcome: str, why: str) -> None:
     found = judge(BEFORE, now, SWITCHED, LIMITS)
-    assert found.outcome is Outcome[outcome]
+    assert found.outcome is WatchOutcome[outcome]
     assert found.why.startswith(why)
     assert why or not found.why
 
@@ -98,14 +98,14 @@ def test_a_container_that_restarts_anyway_is_no_reason(started: float, outcome: 
     flapping = replace(RUNS, restarts=7, started=started)
     before = {"uid": replace(POD, containers={"app": flapping}, ready=False)}
     now = with_container(replace(RUNS, id="c2", restarts=8))
-    assert judge(before, now, SWITCHED, LIMITS).outcome is Outcome[outcome]
+    assert judge(before, now, SWITCHED, LIMITS).outcome is WatchOutcome[outcome]
 
 
 @pytest.mark.parametrize(("static", "outcome"), [(True, "GIVE_BACK"), (False, "GO_ON")])
 def test_another_pod_of_the_same_name(*, static: bool, outcome: str) -> None:
     before = {"uid": replace(POD, static=static)}
     now = replace(WELL, pods={"another": replace(POD, static=static)})
-    assert judge(before, now, SWITCHED, LIMITS).outcome is Outcome[outcome]
+    assert judge(before, now, SWITCHED, LIMITS).outcome is WatchOutcome[outcome]
 
 
 def test_pods_of_the_api() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.agent.agent import STOP_S, Agent
 from kubeletpy.agent.component import Component, Task, after
-from kubeletpy.agent.signals import Question, Signal
+from kubeletpy.agent.signals import AgentSignal, Question
 from tests.virtual_time import on_virtual_time, settle
 
 
@@ -112,7 +112,7 @@ def test_who_looks_into_an_agent_finds_its_components() -> None:
 
 def test_a_signal_tells_everybody_in_their_order() -> None:
     seen: list[str] = []
-    signal: Signal[[str]] = Signal()
+    signal: AgentSignal[[str]] = AgentSignal()
     signal("nobody listens")
     signal.connect(lambda uid: seen.append(f"first {uid}"), lambda uid: seen.append(f"then {uid}"))
     signal("a")

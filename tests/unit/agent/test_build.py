@@ -21,7 +21,7 @@ from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
 from kubeletpy.pods_api.server import PodsServer
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.trace.names import Step
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -226,10 +226,10 @@ async def test_what_the_runtime_can_do_is_asked_of_its_newest_version(tmp_path: 
             for component in agent.components
             if isinstance(component.instance, kind)
         )
-        for kind in (RuntimeUpkeep, UserNamespaces)
+        for kind in (RuntimeUpkeep, UserNamespaceRanges)
     )
     assert isinstance(upkeep, RuntimeUpkeep)
-    assert isinstance(user_namespaces, UserNamespaces)
+    assert isinstance(user_namespaces, UserNamespaceRanges)
     assert not user_namespaces._supporting()
     features: Any = {"name": "", "features": {"userNamespaces": True}}
     upkeep._info = RuntimeInfo("containerd", "2.2.0", [features])

@@ -15,7 +15,7 @@ import pytest
 from kubeletpy.allocation import checkpoint
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.checkpoint_file import (
-    BadCheckpoint,
+    BadAllocationState,
     checksum,
     read_snapshot,
     replay,
@@ -56,7 +56,7 @@ def test_files_of_each_version_are_read(more: str, written: int) -> None:
     assert (list(found), found["uid-a"].pod) == (["uid-a"], None)
     assert found["uid-a"].containers == {"c": resources}
     assert json.loads(snapshot(found))["checksum"] == 1885207817, "the form that all versions read"
-    with pytest.raises(BadCheckpoint, match="checksum"):
+    with pytest.raises(BadAllocationState, match="checksum"):
         read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
 
 
@@ -105,7 +105,7 @@ def signed(data: str) -> str:
     ],
 )
 def test_a_file_that_is_none_is_reported(text: str) -> None:
-    with pytest.raises(BadCheckpoint):
+    with pytest.raises(BadAllocationState):
         read_snapshot(text)
 
 

@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.allocation import conditions
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
-from kubeletpy.allocation.queue import Waiting, asks_for_more, in_order
+from kubeletpy.allocation.queue import WaitingResize, asks_for_more, in_order
 from kubeletpy.api import types as api
 from kubeletpy.config.load import default_settings
 from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
@@ -181,10 +181,10 @@ def test_the_order_of_the_queue() -> None:
 
     def waits(
         uid: str, wants: str, since: str, priority: int = 0, guaranteed: bool = False
-    ) -> Waiting:
+    ) -> WaitingResize:
         limits = wants if guaranteed else "cpu=4 memory=4Gi"
         new = pod(uid, priority=priority, a=needs(wants, limits))
-        return Waiting(new, pod(uid, priority=priority, a=full if guaranteed else has), since)
+        return WaitingResize(new, pod(uid, priority=priority, a=full if guaranteed else has), since)
 
     more, less = "cpu=2 memory=1Gi", "cpu=500m memory=1Gi"
     queue = [

@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.certificates import request
 from kubeletpy.certificates.rotation import (
     CLIENT_LOST_S,
-    Outcome,
+    CsrOutcome,
     rotation_deadline,
     unsatisfied,
     verdict,
@@ -151,23 +151,23 @@ PEM = base64.b64encode(b"certificate").decode()
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (None, Outcome.PENDING),
-        ({}, Outcome.PENDING),
-        ({"certificate": PEM}, Outcome.PENDING),
-        ({"conditions": [APPROVED]}, Outcome.APPROVED),
-        ({"conditions": [APPROVED], "certificate": PEM}, Outcome.ISSUED),
-        ({"conditions": [APPROVED, {"type": "Other"}], "certificate": PEM}, Outcome.ISSUED),
-        ({"conditions": [APPROVED], "certificate": "%"}, Outcome.FAILED),
-        ({"conditions": [APPROVED, DENIED], "certificate": PEM}, Outcome.DENIED),
-        ({"conditions": [{"type": "Failed", "message": "bad"}]}, Outcome.FAILED),
-        ({"conditions": ["nonsense", None]}, Outcome.PENDING),
-        ("nonsense", Outcome.PENDING),
+        (None, CsrOutcome.PENDING),
+        ({}, CsrOutcome.PENDING),
+        ({"certificate": PEM}, CsrOutcome.PENDING),
+        ({"conditions": [APPROVED]}, CsrOutcome.APPROVED),
+        ({"conditions": [APPROVED], "certificate": PEM}, CsrOutcome.ISSUED),
+        ({"conditions": [APPROVED, {"type": "Other"}], "certificate": PEM}, CsrOutcome.ISSUED),
+        ({"conditions": [APPROVED], "certificate": "%"}, CsrOutcome.FAILED),
+        ({"conditions": [APPROVED, DENIED], "certificate": PEM}, CsrOutcome.DENIED),
+        ({"conditions": [{"type": "Failed", "message": "bad"}]}, CsrOutcome.FAILED),
+        ({"conditions": ["nonsense", None]}, CsrOutcome.PENDING),
+        ("nonsense", CsrOutcome.PENDING),
     ],
 )
-def test_verdicts(status: Any, outcome: Outcome) -> None:
+def test_verdicts(status: Any, outcome: CsrOutcome) -> None:
     found = verdict({"metadata": {"name": "csr-1"}, "status": status})
     assert found.outcome is outcome
-    assert (found.certificate == b"certificate") == (outcome is Outcome.ISSUED)
+    assert (found.certificate == b"certificate") == (outcome is CsrOutcome.ISSUED)
 
 
 @pytest.mark.parametrize(

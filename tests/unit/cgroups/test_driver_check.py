@@ -12,7 +12,7 @@ import pytest
 
 from kubeletpy.cgroups import driver_check, filesystem
 from kubeletpy.cgroups.driver_check import MAX_SEARCHES, DriverCheck
-from kubeletpy.cgroups.names import Driver, PodCgroupNames
+from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.pods.pod import Pod
 from tests.unit.cgroups.look_alike import LookAlike, v1_machine, v2_machine
@@ -27,7 +27,7 @@ SLICE = f"/kubepods.slice/kubepods-burstable.slice/{LEAF}"
 class Node:
     """A check with the hierarchies that it reads."""
 
-    def __init__(self, root: Path, driver: Driver, *, reported: bool = False) -> None:
+    def __init__(self, root: Path, driver: CgroupDriver, *, reported: bool = False) -> None:
         self.root = root
         self.files = LookAlike.at(root)
         names = PodCgroupNames(driver)
@@ -75,12 +75,14 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("driver", "place"),
     [
-        (Driver.CGROUPFS, f"/kubepods/burstable/poda-b/{ID}"),
-        (Driver.SYSTEMD, f"{SLICE}/cri-containerd-{ID}.scope"),
-        (Driver.SYSTEMD, f"{SLICE}/crio-{ID}.scope"),
+        (CgroupDriver.CGROUPFS, f"/kubepods/burstable/poda-b/{ID}"),
+        (CgroupDriver.SYSTEMD, f"{SLICE}/cri-containerd-{ID}.scope"),
+        (CgroupDriver.SYSTEMD, f"{SLICE}/crio-{ID}.scope"),
     ],
 )
-def test_a_sandbox_below_its_pods_cgroup_is_silent(root: Path, driver: Driver, place: str) -> None:
+def test_a_sandbox_below_its_pods_cgroup_is_silent(
+    root: Path, driver: CgroupDriver, place: str
+) -> None:
     node = Node(root, driver)
     node.directory(place)
     node.made()
@@ -91,7 +93,7 @@ def test_a_sandbox_below_its_pods_cgroup_is_silent(root: Path, driver: Driver, p
 def test_a_runtime_on_cgroupfs_is_named(
     root: Path, above: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(SLICE)
     node.directory(f"{above}/{LEAF}:cri-containerd:{ID}")
     node.made()
@@ -107,7 +109,7 @@ def test_a_runtime_on_cgroupfs_is_named(
 
 
 def test_a_runtime_on_systemd_is_named_by_its_refusal(root: Path) -> None:
-    node = Node(root, Driver.CGROUPFS)
+    node = Node(root, CgroupDriver.CGROUPFS)
     error = (
         'runc create failed: expected cgroupsPath to be of format "slice:prefix:name" for systemd '
         f'cgroups, got "/kubepods/burstable/poda-b/{ID}" instead: unknown'
@@ -123,7 +125,7 @@ def test_a_runtime_on_systemd_is_named_by_its_refusal(root: Path) -> None:
 
 
 def test_an_error_is_no_evidence_once_a_sandbox_was_in_its_place(root: Path) -> None:
-    node = Node(root, Driver.CGROUPFS)
+    node = Node(root, CgroupDriver.CGROUPFS)
     node.directory(f"/kubepods/burstable/poda-b/{ID}")
     node.made()
     node.check.refused(
@@ -136,7 +138,7 @@ def test_an_error_is_no_evidence_once_a_sandbox_was_in_its_place(root: Path) -> 
 
 
 def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made()
     assert node.check.problem()
@@ -148,7 +150,7 @@ def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
 
 
 def test_it_is_over_with_another_life_of_the_runtime(root: Path) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made()
     node.check.connection_changed(False)
@@ -161,9 +163,9 @@ def test_it_is_over_with_another_life_of_the_runtime(root: Path) -> None:
     assert (len(node.events), node.changes) == (2, 3), "it was not fixed"
 
 
-@pytest.mark.parametrize("driver", Driver)
+@pytest.mark.parametrize("driver", CgroupDriver)
 def test_a_container_left_outside_keeps_the_node_from_being_ready(
-    root: Path, driver: Driver, caplog: pytest.LogCaptureFixture
+    root: Path, driver: CgroupDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(root, driver)
     caplog.set_level(logging.INFO)
@@ -189,7 +191,7 @@ def test_a_container_left_outside_keeps_the_node_from_being_ready(
 
 def test_a_container_left_outside_outlives_a_mismatch(root: Path) -> None:
     """The runtime has another driver after its restart; the old container still runs."""
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.container(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made()
     assert 'set "cgroupDriver: cgroupfs"' in node.check.problem()
@@ -202,7 +204,7 @@ def test_a_container_left_outside_outlives_a_mismatch(root: Path) -> None:
 
 
 def test_a_container_cannot_imitate_one_left_outside(root: Path) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.container(f"{SLICE}/cri-containerd-{ID}.scope/{LEAF}:cri-containerd:{ID}")
     node.container("/system.slice/else.slice:cri-containerd:a")
     node.check.connection_changed(True)
@@ -213,7 +215,7 @@ def test_a_container_cannot_imitate_one_left_outside(root: Path) -> None:
 def test_searches_follow_connections_and_go_on_while_a_container_is_outside(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     outside = f"/system.slice/{LEAF}:cri-containerd:{ID}"
     monkeypatch.setattr(driver_check, "RECHECK_S", 0.01)
 
@@ -235,7 +237,7 @@ def test_searches_follow_connections_and_go_on_while_a_container_is_outside(
 
 
 def test_a_confirmed_runtime_that_changes_with_its_restart_is_noticed(root: Path) -> None:
-    node = Node(root, Driver.SYSTEMD, reported=True)
+    node = Node(root, CgroupDriver.SYSTEMD, reported=True)
     node.directory(f"{SLICE}/cri-containerd-{ID}.scope")
     node.made()
     other = ID[::-1]
@@ -247,8 +249,8 @@ def test_a_confirmed_runtime_that_changes_with_its_restart_is_noticed(root: Path
     assert "restart the agent" in node.check.problem()
 
 
-@pytest.mark.parametrize("driver", Driver)
-def test_what_is_not_there_shows_nothing(root: Path, driver: Driver) -> None:
+@pytest.mark.parametrize("driver", CgroupDriver)
+def test_what_is_not_there_shows_nothing(root: Path, driver: CgroupDriver) -> None:
     """A sandbox that has ended, one of a runtime without cgroups, and of virtual machines."""
     node = Node(root, driver)
     node.directory(SLICE)
@@ -260,7 +262,7 @@ def test_what_is_not_there_shows_nothing(root: Path, driver: Driver) -> None:
 
 
 def test_other_handlers_and_pods_without_a_name_are_not_judged(root: Path) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made(handler="kata")
     node.made(of=pod(container("100m"), uid="../x"))
@@ -270,7 +272,7 @@ def test_other_handlers_and_pods_without_a_name_are_not_judged(root: Path) -> No
 def test_searches_are_bounded_in_number_and_in_size(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Node(root, Driver.SYSTEMD)
+    node = Node(root, CgroupDriver.SYSTEMD)
     searched: list[str] = []
     find = node.files.find
 

@@ -12,9 +12,9 @@ from kubeletpy.cgroups.driver_mismatch import (
     used_by_error,
     used_elsewhere,
 )
-from kubeletpy.cgroups.names import Driver, PodCgroupNames, parse_root
+from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames, parse_root
 
-CGROUPFS, SYSTEMD = Driver.CGROUPFS, Driver.SYSTEMD
+CGROUPFS, SYSTEMD = CgroupDriver.CGROUPFS, CgroupDriver.SYSTEMD
 ID = "0af3" * 16
 OTHER = "1" * 64
 PATH = "/kubepods/burstable/poda-b"
@@ -76,7 +76,7 @@ def test_an_empty_id_is_nowhere() -> None:
     ],
 )
 def test_a_cgroup_elsewhere_counts_only_in_the_other_drivers_form(
-    expected: Driver, parent: str, name: str, used: Driver | None
+    expected: CgroupDriver, parent: str, name: str, used: CgroupDriver | None
 ) -> None:
     assert used_elsewhere(expected, ID, parent, name) is used
 
@@ -111,12 +111,12 @@ CRIO_PLAIN = (
     ],
 )
 def test_an_error_counts_only_with_the_pods_own_cgroup(
-    expected: Driver, parent: str, error: str, used: Driver | None
+    expected: CgroupDriver, parent: str, error: str, used: CgroupDriver | None
 ) -> None:
     assert used_by_error(expected, parent, error) is used
 
 
-@pytest.mark.parametrize("driver", Driver)
+@pytest.mark.parametrize("driver", CgroupDriver)
 @pytest.mark.parametrize(
     ("root", "name", "uid"),
     [
@@ -134,7 +134,7 @@ def test_an_error_counts_only_with_the_pods_own_cgroup(
     ],
 )
 def test_a_cgroup_left_outside_has_the_name_of_a_pods_slice(
-    driver: Driver, root: str, name: str, uid: str | None
+    driver: CgroupDriver, root: str, name: str, uid: str | None
 ) -> None:
     assert left_outside(PodCgroupNames(driver, parse_root(root)), name) == uid
 
@@ -179,5 +179,7 @@ def test_pods_left_outside_are_named() -> None:
         ),
     ],
 )
-def test_the_sentence(agent: Driver, used: Driver, runtime: str, reported: bool, text: str) -> None:
+def test_the_sentence(
+    agent: CgroupDriver, used: CgroupDriver, runtime: str, reported: bool, text: str
+) -> None:
     assert mismatch(agent, used, runtime, reported=reported) == text

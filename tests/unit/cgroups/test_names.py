@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.cgroups.names import (
-    Driver,
+    CgroupDriver,
     InvalidCgroupName,
     PodCgroupNames,
     parse_existing,
@@ -40,7 +40,7 @@ TABLE = [
 def test_a_pod_has_its_place_by_driver_and_class(
     driver: str, root: str, quality: QoSClass, path: str
 ) -> None:
-    names = PodCgroupNames(Driver(driver), parse_root(root))
+    names = PodCgroupNames(CgroupDriver(driver), parse_root(root))
     assert names.pod(UID, quality) == path
     assert path.startswith(f"{names.group(quality)}/")
     assert names.pod_uid(path.rpartition("/")[2]) == UID
@@ -48,7 +48,7 @@ def test_a_pod_has_its_place_by_driver_and_class(
 
 def test_the_groups() -> None:
     assert PodCgroupNames().kubepods == "/kubepods"
-    assert PodCgroupNames(Driver.SYSTEMD).kubepods == "/kubepods.slice"
+    assert PodCgroupNames(CgroupDriver.SYSTEMD).kubepods == "/kubepods.slice"
     assert to_systemd(()) == "/"
 
 
@@ -56,7 +56,7 @@ def test_the_groups() -> None:
     "uid", ["", "..", "../x", "a/b", "a b", "a_b", "\0", "x" * 300, "-a", ".a"]
 )
 def test_a_hostile_uid_is_refused(uid: str) -> None:
-    for driver in Driver:
+    for driver in CgroupDriver:
         with pytest.raises(InvalidCgroupName):
             PodCgroupNames(driver).pod(uid, QoSClass.BURSTABLE)
 
@@ -86,4 +86,4 @@ def test_a_reserved_cgroup_stays_in_the_hierarchy(path: str) -> None:
     ],
 )
 def test_what_is_no_pods_cgroup_is_not_taken_for_one(driver: str, directory: str) -> None:
-    assert PodCgroupNames(Driver(driver)).pod_uid(directory) is None
+    assert PodCgroupNames(CgroupDriver(driver)).pod_uid(directory) is None

@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.cgroups import setup
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
-from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.names import CgroupDriver
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import CgroupResources, ReservedMemory
 from kubeletpy.config import load_document, parse_flags
@@ -114,7 +114,7 @@ def test_systemd_must_run_where_it_is_asked_for(look_alike: Path) -> None:
     (look_alike / "systemd-runs").mkdir()
     tree = make(look_alike, "systemd")
     assert tree is not None
-    assert tree.names.driver is Driver.SYSTEMD
+    assert tree.names.driver is CgroupDriver.SYSTEMD
     assert tree.files.exists("/kubepods.slice/kubepods-burstable.slice")
 
 

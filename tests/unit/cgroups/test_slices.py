@@ -10,8 +10,8 @@ from dbus_fast import Variant
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.limits_read import as_asked
-from kubeletpy.cgroups.names import Driver, PodCgroupNames
-from kubeletpy.cgroups.slices import Slices, SystemdFilesystem
+from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames
+from kubeletpy.cgroups.slices import SliceUnits, SystemdFilesystem
 from kubeletpy.cgroups.unit_properties import (
     INFINITY,
     Properties,
@@ -133,7 +133,7 @@ def _plain(given: Any) -> Any:
 class LookAlikeOnSystemd(SystemdFilesystem, LookAlike):
     """The files of a look-alike, whose limits systemd has too."""
 
-    def __init__(self, files: LookAlike, slices: Slices) -> None:
+    def __init__(self, files: LookAlike, slices: SliceUnits) -> None:
         super().__init__(files, slices)
         self.root = files.root
 
@@ -144,9 +144,9 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.bus = FakeBus()
         self.node = Node(v2_machine(root))
-        self.files = LookAlikeOnSystemd(self.node.files, Slices(2, self.bus.connect))
+        self.files = LookAlikeOnSystemd(self.node.files, SliceUnits(2, self.bus.connect))
         self.node.tree.files = self.files
-        self.node.tree.names = PodCgroupNames(Driver.SYSTEMD)
+        self.node.tree.names = PodCgroupNames(CgroupDriver.SYSTEMD)
         self.node.tree.prepare()
 
     def calls(self) -> list[tuple[Any, ...]]:
@@ -207,7 +207,7 @@ async def test_a_running_pod_is_adopted_with_what_it_has(machine: Machine) -> No
         )
     again = Machine.__new__(Machine)
     again.bus, again.node = FakeBus(), machine.node
-    again.files = LookAlikeOnSystemd(machine.node.files, Slices(2, again.bus.connect))
+    again.files = LookAlikeOnSystemd(machine.node.files, SliceUnits(2, again.bus.connect))
     again.node.tree.files = again.files
     again.node.cgroups._limited.clear()
     again.bus.errors["StartTransientUnit"] = DBusError("there", f"{SYSTEMD}.UnitExists")

@@ -12,7 +12,7 @@ import pytest
 
 from kubeletpy.adopt import journal
 from kubeletpy.adopt.host import SystemdHost, UnitSeen
-from kubeletpy.adopt.steps import Program, State
+from kubeletpy.adopt.steps import AdoptionState, UnitProgram
 from kubeletpy.cli import adopt, agent_socket, give_back
 from kubeletpy.structs import Struct
 from tests.virtual_time import EPOCH
@@ -43,7 +43,7 @@ def test_only_root_may(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 def test_a_unit_that_does_not_exist(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.NOTHING))
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
     said = refusal(capsys, "--unit=no-such.service", "--yes")
     assert said.startswith("unit no-such.service: there is no such file")
 
@@ -51,7 +51,7 @@ def test_a_unit_that_does_not_exist(
 def test_a_unit_that_does_not_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.NOTHING))
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
     monkeypatch.setattr(adopt, "exec_start", lambda unit, name: "/usr/bin/kubelet $A")
     assert refusal(capsys) == "unit kubelet.service does not run: start it first"
 
@@ -65,13 +65,15 @@ def test_systemd_that_is_not_there(
 
 @pytest.mark.parametrize("path", ["/no/such/program", "/usr/bin/kubelet", __file__])
 def test_programs_that_are_refused(path: str) -> None:
-    with pytest.raises(adopt.Refused, match="is not the program kubeletpy: name it with --program"):
+    with pytest.raises(
+        adopt.AdoptionRefused, match="is not the program kubeletpy: name it with --program"
+    ):
         adopt.checked_program(path)
 
 
 def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     given = argparse.Namespace(yes=False)
-    with pytest.raises(adopt.Refused, match="use --yes"):
+    with pytest.raises(adopt.AdoptionRefused, match="use --yes"):
         adopt.confirm(given, "node-1", "take it over")
 
     class Terminal(io.StringIO):
@@ -79,7 +81,7 @@ def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal("node-2\n"))
-    with pytest.raises(adopt.Refused, match="another name"):
+    with pytest.raises(adopt.AdoptionRefused, match="another name"):
         adopt.confirm(given, "node-1", "take it over")
     monkeypatch.setattr(sys, "stdin", Terminal("node-1\n"))
     adopt.confirm(given, "node-1", "take it over")
@@ -110,7 +112,7 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
 
     def ask(path: Path, *parts: str) -> dict[str, object]:
         if parts[2] not in waits:
-            raise agent_socket.NotFound("no such pod")
+            raise agent_socket.NoSuchPod("no such pod")
         return {"waits": waits[parts[2]]}
 
     monkeypatch.setattr(agent_socket, "get_json", ask)
@@ -121,11 +123,11 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
 def test_giving_back_what_the_kubelet_has(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.KUBELET))
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.KUBELET))
     monkeypatch.setattr(
         SystemdHost,
         "state",
-        lambda self: State(trial=False, kept=False, running=Program.KUBELET),
+        lambda self: AdoptionState(trial=False, kept=False, running=UnitProgram.KUBELET),
     )
     monkeypatch.setattr(SystemdHost, "disarm", lambda self: None)
     assert give_back.main(["--yes"]) == 0
@@ -133,12 +135,12 @@ def test_giving_back_what_the_kubelet_has(
 
 
 def test_drop_ins_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(Program.KUBELET))
+    monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.KUBELET))
     host = SystemdHost("kubelet.service", tmp_path)
     host.write("run/systemd/system", "[Service]\n")
     path = tmp_path / "run/systemd/system/kubelet.service.d/zz-kubeletpy.conf"
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("[Service]\n", 0o644)
-    assert host.state() == State(trial=True, kept=False, running=Program.KUBELET)
+    assert host.state() == AdoptionState(trial=True, kept=False, running=UnitProgram.KUBELET)
     host.remove("run/systemd/system")
     host.remove("run/systemd/system")
     assert not path.parent.exists()

@@ -37,7 +37,7 @@ def list_or_same(found: Any) -> Any:
     return [*found] if isinstance(found, list) else found
 
 
-def shown(*arguments: str) -> explain.Answer:
+def shown(*arguments: str) -> explain.ExplainOutput:
     return explain.answer(explain.parser().parse_args(arguments), Path("explain.sock"))
 
 
@@ -56,7 +56,7 @@ def test_an_api_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def once(path: Path, read: Any) -> Any:
-        raise own_api.Unread("its API did not answer: x")
+        raise own_api.OwnApiUnavailable("its API did not answer: x")
 
     monkeypatch.setattr(own_api, "once", once)
     said = "pods that no node has are not shown: its API did not answer: x\n"

@@ -96,10 +96,10 @@ async def test_an_api_that_does_not_answer(client: KubeClient, tmp_path: Path) -
     config = json.loads(path.read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     path.write_text(json.dumps(config))
-    with pytest.raises(own_api.Unread, match="its API did not answer: "):
+    with pytest.raises(own_api.OwnApiUnavailable, match="its API did not answer: "):
         await asyncio.to_thread(own_api.once, path, lambda api: api.unplaced())
     path.write_text("{")
-    with pytest.raises(own_api.Unread, match="its API did not answer: "):
+    with pytest.raises(own_api.OwnApiUnavailable, match="its API did not answer: "):
         await asyncio.to_thread(own_api.once, path, lambda api: api.unplaced())
 
 

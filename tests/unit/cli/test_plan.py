@@ -16,7 +16,7 @@ from kubeletpy.cli import own_api, plan
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.server import MAX_PLAN_BYTES, ExplainServer
-from kubeletpy.foresee.model import Foreseen, Need, NeedKind, NeedState, Outcome
+from kubeletpy.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.pods.pod import Pod
 from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
@@ -30,7 +30,7 @@ class Agent:
     def __init__(self, at: str) -> None:
         self.at = at
         self.asked: list[Any] = []
-        self.outcome = Outcome.RUNS
+        self.outcome = ForeseenOutcome.RUNS
         self.needs: tuple[Need, ...] = ()
         self.evictions: tuple[EvictionOrder, ...] = ()
 
@@ -126,23 +126,23 @@ async def test_a_patch_from_a_file(
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        (Outcome.RUNS, 0),
-        (Outcome.PREEMPTS, 0),
-        (Outcome.RESTARTS, 0),
-        (Outcome.IN_PLACE, 0),
-        (Outcome.UNCHANGED, 0),
-        (Outcome.ENDS, 0),
-        (Outcome.RECREATES, 0),
-        (Outcome.WAITS, 1),
-        (Outcome.REFUSED, 1),
-        (Outcome.FORBIDDEN, 1),
-        (Outcome.DEFERRED, 1),
-        (Outcome.INFEASIBLE, 1),
-        (Outcome.UNKNOWN, 1),
+        (ForeseenOutcome.RUNS, 0),
+        (ForeseenOutcome.PREEMPTS, 0),
+        (ForeseenOutcome.RESTARTS, 0),
+        (ForeseenOutcome.IN_PLACE, 0),
+        (ForeseenOutcome.UNCHANGED, 0),
+        (ForeseenOutcome.ENDS, 0),
+        (ForeseenOutcome.RECREATES, 0),
+        (ForeseenOutcome.WAITS, 1),
+        (ForeseenOutcome.REFUSED, 1),
+        (ForeseenOutcome.FORBIDDEN, 1),
+        (ForeseenOutcome.DEFERRED, 1),
+        (ForeseenOutcome.INFEASIBLE, 1),
+        (ForeseenOutcome.UNKNOWN, 1),
     ],
 )
 async def test_the_exit_code_says_whether_it_would_be_done(
-    agent: Agent, outcome: Outcome, code: int
+    agent: Agent, outcome: ForeseenOutcome, code: int
 ) -> None:
     agent.outcome = outcome
     assert await run(agent.at, "web", "-p", "{}") == code
@@ -300,7 +300,7 @@ async def test_elsewhere_what_was_not_checked_is_named(
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
 
     def unread(path: Path, read: Any) -> Any:
-        raise own_api.Unread("it did not answer")
+        raise own_api.OwnApiUnavailable("it did not answer")
 
     monkeypatch.setattr(own_api, "once", unread)
     assert await run(agent.at, "-f", str(file)) == 0

@@ -43,7 +43,7 @@ async def test_it_prints_where_to_look_and_asks_the_socket(
     def ask(*parts: str) -> Any:
         asked.append(parts)
         if parts[2:] == ("gone",):
-            raise agent_socket.NotFound("no pod default/gone on this node", {})
+            raise agent_socket.NoSuchPod("no pod default/gone on this node", {})
         if len(asked) > 20:
             raise agent_socket.NoAgent("nobody listens any more")
         return {"name": "node-1", "troubles": [], "pods": []} if parts[0] != "pods" else []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.cli import view_sources
-from kubeletpy.cli.own_api import Unread
+from kubeletpy.cli.own_api import OwnApiUnavailable
 from kubeletpy.cli.view_sources import Sources
 
 NOT_HERE = {"error": "no pod ns/web on this node", "last": None}
@@ -40,7 +40,7 @@ class Api:
 
     async def _answer(self, found: Any) -> Any:
         if self.unread:
-            raise Unread(self.unread)
+            raise OwnApiUnavailable(self.unread)
         if self.hangs:
             await asyncio.Event().wait()
         return found

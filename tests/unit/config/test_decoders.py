@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.fields import FIELDS
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from tools.rulebook.tables import rows
 
 BAD = object()
@@ -116,7 +116,7 @@ ROWS: list[tuple[d.Decoder, object, object]] = [
 
 @pytest.mark.parametrize(("decode", "value", "expected"), ROWS)
 def test_what_a_field_holds(decode: d.Decoder, value: object, expected: object) -> None:
-    report = Report()
+    report = ProblemReport()
     found = decode(value, "x", report)
     assert bool(report.problems) is (expected is BAD)
     if expected is not BAD:
@@ -124,7 +124,7 @@ def test_what_a_field_holds(decode: d.Decoder, value: object, expected: object) 
 
 
 def test_a_problem_names_its_place_once() -> None:
-    report = Report()
+    report = ProblemReport()
     d.grace("x", "g", report)
     d.list_of(d.string)(["a", 1], "l", report)
     KEYED({"c": 1}, "m", report)

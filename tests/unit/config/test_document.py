@@ -7,7 +7,7 @@ import yaml
 
 from kubeletpy.config.decode import decode, parse, without_zeros
 from kubeletpy.config.fields import API_VERSION, KIND
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.yaml_depth import MAX_DEPTH, TooDeep, check_depth
 
 
@@ -23,7 +23,7 @@ from kubeletpy.config.yaml_depth import MAX_DEPTH, TooDeep, check_depth
     ],
 )
 def test_version_and_kind(text: str, said: list[tuple[str, str]]) -> None:
-    report = Report()
+    report = ProblemReport()
     parse(text, report)
     assert [
         (problem.field, problem.allowed.partition(":")[0]) for problem in report.problems
@@ -78,7 +78,7 @@ def test_a_zero_is_not_set_unless_it_says_something() -> None:
 
 
 def test_what_is_bad_is_reported_and_left_out() -> None:
-    report = Report()
+    report = ProblemReport()
     given = {"port": 5, "maxPods": "x", "maxOpenFiles": -1, "podPidsLimit": 7}
     assert decode(given, report) == {"port": 5, "podPidsLimit": 7}
     assert [problem.field for problem in report.problems] == ["maxPods", "maxOpenFiles"]

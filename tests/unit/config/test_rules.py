@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.config import rules
 from kubeletpy.config.decoders import boolean
 from kubeletpy.config.fields import FIELDS
-from kubeletpy.config.problems import Report
+from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint
 
 KEY, VALUE, EFFECT = "not a valid taint key", "not a valid taint value", "effects are"
@@ -160,7 +160,7 @@ def test_the_length_of_a_name(length: int, fits: bool) -> None:
     ("value", "fine"), [(True, True), (False, True), (1, False), ("true", False)]
 )
 def test_a_boolean_is_no_number(value: object, fine: bool) -> None:
-    report = Report()
+    report = ProblemReport()
     assert boolean(value, "x", report) is (value if fine else None)
     assert bool(report.problems) is not fine
 
@@ -243,6 +243,6 @@ def test_every_number_that_a_rule_bounds_is_in_the_table() -> None:
     ],
 )
 def test_what_is_left_out_of_an_entry(path: str, given: Any, found: Any) -> None:
-    report = Report()
+    report = ProblemReport()
     assert FIELDS[path].decode(given, path, report) == found
     assert not report.problems

@@ -9,7 +9,7 @@ from tests.stated import stated
 STATED = {
     "config/decoders _INT32": 2**31 - 1,
     "config/decoders _INT64": 2**63 - 1,
-    "config/fields Field.pointer": False,
+    "config/fields ConfigField.pointer": False,
     "config/flags NodeFlags.exit_on_lock_contention": False,
     "config/flags NodeFlags.experimental_allocatable_ignore_eviction": False,
     "config/flags NodeFlags.help": False,

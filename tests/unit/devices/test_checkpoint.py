@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.devices.checkpoint import BadCheckpoint, checksum, parse_checkpoint, render
-from kubeletpy.devices.model import Booking, Holder
+from kubeletpy.devices.checkpoint import BadDeviceCheckpoint, checksum, parse_checkpoint, render
+from kubeletpy.devices.model import Booking, DeviceHolder
 
 ENTRY = {
     "PodUID": "uid-a",
@@ -23,7 +23,7 @@ VECTORS = [
     ({"PodDeviceEntries": [], "RegisteredDevices": {}}, 2932075448),
     ({"PodDeviceEntries": [ENTRY], "RegisteredDevices": REGISTERED}, 3675780745),
 ]
-HOLDER = Holder("uid-a", "c", "example.com/dev")
+HOLDER = DeviceHolder("uid-a", "c", "example.com/dev")
 BOOKING = Booking({-1: ("d1",), 0: ("d2", "d0")}, b"\n\x06\n\x01A\x12\x011")
 
 
@@ -44,7 +44,7 @@ def test_a_file_of_the_kubelet_is_read(space: str) -> None:
 def test_an_answer_with_other_characters_than_base64_is_refused() -> None:
     entry = {**ENTRY, "AllocResp": "%%%%CgYKAUESATE="}
     data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [entry]}
-    with pytest.raises(BadCheckpoint, match=r"^it can't be read: "):
+    with pytest.raises(BadDeviceCheckpoint, match=r"^it can't be read: "):
         parse_checkpoint(json.dumps({"Checksum": 3675780745, "Data": data}))
 
 
@@ -84,5 +84,5 @@ def test_what_is_written_is_what_the_kubelet_would_sum() -> None:
     ],
 )
 def test_other_files_are_refused(text: bytes) -> None:
-    with pytest.raises(BadCheckpoint):
+    with pytest.raises(BadDeviceCheckpoint):
         parse_checkpoint(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.devices.pick import Choice, by_claim, pick
+from kubeletpy.devices.pick import DeviceChoice, by_claim, pick
 from tests.unit.devices.test_pick import GPU, container, pod
 
 MAPPING = {"containerName": "c", "resourceName": GPU, "requestName": "r"}
@@ -32,8 +32,10 @@ def test_what_a_claim_serves(mappings: Any, served: bool) -> None:
 
 def choice(
     wanted: int, taken: str = "", aligned: str = "abc", rest: str = "de", free: str = "fg"
-) -> Choice:
-    return Choice(wanted, frozenset(taken), frozenset(aligned), frozenset(rest), frozenset(free))
+) -> DeviceChoice:
+    return DeviceChoice(
+        wanted, frozenset(taken), frozenset(aligned), frozenset(rest), frozenset(free)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def choice(
         (choice(1, aligned="", rest=""), "g", "g"),
     ],
 )
-def test_which_are_picked(given: Choice, preferred: str, picked: str) -> None:
+def test_which_are_picked(given: DeviceChoice, preferred: str, picked: str) -> None:
     assert "".join(pick(given, preferred)) == picked
 
 
@@ -84,6 +86,6 @@ def test_which_are_picked(given: Choice, preferred: str, picked: str) -> None:
         (choice(1, aligned=""), ("defg", "")),
     ],
 )
-def test_what_a_plugin_chooses_from(given: Choice, asks: tuple[str, str] | None) -> None:
+def test_what_a_plugin_chooses_from(given: DeviceChoice, asks: tuple[str, str] | None) -> None:
     expected = None if asks is None else (frozenset(asks[0]), frozenset(asks[1]))
     assert given.preferred_request == expected

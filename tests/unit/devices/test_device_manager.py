@@ -18,7 +18,7 @@ from kubeletpy.devices.checkpoint import FILE, parse_checkpoint
 from kubeletpy.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.devices.kubelet_socket import KubeletSocket
 from kubeletpy.devices.model import AwaitedPlugins
-from kubeletpy.devices.names import Refused
+from kubeletpy.devices.names import RegistrationRefused
 from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.families import Families
 from kubeletpy.placement.hints import Hint
@@ -225,11 +225,13 @@ async def test_who_can_not_register(node: Node) -> None:
         node.plugins["dead"] = SimPlugin("d0")
         node.plugins["dead"].alive = False
         for resource, why in ((GPU, "connecting"), ("gpu", "invalid"), ("kubernetes.io/x", "inv")):
-            with pytest.raises(Refused, match=why):
+            with pytest.raises(RegistrationRefused, match=why):
                 await agent.plugins.register(resource, "dead")
         slow = node.plugins["slow"] = SimPlugin("d0")
         slow.faults["GetDevicePluginOptions"] = hang
-        with pytest.raises(Refused, match=r"failed to get device plugin options: .*DeadlineExc"):
+        with pytest.raises(
+            RegistrationRefused, match=r"failed to get device plugin options: .*DeadlineExc"
+        ):
             await agent.plugins.register(GPU, "slow")
         assert agent.counts({}).capacity == {}
 

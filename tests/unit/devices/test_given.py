@@ -6,9 +6,9 @@ import pytest
 
 from kubeletpy.devices.given import from_plugins
 from kubeletpy.devices.model import Booking
-from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.devices.names import RegistrationRefused, check_resource, check_version
 from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import Device
+from kubeletpy.pods.granted import DeviceNode
 from kubeletpy.pods.mount import Mount
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
@@ -50,8 +50,8 @@ def test_the_first_of_equal_keys_wins() -> None:
     )
     assert made.mounts == (Mount("/m", "/first", True), Mount("/n", "/second", True))
     assert made.devices == (
-        Device("/dev/a", "/dev/first", "rwm"),
-        Device("/dev/b", "/dev/b", ""),
+        DeviceNode("/dev/a", "/dev/first", "rwm"),
+        DeviceNode("/dev/b", "/dev/b", ""),
     )
     assert made.envs == (("K", "first"), ("L", "second"))
     assert made.annotations == {"K": "first", "L": "second"}
@@ -106,7 +106,7 @@ def test_names_of_extended_resources(name: str, good: bool) -> None:
     if good:
         check_resource(name)
     else:
-        with pytest.raises(Refused, match="is not that of an extended resource"):
+        with pytest.raises(RegistrationRefused, match="is not that of an extended resource"):
             check_resource(name)
 
 
@@ -118,7 +118,7 @@ def test_versions() -> None:
         (["v1beta", "v2"], "v1beta, v2"),
         (["v" * 201], "v" * 200),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RegistrationRefused) as refused:
             check_version(versions)
         assert str(refused.value) == (
             f"requested API version '{shown}' is not supported by kubelet. "

@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.devices import registration
 from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.names import Refused
+from kubeletpy.devices.names import RegistrationRefused
 from kubeletpy.devices.registration import MAX_RESOURCES
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from tests.turns import turns_measured
@@ -88,7 +88,7 @@ async def test_plugins_of_very_many_resources_one_after_another(
             await asyncio.sleep(0.2)
             node.plugins[f"{number}"].die()
             await asyncio.sleep(0.01)
-        with pytest.raises(Refused, match="stopped in the last five minutes"):
+        with pytest.raises(RegistrationRefused, match="stopped in the last five minutes"):
             await registering(agent, node, 5)
         assert len(agent.counts({}).capacity) == 5
         await asyncio.sleep(302)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.devices.model import NO_NODE, Booking, Device, Holder
+from kubeletpy.devices.model import NO_NODE, Booking, DeviceHolder, PluginDevice
 from kubeletpy.devices.on_node import (
     allocatable,
     capacity,
@@ -18,8 +18,10 @@ GPU, NIC = "example.com/gpu", "example.com/nic"
 
 def node() -> DeviceState:
     state = DeviceState()
-    state.listed(GPU, [Device("g0", nodes=(0, 1)), Device("g1"), Device("g2", "Sick")])
-    state.listed(NIC, [Device("n0", "Unhealthy")])
+    state.listed(
+        GPU, [PluginDevice("g0", nodes=(0, 1)), PluginDevice("g1"), PluginDevice("g2", "Sick")]
+    )
+    state.listed(NIC, [PluginDevice("n0", "Unhealthy")])
     return state
 
 
@@ -42,10 +44,10 @@ def test_the_nodes_that_the_devices_of_a_booking_are_near() -> None:
 def test_the_health_of_a_pods_devices() -> None:
     state = node()
     state.bookings = {
-        Holder("uid-a", "main", NIC): Booking({NO_NODE: ("n0",)}, b""),
-        Holder("uid-a", "main", GPU): Booking({0: ("g0", "gone"), NO_NODE: ("g2",)}, b""),
-        Holder("uid-a", "side", "example.com/fpga"): Booking({NO_NODE: ("f0",)}, b""),
-        Holder("uid-b", "main", GPU): Booking({NO_NODE: ("g1",)}, b""),
+        DeviceHolder("uid-a", "main", NIC): Booking({NO_NODE: ("n0",)}, b""),
+        DeviceHolder("uid-a", "main", GPU): Booking({0: ("g0", "gone"), NO_NODE: ("g2",)}, b""),
+        DeviceHolder("uid-a", "side", "example.com/fpga"): Booking({NO_NODE: ("f0",)}, b""),
+        DeviceHolder("uid-b", "main", GPU): Booking({NO_NODE: ("g1",)}, b""),
     }
 
     def shown(name: str, **health: str) -> object:

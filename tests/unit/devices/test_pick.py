@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.devices.hints import device_hints
-from kubeletpy.devices.model import Booking, Device, Holder, Reservation, Wish, by_node
-from kubeletpy.devices.pick import Choice, No, Nothing, decide, pick, requests, reusable
+from kubeletpy.devices.model import Booking, DeviceHolder, PluginDevice, Reservation, Wish, by_node
+from kubeletpy.devices.pick import DeviceChoice, No, Nothing, decide, pick, requests, reusable
 from kubeletpy.devices.state import FORGOTTEN_AFTER_S, DeviceState
 from kubeletpy.pods.pod import Pod
 
@@ -31,24 +31,26 @@ def pod(*containers: Any, init: Any = (), status: Any = None) -> Pod:
     return Pod(made)
 
 
-def state(*devices: Device, held: dict[tuple[str, str], list[str]] | None = None) -> DeviceState:
+def state(
+    *devices: PluginDevice, held: dict[tuple[str, str], list[str]] | None = None
+) -> DeviceState:
     made = DeviceState()
     made.listed(GPU, devices)
     by_id = {device.id: device for device in devices}
     for (uid, name), ids in (held or {}).items():
-        at = by_node(by_id.get(each, Device(each)) for each in ids)
-        made.bookings[Holder(uid, name, GPU)] = Booking(at, b"")
+        at = by_node(by_id.get(each, PluginDevice(each)) for each in ids)
+        made.bookings[DeviceHolder(uid, name, GPU)] = Booking(at, b"")
     return made
 
 
-def devices(*ids: str) -> list[Device]:
-    return [Device(each) for each in ids]
+def devices(*ids: str) -> list[PluginDevice]:
+    return [PluginDevice(each) for each in ids]
 
 
 def asked(
     made: DeviceState, number: int = 1, *, runs: bool = False, mask: int | None = None
 ) -> Any:
-    wish = Wish(Holder("uid", "c", GPU), number, mask)
+    wish = Wish(DeviceHolder("uid", "c", GPU), number, mask)
     return decide(pod(container("c")), wish, made, pod_runs=runs)
 
 
@@ -56,7 +58,7 @@ def test_1_served_by_a_claim() -> None:
     mapping = {"containerName": "c", "resourceName": GPU, "requestName": "r"}
     status = {"extendedResourceClaimStatus": {"requestMappings": [mapping]}}
     served = pod(container("c"), status=status)
-    wish = Wish(Holder("uid", "c", GPU), 1)
+    wish = Wish(DeviceHolder("uid", "c", GPU), 1)
     assert isinstance(decide(served, wish, state()), Nothing)
 
 
@@ -72,13 +74,13 @@ def test_3_a_pod_that_runs_keeps_what_it_has(held: Any) -> None:
 
 def test_4_unknown() -> None:
     made = DeviceState()
-    made.bookings[Holder("other", "c", GPU)] = Booking({-1: ("a",)}, b"")
+    made.bookings[DeviceHolder("other", "c", GPU)] = Booking({-1: ("a",)}, b"")
     assert asked(made) == No(f"cannot allocate unregistered device {GPU}")
 
 
 def test_5_none_healthy() -> None:
     no = No(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
-    assert asked(state(Device("a", "Unhealthy"))) == no
+    assert asked(state(PluginDevice("a", "Unhealthy"))) == no
     stopped = state(*devices("a"))
     stopped.stopped(GPU, 0.0)
     assert asked(stopped) == no
@@ -86,7 +88,7 @@ def test_5_none_healthy() -> None:
 
 
 def test_6_own_ones_not_healthy_any_more() -> None:
-    made = state(Device("a", "Unhealthy"), Device("b"), held={("uid", "c"): ["a"]})
+    made = state(PluginDevice("a", "Unhealthy"), PluginDevice("b"), held={("uid", "c"): ["a"]})
     assert asked(made) == No(
         "previously allocated devices are no longer healthy; "
         f"cannot allocate unhealthy devices {GPU}"
@@ -125,26 +127,33 @@ def test_8_an_init_container_reuses_what_earlier_ones_had() -> None:
 
 
 def test_8_taken_first_and_only_healthy_ones() -> None:
-    made = state(*devices("a", "b", "z"), Device("y", "Unhealthy"), held={("uid", "i"): ["y", "z"]})
-    wish = Wish(Holder("uid", "c", GPU), 2)
+    made = state(
+        *devices("a", "b", "z"), PluginDevice("y", "Unhealthy"), held={("uid", "i"): ["y", "z"]}
+    )
+    wish = Wish(DeviceHolder("uid", "c", GPU), 2)
     answer = decide(pod(APP, init=[container("i", "2")]), wish, made)
-    assert isinstance(answer, Choice)
+    assert isinstance(answer, DeviceChoice)
     assert pick(answer) == ("a", "z")
 
 
 def test_9_too_few() -> None:
     made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
-    asking = Holder("asking", "c", GPU)
+    asking = DeviceHolder("asking", "c", GPU)
     made.reserved[asking] = Reservation(Wish(asking, 1), frozenset("b"))
     answer = asked(made, 2)
     assert answer == No(
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
     )
     del made.reserved[asking]
-    assert isinstance(asked(made, 1), Choice)
+    assert isinstance(asked(made, 1), DeviceChoice)
 
 
-NUMA = [Device("a0", nodes=(0,)), Device("b1", nodes=(1,)), Device("c1", nodes=(1,)), Device("d")]
+NUMA = [
+    PluginDevice("a0", nodes=(0,)),
+    PluginDevice("b1", nodes=(1,)),
+    PluginDevice("c1", nodes=(1,)),
+    PluginDevice("d"),
+]
 
 
 def test_10_groups() -> None:
@@ -154,7 +163,7 @@ def test_10_groups() -> None:
         answer = asked(made, 1, mask=mask)
         assert not answer.aligned
         assert not answer.unaligned
-    both = asked(state(Device("e", nodes=(0, 1))), 1, mask=0b10)
+    both = asked(state(PluginDevice("e", nodes=(0, 1))), 1, mask=0b10)
     assert both.aligned == {"e"}
 
 
@@ -185,7 +194,7 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
 )
 def test_what_a_plugin_is_asked(number: int, asks: Any) -> None:
     assert asked(state(*NUMA), number, mask=0b10).preferred_request == asks
-    assert Choice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
+    assert DeviceChoice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
         "it has all already"
     )
 
@@ -204,8 +213,8 @@ def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
 def test_whose_health_is_news() -> None:
     made = state(*devices("a", "b"), held={("one", "c"): ["a"], ("two", "c"): ["b"]})
     assert made.listed(GPU, devices("a", "b")) == frozenset()
-    assert made.listed(GPU, [Device("a", "Unhealthy"), Device("b")]) == {"one"}
-    assert made.listed(GPU, [Device("b")]) == frozenset(), "an id that vanishes is not news"
+    assert made.listed(GPU, [PluginDevice("a", "Unhealthy"), PluginDevice("b")]) == {"one"}
+    assert made.listed(GPU, [PluginDevice("b")]) == frozenset(), "an id that vanishes is not news"
     assert made.listed(GPU, devices("a", "b")) == {"one"}
     assert made.resources[GPU].unhealthy == frozenset()
 
@@ -235,10 +244,10 @@ def hints(made: DeviceState, number: int, name: str | None = "c", spec: Pod | No
 def test_hints() -> None:
     assert hints(state(*devices("a")), 1) is None, "no topology, no preference"
     assert hints(DeviceState(), 1) is None, "not known"
-    near = state(Device("a", nodes=(0,)))
+    near = state(PluginDevice("a", nodes=(0,)))
     assert hints(near, 1) == [(1, True)], "a node without any is not among them"
     assert hints(near, 0) == [(1, True)]
-    far = state(Device("a", nodes=(7,)))
+    far = state(PluginDevice("a", nodes=(7,)))
     assert hints(far, 1) == []
     assert hints(far, 0) == [(1, True), (2, True), (3, False)]
     assert hints(state(*NUMA, held={("uid", "c"): ["gone"]}), 1) == []

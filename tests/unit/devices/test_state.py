@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.devices.model import NO_NODE, Booking, Device, Holder, Reservation, Wish
+from kubeletpy.devices.model import NO_NODE, Booking, DeviceHolder, PluginDevice, Reservation, Wish
 from kubeletpy.devices.state import FORGOTTEN_AFTER_S, DeviceState
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
-A, B = Holder("pod-1", "a", GPU), Holder("pod-1", "b", GPU)
-A_NIC, OTHER = Holder("pod-1", "a", NIC), Holder("pod-2", "a", GPU)
+A, B = DeviceHolder("pod-1", "a", GPU), DeviceHolder("pod-1", "b", GPU)
+A_NIC, OTHER = DeviceHolder("pod-1", "a", NIC), DeviceHolder("pod-2", "a", GPU)
 
 
 def booked(*ids: str) -> Booking:
     return Booking({NO_NODE: ids}, b"")
 
 
-def reserved(holder: Holder, *ids: str) -> Reservation:
+def reserved(holder: DeviceHolder, *ids: str) -> Reservation:
     return Reservation(Wish(holder, len(ids)), frozenset(ids))
 
 
@@ -24,9 +24,9 @@ def in_use() -> DeviceState:
     state = DeviceState()
     bookings = {OTHER: booked("g4"), B: booked("g3"), A_NIC: booked("n1"), A: booked("g1", "g2")}
     state.restored([GPU, NIC], bookings, 10.0)
-    third = Holder("pod-3", "a", GPU)
+    third = DeviceHolder("pod-3", "a", GPU)
     state.reserved = {third: reserved(third, "g5")}
-    on_nic = Holder("pod-3", "a", NIC)
+    on_nic = DeviceHolder("pod-3", "a", NIC)
     state.reserved[on_nic] = reserved(on_nic, "n2")
     return state
 
@@ -41,8 +41,8 @@ def test_what_is_taken_is_of_one_resource() -> None:
 def test_what_a_container_has_or_is_about_to_get() -> None:
     state = in_use()
     assert state.ids_of(A) == {"g1", "g2"}
-    assert state.ids_of(Holder("pod-3", "a", GPU)) == {"g5"}
-    assert state.ids_of(Holder("pod-3", "b", GPU)) == frozenset()
+    assert state.ids_of(DeviceHolder("pod-3", "a", GPU)) == {"g5"}
+    assert state.ids_of(DeviceHolder("pod-3", "b", GPU)) == frozenset()
 
 
 def test_what_containers_and_pods_have() -> None:
@@ -81,24 +81,24 @@ def test_other_pods_lose_what_they_have() -> None:
 
 def test_news_of_devices_concern_those_who_have_them() -> None:
     state = in_use()
-    every = [Device(f"g{number}") for number in range(1, 6)]
+    every = [PluginDevice(f"g{number}") for number in range(1, 6)]
     assert state.listed(GPU, every) == {"pod-1", "pod-2"}, "all are new"
     assert state.listed(GPU, every) == frozenset()
-    sick = [Device("g4", "Unhealthy") if device.id == "g4" else device for device in every]
+    sick = [PluginDevice("g4", "Unhealthy") if device.id == "g4" else device for device in every]
     assert state.listed(GPU, sick) == {"pod-2"}
     found = state.resources[GPU]
     assert found.healthy == {"g1", "g2", "g3", "g5"}
     assert found.unhealthy == {"g4"}
-    assert state.listed(NIC, [Device("g4")]) == frozenset(), "another resource's device"
+    assert state.listed(NIC, [PluginDevice("g4")]) == frozenset(), "another resource's device"
 
 
 def test_two_resources_may_have_devices_of_one_id() -> None:
     """docs/reference/behaviour.md, u: ka41. News of one concern no pod that has the other."""
     state = DeviceState()
-    state.restored([GPU, NIC], {A: booked("0"), Holder("pod-2", "a", NIC): booked("0")}, 0.0)
-    assert state.listed(GPU, [Device("0", "Healthy")]) == {"pod-1"}
-    assert state.listed(NIC, [Device("0", "Healthy")]) == {"pod-2"}
-    assert state.listed(NIC, [Device("0", "Unhealthy")]) == {"pod-2"}
+    state.restored([GPU, NIC], {A: booked("0"), DeviceHolder("pod-2", "a", NIC): booked("0")}, 0.0)
+    assert state.listed(GPU, [PluginDevice("0", "Healthy")]) == {"pod-1"}
+    assert state.listed(NIC, [PluginDevice("0", "Healthy")]) == {"pod-2"}
+    assert state.listed(NIC, [PluginDevice("0", "Unhealthy")]) == {"pod-2"}
     assert state.resources[GPU].healthy == {"0"}
     assert state.ids_of(A) == {"0"}
 
@@ -107,7 +107,7 @@ def test_a_resource_is_forgotten_when_its_plugin_has_stopped_for_long() -> None:
     state = DeviceState()
     assert state.expires_at() is None
     for name in (GPU, NIC, "example.com/disk"):
-        state.listed(name, [Device("1")])
+        state.listed(name, [PluginDevice("1")])
     assert state.expires_at() is None
     assert state.expire(1e9) == ()
     state.stopped(GPU, 20.0)
@@ -134,7 +134,7 @@ def test_a_plugin_that_has_not_listed_yet_makes_no_resource() -> None:
 
 def test_topology_counts_if_any_device_has_a_node() -> None:
     state = DeviceState()
-    state.listed(GPU, [Device("1"), Device("2")])
+    state.listed(GPU, [PluginDevice("1"), PluginDevice("2")])
     assert not state.resources[GPU].has_topology
-    state.listed(GPU, [Device("1"), Device("2", nodes=(0,))])
+    state.listed(GPU, [PluginDevice("1"), PluginDevice("2", nodes=(0,))])
     assert state.resources[GPU].has_topology

@@ -22,7 +22,7 @@ from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.static_cpus import StaticCpus
 from kubeletpy.placement.topology_manager import TopologyManager
 from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from tests.unit.devices.plugins import SimPlugin, failed
@@ -118,10 +118,10 @@ async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
         why = f"{GPU} (devices) could come from 0 or 1; cpu (cpu) could come from 1"
         assert of.said == [Decision("container c goes to NUMA node 1", why)]
         shown = pod_of(wants(4, 1))
-        assert of.devices.held_by(shown) == [Held("c", GPU, "c1", (1,))]
-        assert of.cpus.held_by(shown) == [Held("c", "cpu", "4-7, its own", (1,))]
+        assert of.devices.held_by(shown) == [HeldResource("c", GPU, "c1", (1,))]
+        assert of.cpus.held_by(shown) == [HeldResource("c", "cpu", "4-7, its own", (1,))]
         other = pod_of(sized("d", "100m"), uid="uid-9")
-        assert of.cpus.held_by(other) == [Held("d", "cpu", "0-3, shared")]
+        assert of.cpus.held_by(other) == [HeldResource("d", "cpu", "0-3, shared")]
         await of.admit(pod_of(wants(2, 2), uid="uid-2"))
         assert of.has("uid-2") == (["a0", "b0"], [1, 2])
 

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from kubeletpy.api.types import JSON
 from kubeletpy.dra.claim_manager import ClaimManager
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.model import Claims
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.kubeapi.errors import NotFound
@@ -150,7 +150,7 @@ class Node:
             drivers = (driver for claim in claims.values() for driver in claim.drivers)
             dra.show(Counter(drivers), len(claims))
 
-        self.drivers = Drivers(dra, lambda name, *_: _Calls(self.by_name[name]))
+        self.drivers = DraDrivers(dra, lambda name, *_: _Calls(self.by_name[name]))
         self.manager = ClaimManager(
             cast(Any, self.api),
             self.drivers,

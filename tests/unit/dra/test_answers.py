@@ -11,7 +11,7 @@ from kubeletpy.dra.answers import MAX_DEVICES, MAX_NAMES, claim_answers, service
 from kubeletpy.dra.client import PART_DEVICES, parts
 from kubeletpy.dra.health import MAX_DEVICES as MAX_REPORTED
 from kubeletpy.dra.health import with_report
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.model import ClaimDevice, ClaimInfo
 from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
@@ -53,7 +53,7 @@ def test_each_claim_has_its_devices_or_an_error(messages: Any) -> None:
     )
     found = claim_answers(answer, [CLAIM, other])
     names = ("a.com/gpu=0", "a.com/gpu=x.1:y")
-    assert found.devices == {"c-uid": (Device("pool", "d0", ("r",), names),)}
+    assert found.devices == {"c-uid": (ClaimDevice("pool", "d0", ("r",), names),)}
     assert found.errors == {"o-uid": "the driver did not answer for it"}
     refused = claim_answers(prepared(messages=messages, error="no\nway"), [CLAIM])
     assert (refused.devices, set(refused.errors)) == ({}, {"c-uid"})
@@ -67,7 +67,7 @@ def test_an_unprepared_claim_has_no_devices() -> None:
 
 def test_a_share_of_a_device_is_kept() -> None:
     (found,) = claim_answers(prepared(device(share_id="s")), [CLAIM]).devices["c-uid"]
-    assert found == Device("pool", "d0", ("r",), (), "s")
+    assert found == ClaimDevice("pool", "d0", ("r",), (), "s")
 
 
 @pytest.mark.parametrize(

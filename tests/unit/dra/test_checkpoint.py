@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.dra.checkpoint import checksum, parse_checkpoint, written
-from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
+from kubeletpy.dra.model import BadClaimState, ClaimDevice, ClaimInfo
 from kubeletpy.dra.state import ClaimState
 from kubeletpy.structs import replace
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
-DEVICE = Device("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")
+DEVICE = ClaimDevice("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")
 CLAIMS = [
     ClaimInfo("u1", "a", "n", frozenset({"p", "q"}), {"a.example.com": (DEVICE,)}, restored=True),
     ClaimInfo("u2", "b", "n", frozenset({"p"}), {"b.example.com": ()}, restored=True),
@@ -115,9 +115,9 @@ def _wrapped(data: str) -> str:
     ],
 )
 def test_what_is_no_state_file(text: str, tmp_path: Path) -> None:
-    with pytest.raises(BadCheckpoint):
+    with pytest.raises(BadClaimState):
         parse_checkpoint(text)
     path = tmp_path / "dra_manager_state"
     path.write_text(text)
-    with pytest.raises(BadCheckpoint, match="Drain the node and remove the file"):
+    with pytest.raises(BadClaimState, match="Drain the node and remove the file"):
         ClaimState(path, lambda claims: None)

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from kubeletpy.dra.answers import HEALTH_SERVICES
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.slices import SliceCleaner
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Resource
@@ -160,7 +160,7 @@ async def test_the_newest_health_service_that_a_driver_names(
     server.add_insecure_port(f"unix:{tmp_path}/dra.sock")
     await server.start()
     reports: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    drivers = Drivers(
+    drivers = DraDrivers(
         Metrics().dra,
         heard=lambda name, part: reports.put_nowait((name, part.devices[0].device.device_name)),
     )

@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.dra import health
 from kubeletpy.dra.claims import uses
 from kubeletpy.dra.health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth, Known
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.model import ClaimDevice, ClaimInfo
 from kubeletpy.remote.generated import dra_health_pb2 as pb
 from kubeletpy.structs import replace
 from tests.unit.dra.node import user
@@ -118,7 +118,7 @@ def test_what_has_ended() -> None:
 
 
 def test_who_has_a_device() -> None:
-    claims = _claims(Device("pool", "d0"), Device("pool", "d1"))
+    claims = _claims(ClaimDevice("pool", "d0"), ClaimDevice("pool", "d1"))
     assert health.users(claims, {(A, key("d1"))}) == {"uid-p"}
     assert health.users(claims, {(A, key("d2")), (B, key("d0")), (A, ("other", "d0"))}) == set()
     assert health.users(claims, set()) == set()
@@ -130,22 +130,22 @@ def test_claims_of_others_are_not_shown() -> None:
     of = uses(pod)
     assert health.statuses({}, {}, pod, of, 0, words=True) == {}
     assert health.statuses(_claims(), {}, pod, of, 0, words=True) == {}
-    (claim,) = _claims(Device("pool", "d0")).values()
+    (claim,) = _claims(ClaimDevice("pool", "d0")).values()
     theirs = {claim.key: replace(claim, pods=frozenset({"uid-q"}))}
     assert health.statuses(theirs, {}, pod, of, 0, words=True) == {}
 
 
-def _claims(*devices: Device) -> dict[tuple[str, str], ClaimInfo]:
+def _claims(*devices: ClaimDevice) -> dict[tuple[str, str], ClaimInfo]:
     claim = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {A: devices}, prepared=True)
     return {claim.key: claim}
 
 
 def test_what_statuses_show() -> None:
     devices = (
-        Device("pool", "d0", ("r0",), (f"{A}/gpu=0", f"{A}/common=x")),
-        Device("pool", "d1", ("r1",)),
-        Device("pool", "d2"),
-        Device("pool", "d3", ("r0",), (f"{A}/gpu=0",)),
+        ClaimDevice("pool", "d0", ("r0",), (f"{A}/gpu=0", f"{A}/common=x")),
+        ClaimDevice("pool", "d1", ("r1",)),
+        ClaimDevice("pool", "d2"),
+        ClaimDevice("pool", "d3", ("r0",), (f"{A}/gpu=0",)),
     )
     pod = user("p", "c")
     known: Known = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.health import HEALTHY, UNHEALTHY, UNKNOWN
 from kubeletpy.dra.health_state import HealthState
 from kubeletpy.metrics.registry import Metrics
@@ -25,7 +25,7 @@ class Watched:
             LoopClock(),
             lambda devices: self.news.append({name for _, (_, name) in devices}),
         )
-        self.drivers = Drivers(
+        self.drivers = DraDrivers(
             Metrics().dra,
             lambda name, *_: _Calls(self.driver),
             self.state.driver_reported,

@@ -6,10 +6,10 @@ import pytest
 
 from kubeletpy.dra.claims import CALLS, Allocated, ClaimProblem, uses
 from kubeletpy.dra.model import (
+    ClaimDevice,
     ClaimInfo,
     Claims,
     ContainerClaim,
-    Device,
     cdi_devices,
     container_claims,
     leaving,
@@ -21,9 +21,9 @@ from tests.unit.dra.node import user
 
 A, B = "a.example.com", "b.example.com"
 CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {A: (), B: ()})
-D0 = Device("pool", "d0", ("r0",), (f"{A}/gpu=0", f"{A}/common=x"))
-D1 = Device("pool", "d1", ("r1",), (f"{A}/gpu=1", f"{A}/common=x"))
-D2 = Device("pool", "d2", (), (f"{B}/nic=2",))
+D0 = ClaimDevice("pool", "d0", ("r0",), (f"{A}/gpu=0", f"{A}/common=x"))
+D1 = ClaimDevice("pool", "d1", ("r1",), (f"{A}/gpu=1", f"{A}/common=x"))
+D2 = ClaimDevice("pool", "d2", (), (f"{B}/nic=2",))
 READY = replace(CLAIM, drivers={A: (D0, D1), B: (D2,)}, prepared=True)
 
 

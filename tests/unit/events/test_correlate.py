@@ -12,7 +12,7 @@ from kubeletpy.events.correlate import (
     Count,
     Create,
     Drop,
-    Observation,
+    ObjectEvent,
     cut,
 )
 
@@ -24,7 +24,7 @@ def see(
     correlator: Correlator, message: str, at: float, reason: str = "R", **ref: str
 ) -> Create | Count | Drop:
     involved: api.ObjectReference = {**POD, **ref}  # type: ignore[typeddict-item]
-    return correlator.correlate(Observation(involved, "Normal", reason, message), NOW + at)
+    return correlator.correlate(ObjectEvent(involved, "Normal", reason, message), NOW + at)
 
 
 def test_a_new_event_is_complete() -> None:
@@ -138,7 +138,7 @@ def test_names_are_unique_even_at_one_instant(at: float, first: int) -> None:
 
 def test_annotations_are_the_new_events() -> None:
     correlator = Correlator("kubelet", "m")
-    seen = Observation(POD, "Normal", "R", "hello", {"a": "b"})
+    seen = ObjectEvent(POD, "Normal", "R", "hello", {"a": "b"})
     created, counted = correlator.correlate(seen, NOW), correlator.correlate(seen, NOW)
     assert isinstance(created, Create)
     assert created.obj["metadata"]["annotations"] == {"a": "b"}
@@ -149,7 +149,7 @@ def test_annotations_are_the_new_events() -> None:
 def test_a_node_has_its_events_in_the_default_namespace() -> None:
     correlator = Correlator("kubelet", "m")
     node: api.ObjectReference = {"kind": "Node", "name": "m", "uid": "m"}
-    decision = correlator.correlate(Observation(node, "Normal", "NodeReady", "ready"), NOW)
+    decision = correlator.correlate(ObjectEvent(node, "Normal", "NodeReady", "ready"), NOW)
     assert isinstance(decision, Create)
     assert decision.obj["metadata"]["namespace"] == "default"
 

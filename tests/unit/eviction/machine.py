@@ -12,7 +12,7 @@ from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
 from kubeletpy.eviction.ranking import Reclaim, rank
-from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
+from kubeletpy.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
@@ -78,7 +78,7 @@ class Eviction:
     at: float
     name: str
     options: KillOptions
-    seen: Mapping[Signal, Observation]
+    seen: Mapping[Signal, SignalObservation]
     order: Mapping[Signal, list[str]]
 
 
@@ -139,7 +139,7 @@ class Machine:
         now = self.now()
         return [e for e in self.eaters if e.stopped_at is None or now < e.stopped_at]
 
-    def truth(self) -> dict[Signal, Observation]:
+    def truth(self) -> dict[Signal, SignalObservation]:
         """What is left."""
         now = self.now()
         uses = [each.use(now) for each in self.running()]
@@ -149,9 +149,9 @@ class Machine:
         )
         tasks = TASKS - sum(use.tasks for use in uses)
         return {
-            Signal.MEMORY: Observation(max(0, memory), MEMORY, now),
-            Signal.NODEFS: Observation(max(0, disk), DISK, now),
-            Signal.PIDS: Observation(max(0, tasks), TASKS, now),
+            Signal.MEMORY: SignalObservation(max(0, memory), MEMORY, now),
+            Signal.NODEFS: SignalObservation(max(0, disk), DISK, now),
+            Signal.PIDS: SignalObservation(max(0, tasks), TASKS, now),
         }
 
     async def observe(self, wanted: Collection[Signal]) -> Observations:

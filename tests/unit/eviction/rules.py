@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.config.load import default_settings
-from kubeletpy.eviction.decide import Decision, State, decide
-from kubeletpy.eviction.signals import Observation, Signal
+from kubeletpy.eviction.decide import EvictionDecision, EvictionState, decide
+from kubeletpy.eviction.signals import Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Rules, from_settings
 
 GI = 1 << 30
@@ -23,21 +23,21 @@ class Looks:
 
     def __init__(self, of: Rules) -> None:
         self.rules = of
-        self.state = State()
+        self.state = EvictionState()
         self.now = 1000.0
 
-    def look(self, after: float = 10.0, **available: int) -> Decision:
+    def look(self, after: float = 10.0, **available: int) -> EvictionDecision:
         """What comes of a look that finds so much of 10 Gi of memory (or of each signal)."""
         self.now += after
         seen = {
-            Signal[name]: Observation(amount, 10 * GI, self.now)
+            Signal[name]: SignalObservation(amount, 10 * GI, self.now)
             for name, amount in available.items()
         }
         decision = decide(seen, self.rules, self.state, self.now, at_once=0)
         self.state = decision.state
         return decision
 
-    def sure(self, after: float = 10.0, **available: int) -> Decision:
+    def sure(self, after: float = 10.0, **available: int) -> EvictionDecision:
         """Two looks that find the same."""
         self.look(after, **available)
         return self.look(0.05, **available)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.eviction.decide import State, decide, hold_ends, is_well, restored
-from kubeletpy.eviction.local_storage import Offender, Share, Verdict
+from kubeletpy.eviction.decide import EvictionState, decide, hold_ends, is_well, restored
+from kubeletpy.eviction.local_storage import LocalStorageEviction, Offender, Share
 from kubeletpy.eviction.signals import (
     Condition,
     Doubt,
     Layout,
-    Observation,
     Signal,
+    SignalObservation,
     believable,
     layout_of,
 )
@@ -122,7 +122,7 @@ def test_a_condition_is_held_for_the_transition_period() -> None:
 )
 def test_when_a_condition_ends(pressed: dict[Condition, float], left: float | None) -> None:
     """With a transition period of 300 s."""
-    assert hold_ends(State(pressed=pressed), HARD, 1000.0) == left
+    assert hold_ends(EvictionState(pressed=pressed), HARD, 1000.0) == left
 
 
 def test_what_is_not_seen_is_not_crossed() -> None:
@@ -135,15 +135,15 @@ def test_what_is_not_seen_is_not_crossed() -> None:
 def test_the_same_number_again_is_not_acted_on() -> None:
     looks = Looks(HARD)
     looks.sure(MEMORY=0)
-    seen = {Signal.MEMORY: Observation(0, 10 * GI, looks.now)}
+    seen = {Signal.MEMORY: SignalObservation(0, 10 * GI, looks.now)}
     assert decide(seen, HARD, looks.state, looks.now + 1, at_once=0).act is None
 
 
 def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
-    def seen(memory: int, disk: int) -> dict[Signal, Observation]:
+    def seen(memory: int, disk: int) -> dict[Signal, SignalObservation]:
         return {
-            Signal.MEMORY: Observation(memory, 10 * GI, 0.0),
-            Signal.NODEFS: Observation(disk, 10 * GI, 0.0),
+            Signal.MEMORY: SignalObservation(memory, 10 * GI, 0.0),
+            Signal.NODEFS: SignalObservation(disk, 10 * GI, 0.0),
         }
 
     well = seen(2 * GI, 2 * GI)
@@ -156,12 +156,12 @@ def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
 
 def test_numbers_that_can_not_be_are_not_believed() -> None:
     found = {
-        Signal.MEMORY: Observation(-1, 10, 100.0),
-        Signal.NODEFS: Observation(0, 0, 100.0),
-        Signal.NODEFS_INODES: Observation(11, 10, 100.0),
-        Signal.IMAGEFS: Observation(1, 10, 84.0),
-        Signal.IMAGEFS_INODES: Observation(1, 10, 101.0),
-        Signal.PIDS: Observation(1, 10, 100.0),
+        Signal.MEMORY: SignalObservation(-1, 10, 100.0),
+        Signal.NODEFS: SignalObservation(0, 0, 100.0),
+        Signal.NODEFS_INODES: SignalObservation(11, 10, 100.0),
+        Signal.IMAGEFS: SignalObservation(1, 10, 84.0),
+        Signal.IMAGEFS_INODES: SignalObservation(1, 10, 101.0),
+        Signal.PIDS: SignalObservation(1, 10, 100.0),
     }
     seen = believable(found, 100.0)
     assert dict(seen.observations) == {Signal.PIDS: found[Signal.PIDS]}
@@ -211,7 +211,7 @@ def test_any_history(looks_made: list[tuple[float, dict[str, int]]]) -> None:
 
 
 def test_nothing_is_known_at_the_start() -> None:
-    assert State().conditions == ()
+    assert EvictionState().conditions == ()
 
 
 def test_what_an_earlier_agent_told_is_held_for_a_transition_period() -> None:
@@ -229,16 +229,18 @@ def test_what_is_known_already_is_not_restored() -> None:
 
 
 def offender(uid: str) -> Offender:
-    return Offender(uid, Verdict("emptydirfs.limit", "too much", Share("emptyDir v", 2, 1)))
+    return Offender(
+        uid, LocalStorageEviction("emptydirfs.limit", "too much", Share("emptyDir v", 2, 1))
+    )
 
 
 def test_pods_over_a_limit_of_their_own_go_first_and_only_the_disk_waits() -> None:
     seen = {
-        Signal.MEMORY: Observation(0, 16 * GI, 1),
-        Signal.NODEFS: Observation(0, 100 * GI, 1),
+        Signal.MEMORY: SignalObservation(0, 16 * GI, 1),
+        Signal.NODEFS: SignalObservation(0, 100 * GI, 1),
     }
-    sure = decide(seen, HARD, State(), 1, at_once=0).state
-    seen = {signal: Observation(0, each.capacity, 2) for signal, each in seen.items()}
+    sure = decide(seen, HARD, EvictionState(), 1, at_once=0).state
+    seen = {signal: SignalObservation(0, each.capacity, 2) for signal, each in seen.items()}
     over = [offender("a"), offender("b"), offender("c")]
     alone = decide(seen, HARD, sure, 2, at_once=0)
     assert [c.threshold.signal for c in alone.all] == [Signal.MEMORY, Signal.NODEFS]

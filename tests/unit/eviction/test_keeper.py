@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.eviction.ranking import Reclaim
-from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
+from kubeletpy.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.podworkers.protocol import KillOptions
 from tests.unit.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.eviction.rules import GI, MI, rules
@@ -206,13 +206,13 @@ async def test_numbers_that_jump_or_can_not_be_evict_nobody() -> None:
         kind = chance.choice(["jump", "negative", "gone", "old", "whole", "true"])
         if kind == "jump" and lie_before[-1] != "jump":
             lie_before.append(kind)
-            return {s: Observation(0, each.capacity, now) for s, each in seen.items()}
+            return {s: SignalObservation(0, each.capacity, now) for s, each in seen.items()}
         lie_before.append(kind)
         return {
-            "negative": {s: Observation(-5, each.capacity, now) for s, each in seen.items()},
+            "negative": {s: SignalObservation(-5, each.capacity, now) for s, each in seen.items()},
             "gone": {},
-            "old": {s: Observation(0, each.capacity, now - 100) for s, each in seen.items()},
-            "whole": {s: Observation(0, 0, now) for s, each in seen.items()},
+            "old": {s: SignalObservation(0, each.capacity, now - 100) for s, each in seen.items()},
+            "whole": {s: SignalObservation(0, 0, now) for s, each in seen.items()},
         }.get(kind, seen)
 
     lie_before = [""]

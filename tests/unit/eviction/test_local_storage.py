@@ -13,9 +13,9 @@ from kubeletpy.eviction.local_storage import (
     VOLUME_SIGNAL,
     Limit,
     LimitPlace,
-    Limits,
+    LocalStorageEviction,
+    LocalStorageLimits,
     Share,
-    Verdict,
     evicted_status,
     judge,
     limits_of,
@@ -39,7 +39,7 @@ def volume(name: str, **source: Any) -> dict[str, Any]:
     return {"name": name, "emptyDir": source}
 
 
-def judged(pod: Pod, use: PodStorage) -> Verdict | None:
+def judged(pod: Pod, use: PodStorage) -> LocalStorageEviction | None:
     limits = limits_of(pod)
     assert limits is not None
     return judge(limits, use)
@@ -48,7 +48,7 @@ def judged(pod: Pod, use: PodStorage) -> Verdict | None:
 def test_a_volume_over_its_size() -> None:
     pod = make_pod(volumes=[volume("cache", sizeLimit="4Mi"), volume("free")])
     assert judged(pod, PodStorage({"cache": 4 * MI, "free": 1 << 40}, {}, 1 << 41)) is None
-    assert judged(pod, PodStorage({"cache": 4 * MI + 1})) == Verdict(
+    assert judged(pod, PodStorage({"cache": 4 * MI + 1})) == LocalStorageEviction(
         VOLUME_SIGNAL,
         'Usage of EmptyDir volume "cache" exceeds the limit "4Mi". ',
         Share("emptyDir cache", 4 * MI + 1, 4 * MI),
@@ -65,7 +65,7 @@ def test_the_first_volume_in_the_spec_is_named() -> None:
 def test_a_container_over_its_limit() -> None:
     pod = make_pod(containers=[container("a", "1Mi"), container("b", "4Mi"), container("c")])
     assert judged(pod, PodStorage({}, {"a": MI, "b": 4 * MI, "c": 1 << 40}, 5 * MI)) is None
-    assert judged(pod, PodStorage({}, {"a": MI + 1}, MI + 1)) == Verdict(
+    assert judged(pod, PodStorage({}, {"a": MI + 1}, MI + 1)) == LocalStorageEviction(
         CONTAINER_SIGNAL,
         'Container a exceeded its local ephemeral storage limit "1Mi". ',
         Share("container a", MI + 1, MI),
@@ -75,7 +75,7 @@ def test_a_container_over_its_limit() -> None:
 def test_a_pod_over_the_sum_of_its_containers() -> None:
     pod = make_pod(containers=[container("a", "1Mi"), container("b", "3Mi")])
     assert judged(pod, PodStorage({}, {"a": MI, "b": 3 * MI}, 4 * MI)) is None
-    assert judged(pod, PodStorage({}, {}, 4 * MI + 1)) == Verdict(
+    assert judged(pod, PodStorage({}, {}, 4 * MI + 1)) == LocalStorageEviction(
         POD_SIGNAL,
         "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ",
         Share("all of the pod", 4 * MI + 1, 4 * MI),
@@ -194,20 +194,20 @@ def test_huge_pages_are_limited_like_a_disk() -> None:
 
 def test_what_can_be_read_limits() -> None:
     found = limits_of(make_pod(containers=[container("a", "1Mi"), container("b", "much")]))
-    assert found == Limits({}, {"a": MEBIBYTE}, None)
+    assert found == LocalStorageLimits({}, {"a": MEBIBYTE}, None)
     found = limits_of(make_pod(volumes=[volume("v", sizeLimit="1")]))
-    assert found == Limits({"v": Limit(Decimal(1), "1")})
+    assert found == LocalStorageLimits({"v": Limit(Decimal(1), "1")})
 
 
 @pytest.mark.parametrize(
     ("limits", "count"),
     [
-        (Limits({"v": MEBIBYTE}), False),
-        (Limits({}, {"a": MEBIBYTE}), True),
-        (Limits({}, {}, MEBIBYTE), True),
+        (LocalStorageLimits({"v": MEBIBYTE}), False),
+        (LocalStorageLimits({}, {"a": MEBIBYTE}), True),
+        (LocalStorageLimits({}, {}, MEBIBYTE), True),
     ],
 )
-def test_which_limits_layers_count_for(limits: Limits, count: bool) -> None:
+def test_which_limits_layers_count_for(limits: LocalStorageLimits, count: bool) -> None:
     assert limits.of_layers is count
     assert nearest(limits, PodStorage()).used == 0
 
@@ -224,7 +224,9 @@ def test_layers_are_asked_for_only_where_they_count() -> None:
 def test_the_status_of_an_evicted_pod() -> None:
     ready: Any = {"type": "Ready", "status": "False"}
     old: Any = {"phase": "Running", "conditions": [ready], "hostIP": "10.0.0.1"}
-    new = evicted_status(old, Verdict(VOLUME_SIGNAL, "too much. ", Share("emptyDir v", 2, 1)))
+    new = evicted_status(
+        old, LocalStorageEviction(VOLUME_SIGNAL, "too much. ", Share("emptyDir v", 2, 1))
+    )
     assert new == {
         "phase": "Failed",
         "reason": "Evicted",

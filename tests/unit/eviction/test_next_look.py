@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.eviction.next_look import CONFIRM_S, next_look
-from kubeletpy.eviction.signals import Observation, Observations, Signal
+from kubeletpy.eviction.signals import Observations, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from tests.unit.eviction.rules import GI, MI, rules
 
 RULES = rules(evictionHard={"memory.available": "100Mi"}, enforceNodeAllocatable=[])
 
 
-def seen(available: int, at: float = 10.0) -> dict[Signal, Observation]:
-    return {Signal.MEMORY: Observation(available, 64 * GI, at)}
+def seen(available: int, at: float = 10.0) -> dict[Signal, SignalObservation]:
+    return {Signal.MEMORY: SignalObservation(available, 64 * GI, at)}
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ A_SECOND = {
 @pytest.mark.parametrize("signal", Signal)
 def test_what_may_go_in_a_second(signal: Signal) -> None:
     one = Rules((Threshold(signal, Amount(7)),))
-    found = {signal: Observation(7 + 3 * A_SECOND[signal], 64 * GI, 10.0)}
+    found = {signal: SignalObservation(7 + 3 * A_SECOND[signal], 64 * GI, 10.0)}
     assert next_look(found, {}, one) == 3.0
 
 
 def test_the_nearest_of_all_counts() -> None:
     two = Rules((Threshold(Signal.NODEFS, Amount(0)), Threshold(Signal.PIDS, Amount(0))))
     found = {
-        Signal.NODEFS: Observation(GI, 64 * GI, 10.0),
-        Signal.PIDS: Observation(50_000, 64 * GI, 10.0),
+        Signal.NODEFS: SignalObservation(GI, 64 * GI, 10.0),
+        Signal.PIDS: SignalObservation(50_000, 64 * GI, 10.0),
     }
     assert next_look(found, {}, two) == 2.0
-    found[Signal.NODEFS] = Observation(3 * GI, 64 * GI, 10.0)
+    found[Signal.NODEFS] = SignalObservation(3 * GI, 64 * GI, 10.0)
     assert next_look(found, {}, two) == 5.0
     del found[Signal.PIDS]
     assert next_look(found, {}, two) == 6.0
@@ -105,7 +105,7 @@ def test_a_soft_threshold_that_is_crossed_waits_for_its_grace(grace: str, second
 def test_no_eater_is_seen_later_than_a_fifth_of_a_second(a_second: int) -> None:
     start = 40 * GI
     now, found = 0.0, seen(start, 0.0)
-    before: dict[Signal, Observation] = {}
+    before: dict[Signal, SignalObservation] = {}
     crossed_at = (start - 100 * MI) / a_second
     while now < crossed_at:
         wait = next_look(found, before, RULES)

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.eviction.pod_use import DiskUse, Use, candidate
 from kubeletpy.pods.pod import Pod
 from kubeletpy.stats.usage import (
-    Group,
+    CgroupUsage,
     GroupKind,
     GroupStats,
     PodDisk,
@@ -31,14 +31,14 @@ def tree(used: int | None, inodes: int | None) -> TreeUse:
     return TreeUse(0, used, inodes)
 
 
-def container(name: str, stats: GroupStats | None, layer: TreeUse | None = None) -> Group:
-    return Group(GroupKind.CONTAINER, stats, name=name, layer=layer)
+def container(name: str, stats: GroupStats | None, layer: TreeUse | None = None) -> CgroupUsage:
+    return CgroupUsage(GroupKind.CONTAINER, stats, name=name, layer=layer)
 
 
 def reading(
-    *containers: Group, whole: GroupStats | None = None, processes: int | None = None
+    *containers: CgroupUsage, whole: GroupStats | None = None, processes: int | None = None
 ) -> PodReading:
-    group = Group(GroupKind.POD, whole)
+    group = CgroupUsage(GroupKind.POD, whole)
     return PodReading(PodRef("u", "p", "d"), group, None, containers, processes=processes)
 
 

@@ -7,22 +7,22 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.eviction.decide import Crossing, State
+from kubeletpy.eviction.decide import Crossing, EvictionState
 from kubeletpy.eviction.pod_use import Candidate
 from kubeletpy.eviction.ranking import Ranked, Reclaim
 from kubeletpy.eviction.report import (
-    Done,
+    EvictionOutcome,
+    EvictionRecord,
     EvictionReport,
-    Held,
+    HeldCondition,
     Help,
     Level,
-    Outcome,
-    Place,
     PressureReport,
+    RankingEntry,
     Remedy,
     report,
 )
-from kubeletpy.eviction.signals import Condition, Observation, Signal
+from kubeletpy.eviction.signals import Condition, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from kubeletpy.explain import render_pressure
 from tests.unit.eviction.machine import DISK, MEMORY, Machine, eater
@@ -82,7 +82,7 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert found.helps == (Help(Remedy.WAIT, None, 0),)
     (eviction,) = found.deeds
     assert (eviction.outcome, eviction.signal, eviction.threshold) == (
-        Outcome.EVICTED,
+        EvictionOutcome.EVICTED,
         Signal.MEMORY,
         GI,
     )
@@ -109,7 +109,7 @@ async def test_what_was_removed_and_what_would_help() -> None:
     machine = Machine(RULES, [eater("critical", disk=93 * GI, priority=2_000_000_000)], garbage=GI)
     await machine.runs(20)
     found = machine.keeper.report()
-    assert [each.outcome for each in found.deeds][:1] == [Outcome.RECLAIM_NOT_ENOUGH]
+    assert [each.outcome for each in found.deeds][:1] == [EvictionOutcome.RECLAIM_NOT_ENOUGH]
     assert found.helps == (Help(Remedy.FREE_SPACE, Signal.NODEFS, 12 * GI - (DISK - 93 * GI)),)
     text = render_pressure.node(as_json(machine))
     assert "removed unused containers and images, which was not enough" in text
@@ -122,7 +122,7 @@ async def test_a_reclaim_that_was_enough() -> None:
     machine = Machine(RULES, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(20)
     (eviction,) = machine.keeper.report().deeds
-    assert eviction.outcome is Outcome.RECLAIMED
+    assert eviction.outcome is EvictionOutcome.RECLAIMED
     assert (eviction.pod, eviction.next, eviction.ranking) == (None, None, ())
     assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render_pressure.node(
         as_json(machine)
@@ -153,16 +153,16 @@ TASKS = Threshold(Signal.PIDS, Amount(10))
 IMAGES = Threshold(Signal.IMAGEFS, Amount(10))
 UNDER = Rules((HARD, SOFT, FILES, SPACE, TASKS, IMAGES), transition=300.0)
 SEEN = {
-    Signal.MEMORY: Observation(700, 8000, 90.0),
-    Signal.NODEFS_INODES: Observation(510, 9000, 90.0),
-    Signal.NODEFS: Observation(99, 9000, 90.0),
-    Signal.PIDS: Observation(7, 90, 90.0),
+    Signal.MEMORY: SignalObservation(700, 8000, 90.0),
+    Signal.NODEFS_INODES: SignalObservation(510, 9000, 90.0),
+    Signal.NODEFS: SignalObservation(99, 9000, 90.0),
+    Signal.PIDS: SignalObservation(7, 90, 90.0),
 }
 
 
 def under(*crossed: Threshold, **more: Any) -> PressureReport:
     """At 100 s by the event loop, 1100 by the wall; all crossed since 80 s."""
-    state = State(first_seen=dict.fromkeys(crossed, 80.0), last=SEEN, **more)
+    state = EvictionState(first_seen=dict.fromkeys(crossed, 80.0), last=SEEN, **more)
     return report(UNDER, state, {}, (), now=100.0, wall=1100.0)
 
 
@@ -196,8 +196,8 @@ def test_until_when_conditions_are_held() -> None:
     both = dict.fromkeys((Condition.MEMORY, Condition.DISK), 90.0)
     found = under(SPACE, pressed=both, since=dict.fromkeys(both, 70.0))
     assert set(found.conditions) == {
-        Held(Condition.MEMORY, 1070.0, 1390.0),
-        Held(Condition.DISK, 1070.0, None),
+        HeldCondition(Condition.MEMORY, 1070.0, 1390.0),
+        HeldCondition(Condition.DISK, 1070.0, None),
     }
 
 
@@ -206,16 +206,16 @@ def test_what_was_done() -> None:
         Ranked(Candidate(uid, f"ns/{uid}", 3, False, {}), 40, 30) for uid in ("a", "b")
     )
     stays = Ranked(Candidate("c", "ns/c", 4, True, {}), None, 0)
-    crossing = Crossing(HARD, Observation(600, 8000, 85.0), 80.0)
+    crossing = Crossing(HARD, SignalObservation(600, 8000, 85.0), 80.0)
     cleared = (Reclaim.IMAGES,)
     done = (
-        Done(1085.0, crossing, reclaimed=cleared),
-        Done(1086.0, crossing, (first, stays), reclaimed=cleared, helped=True),
-        Done(1087.0, crossing, (first, stays, second), first),
-        Done(1088.0, crossing, (first, stays), first),
+        EvictionRecord(1085.0, crossing, reclaimed=cleared),
+        EvictionRecord(1086.0, crossing, (first, stays), reclaimed=cleared, helped=True),
+        EvictionRecord(1087.0, crossing, (first, stays, second), first),
+        EvictionRecord(1088.0, crossing, (first, stays), first),
     )
-    a, b = (Place("ns", uid, uid, 3, False, 40, 30, True) for uid in ("a", "b"))
-    c = Place("ns", "c", "c", 4, True, None, 0, False)
+    a, b = (RankingEntry("ns", uid, uid, 3, False, 40, 30, True) for uid in ("a", "b"))
+    c = RankingEntry("ns", "c", "c", 4, True, None, 0, False)
     numbers = {
         "signal": Signal.MEMORY,
         "threshold": 1000,
@@ -225,10 +225,15 @@ def test_what_was_done() -> None:
         "since": 1080.0,
     }
     nobody: dict[str, Any] = {"pod": None, "next": None, "reclaimed": cleared, **numbers}
-    evicted: dict[str, Any] = {"pod": a, "reclaimed": (), "outcome": Outcome.EVICTED, **numbers}
-    assert report(UNDER, State(), {}, done, now=100.0, wall=1100.0).deeds == (
-        EvictionReport(at=1085.0, outcome=Outcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
-        EvictionReport(at=1086.0, outcome=Outcome.RECLAIMED, ranking=(a, c), **nobody),
+    evicted: dict[str, Any] = {
+        "pod": a,
+        "reclaimed": (),
+        "outcome": EvictionOutcome.EVICTED,
+        **numbers,
+    }
+    assert report(UNDER, EvictionState(), {}, done, now=100.0, wall=1100.0).deeds == (
+        EvictionReport(at=1085.0, outcome=EvictionOutcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
+        EvictionReport(at=1086.0, outcome=EvictionOutcome.RECLAIMED, ranking=(a, c), **nobody),
         EvictionReport(at=1087.0, ranking=(a, c, b), next=b, **evicted),
         EvictionReport(at=1088.0, ranking=(a, c), next=None, **evicted),
     )

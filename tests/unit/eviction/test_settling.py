@@ -20,7 +20,7 @@ from kubeletpy.eviction.settling import (
     looked,
     may_be_settling,
 )
-from kubeletpy.eviction.signals import Layout, Observation, Signal
+from kubeletpy.eviction.signals import Layout, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Threshold
 
 BYTES = Threshold(Signal.IMAGEFS, Amount(100))
@@ -28,8 +28,8 @@ MORE = Threshold(Signal.IMAGEFS, Amount(100), reclaim=Amount(50))
 DISK = DiskUse(layers=(40, 4), logs=(20, 2), volumes=(10, 1), layers_at=7)
 
 
-def seen(available: int) -> Observation:
-    return Observation(available, 1000, 0.0)
+def seen(available: int) -> SignalObservation:
+    return SignalObservation(available, 1000, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from kubeletpy.eviction.signals import (
     Condition,
     Doubt,
     Layout,
-    Observation,
     Signal,
+    SignalObservation,
     believable,
     condition_of,
     in_order,
@@ -82,8 +82,8 @@ def test_where_images_and_layers_are(node: int, images: int, layers: int, expect
 def test_which_numbers_are_believed(
     available: int, capacity: int, at: float, doubt: Doubt | None
 ) -> None:
-    fine = Observation(5, 10, 100.0)
-    given = Observation(available, capacity, at)
+    fine = SignalObservation(5, 10, 100.0)
+    given = SignalObservation(available, capacity, at)
     seen = believable({Signal.MEMORY: given, Signal.PIDS: fine}, 100.0)
     if doubt is None:
         assert (seen.observations, seen.doubts) == ({Signal.MEMORY: given, Signal.PIDS: fine}, {})

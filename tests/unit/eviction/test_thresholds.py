@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.config.load import default_settings
-from kubeletpy.eviction.signals import Observation, Signal
+from kubeletpy.eviction.signals import Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Threshold, amount, from_settings
 from tests.unit.eviction.rules import GI, MI, rules
 
@@ -114,5 +114,5 @@ def test_writable_layers_have_the_threshold_of_the_file_system_that_they_are_on(
 )
 def test_strictly_below(available: int, met: bool, unresolved: bool) -> None:
     threshold = Threshold(Signal.PIDS, Amount(100), reclaim=Amount(50))
-    seen = Observation(available, 1000, 0.0)
+    seen = SignalObservation(available, 1000, 0.0)
     assert (threshold.met(seen), threshold.unresolved(seen)) == (met, unresolved)

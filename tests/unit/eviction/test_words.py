@@ -8,11 +8,11 @@ import pytest
 
 from kubeletpy.eviction.decide import Crossing
 from kubeletpy.eviction.pod_use import candidate
-from kubeletpy.eviction.signals import Observation, Signal
+from kubeletpy.eviction.signals import Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Threshold
 from kubeletpy.eviction.words import event_annotations, evicted_status, message
 from kubeletpy.stats.usage import (
-    Group,
+    CgroupUsage,
     GroupKind,
     GroupStats,
     PodDisk,
@@ -27,20 +27,22 @@ from tests.unit.podworkers.builders import make_pod
 
 def crossing(signal: Signal, quantity: int = 100 * MI, available: int = 90 * MI) -> Crossing:
     return Crossing(
-        Threshold(signal, Amount(quantity)), Observation(available, 1 << 40, 0.0), since=0.0
+        Threshold(signal, Amount(quantity)), SignalObservation(available, 1 << 40, 0.0), since=0.0
     )
 
 
-def container(name: str, working_set: int | None, layer: int | None = None) -> Group:
+def container(name: str, working_set: int | None, layer: int | None = None) -> CgroupUsage:
     stats = None if working_set is None else GroupStats(working_set=working_set, pids=2)
     use = None if layer is None else TreeUse(0, layer, 3)
-    return Group(GroupKind.CONTAINER, stats, name=name, layer=use)
+    return CgroupUsage(GroupKind.CONTAINER, stats, name=name, layer=use)
 
 
-def reading(*containers: Group, working_set: int | None = None, pids: int | None = 7) -> PodReading:
+def reading(
+    *containers: CgroupUsage, working_set: int | None = None, pids: int | None = 7
+) -> PodReading:
     stats = None if working_set is None else GroupStats(working_set=working_set, pids=pids)
     ref = PodRef("uid-web", "web", "default")
-    return PodReading(ref, Group(GroupKind.POD, stats), None, containers, processes=1)
+    return PodReading(ref, CgroupUsage(GroupKind.POD, stats), None, containers, processes=1)
 
 
 def web(**requests: str) -> Any:

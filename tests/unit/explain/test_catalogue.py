@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from kubeletpy.api.times import format_time
 from kubeletpy.explain import render
 from kubeletpy.explain.causes import LONGEST, READ, cause
-from kubeletpy.explain.facts import Taint
+from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.images.errors import never_pulled
 from kubeletpy.images.pull_position import PullPosition
@@ -25,10 +25,10 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from tests.unit.explain.facts import (
     NOW,
     OFFSET,
@@ -307,7 +307,9 @@ CASES: list[Case] = [
         "killed by its liveness probe, in its backoff",
         None,
         crash(
-            probe_reports=(ProbeReport("main", ProbeKind.LIVENESS, BAD, Finding(BAD, "no route")),)
+            probe_reports=(
+                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no route")),
+            )
         ),
         "not running: container main keeps being killed because its liveness probe fails: no "
         "route, "
@@ -430,7 +432,7 @@ CASES: list[Case] = [
                 conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(21)}],
             ),
             "probe_reports": (
-                ProbeReport("proxy", ProbeKind.STARTUP, None, Finding(BAD, "no route")),
+                ProbeReport("proxy", ProbeKind.STARTUP, None, ProbeFinding(BAD, "no route")),
             ),
         },
         "initializing: its startup probe has not succeeded yet: no route (container proxy, "
@@ -454,7 +456,7 @@ CASES: list[Case] = [
         None,
         {
             "worker": {"terminating_at": NOW - 45, "grace": 5},
-            "trace": doing(Call.STOP_CONTAINER, "main", 45.0, 5.0),
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 45.0, 5.0),
         },
         "terminating for 45s: container main has not ended 45s after its stop was requested; its "
         "grace period "
@@ -504,7 +506,7 @@ CASES: list[Case] = [
                 "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the "
                 "pod didn't tolerate",
             ),
-            "taints": (Taint("maintenance", "", "NoExecute"),),
+            "taints": (NodeTaint("maintenance", "", "NoExecute"),),
         },
         "refused by this node: TaintToleration: node(s) had taints that the pod didn't tolerate; "
         "that is final",
@@ -602,8 +604,11 @@ CASES: list[Case] = [
         make_pod(deleting=30),
         {
             "worker": {"terminating_at": NOW - 10, "grace": 600},
-            "trace": doing(Call.STOP_CONTAINER, "main", 10.0, 600.0),
-            "deleted_for": (Taint("gpu", "broken", "NoExecute"), Taint("b", "", "NoExecute")),
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 10.0, 600.0),
+            "deleted_for": (
+                NodeTaint("gpu", "broken", "NoExecute"),
+                NodeTaint("b", "", "NoExecute"),
+            ),
         },
         "terminating for 10s (for the node's taint gpu=broken:NoExecute, b:NoExecute): container "
         "main has not ended 10s after its stop was requested; it is killed in 9m50s",
@@ -698,7 +703,7 @@ CASES: list[Case] = [
         None,
         {
             "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
-            "trace": doing(Call.PULL_IMAGE, "i", 30.0),
+            "trace": doing(TraceCall.PULL_IMAGE, "i", 30.0),
             "pulls": {"i": PullPosition(NOW - OFFSET - 30, None, 1, 5)},
         },
         "not running: image i is being pulled for 30s",
@@ -711,7 +716,7 @@ CASES: list[Case] = [
         None,
         {
             "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
-            "trace": doing(Call.PULL_IMAGE, "i", 30.0),
+            "trace": doing(TraceCall.PULL_IMAGE, "i", 30.0),
             "pulls": {"i": PullPosition(NOW - OFFSET - 30, 2, 1, 1)},
         },
         "not running: image i is queued to be pulled (2 before it, 1 under way, at most 1 at "

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.codes import Code, crash_code, image_code, terminal_code, wait_code
+from kubeletpy.explain.codes import CauseCode, crash_code, image_code, terminal_code, wait_code
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.verdict import cause_code
 from kubeletpy.images.errors import never_pulled
@@ -18,7 +18,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
@@ -108,7 +108,7 @@ def crashed(reason: str = "Error", message: str = "", **more: Any) -> dict[str, 
 
 
 def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
-    return (ProbeReport("main", kind, BAD, Finding(BAD, "no")),)
+    return (ProbeReport("main", kind, BAD, ProbeFinding(BAD, "no")),)
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_the_table_of_causes_is_whole() -> None:
     table = page.partition("## Causes\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    assert sorted(named) == sorted(Code)
+    assert sorted(named) == sorted(CauseCode)

@@ -18,8 +18,8 @@ from kubeletpy.explain.waits import waits
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import HistoryEntry
-from kubeletpy.trace.names import Call
-from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
+from kubeletpy.trace.names import TraceCall
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.explain.facts import NOW, OFFSET, doing, exited, facts, not_ready, running
 from tests.unit.explain.test_since import ago, condition
 from tests.unit.podworkers.builders import make_pod
@@ -86,7 +86,7 @@ def test_a_pod_was_asked_to_end(changes: dict[str, Any], since: float | None) ->
 
 def test_a_stop_counts_from_when_the_pod_was_asked_to_end() -> None:
     """The agent was started anew, and requests the stop a second time."""
-    trace = doing(Call.STOP_CONTAINER, "main", 79.0, 900.0)
+    trace = doing(TraceCall.STOP_CONTAINER, "main", 79.0, 900.0)
     found = explain(facts(deleted(600, 900), worker=RESTARTED, trace=trace))
     assert found.verdict == (
         "terminating for 10m: container main has not ended 10m after its stop was requested; it "
@@ -97,7 +97,7 @@ def test_a_stop_counts_from_when_the_pod_was_asked_to_end() -> None:
 
 
 def test_a_stop_of_one_container_counts_from_its_request() -> None:
-    found = facts(trace=doing(Call.STOP_CONTAINER, "main", 79.0, 900.0))
+    found = facts(trace=doing(TraceCall.STOP_CONTAINER, "main", 79.0, 900.0))
     assert waits(found)[0].since == NOW - 79
 
 
@@ -146,7 +146,7 @@ def test_a_volume_wait_of_an_earlier_agent_goes_on(
     first_seen: float, wrong_since: float | None, since: float
 ) -> None:
     """The agent has waited for 12 s."""
-    wait = VolumeWait("data", Waits(Cause.UNREAD, "claim a", "why"), NOW - OFFSET - 12)
+    wait = VolumeWait("data", Waits(WaitCause.UNREAD, "claim a", "why"), NOW - OFFSET - 12)
     found = facts(
         worker={"first_seen_at": NOW - first_seen},
         wrong_since=None if wrong_since is None else NOW - wrong_since,
@@ -222,7 +222,7 @@ def test_the_event_counts_from_when_the_pod_was_asked_to_end() -> None:
 
     def late(_uid: str) -> PodFacts:
         worker = {**RESTARTED, "grace": 30}
-        trace = doing(Call.STOP_CONTAINER, "main", 79.0)
+        trace = doing(TraceCall.STOP_CONTAINER, "main", 79.0)
         return facts(deleted(600), worker=worker, trace=trace)
 
     StuckPods(lambda: ["uid-web"], late, Events()).report_stuck()

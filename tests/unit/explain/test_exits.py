@@ -9,11 +9,11 @@ import pytest
 from kubeletpy.api.times import format_time
 from kubeletpy.explain import phrases
 from kubeletpy.explain.containers import MAX_EXITS, containers, exits
-from kubeletpy.explain.model import ContainerView, Role, State, Wait, WaitKind
+from kubeletpy.explain.model import ContainerStateKey, ContainerView, Role, Wait, WaitKind
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from tests.unit.explain.facts import NOW, doing, exited, facts
 from tests.unit.explain.facts import not_ready as not_ready_status
 from tests.unit.podworkers.builders import make_pod, make_static
@@ -95,7 +95,7 @@ def test_the_status_adds_what_the_runtime_has_forgotten() -> None:
 
 @pytest.mark.parametrize(("since", "named"), [(1.0, False), (1.5, True)])
 def test_a_call_is_waited_for_when_it_takes_longer_than_a_second(since: float, named: bool) -> None:
-    found = waits(facts(trace=doing(Call.STOP_POD_SANDBOX, "ab", since), now=NOW))
+    found = waits(facts(trace=doing(TraceCall.STOP_POD_SANDBOX, "ab", since), now=NOW))
     assert ([wait.kind for wait in found] == ["runtime call"]) is named
 
 
@@ -111,7 +111,9 @@ def test_a_call_is_waited_for_when_it_takes_longer_than_a_second(since: float, n
     ],
 )
 def test_who_is_not_ready(kind: str, state: str, ready: bool, named: bool) -> None:
-    view = ContainerView("a", Role(kind), "i", State(state), "", "", None, ready, 0, "id")
+    view = ContainerView(
+        "a", Role(kind), "i", ContainerStateKey(state), "", "", None, ready, 0, "id"
+    )
     assert not_ready((view,)) == (("a",) if named else ())
 
 

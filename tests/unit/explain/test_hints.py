@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.facts import Taint
+from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.explain.hints import hint
 from kubeletpy.structs import replace
 from tests.unit.explain.facts import exited, facts, not_ready, running, waiting
@@ -82,14 +82,14 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
         (
             "refused",
             "",
-            {"taints": (Taint("k", "v", "NoExecute"),)},
+            {"taints": (NodeTaint("k", "v", "NoExecute"),)},
             "the node has the taint k=v:NoExecute: give the pod the toleration {key: k, operator: "
             "Equal, value: v, effect: NoExecute}, or use another node",
         ),
         (
             "refused",
             "",
-            {"taints": (Taint("k\n", "", "NoExecute"), Taint("l", "", "NoExecute"))},
+            {"taints": (NodeTaint("k\n", "", "NoExecute"), NodeTaint("l", "", "NoExecute"))},
             "the node has the taint k :NoExecute: give the pod the toleration {key: k , operator: "
             "Exists, effect: NoExecute} (and so for 1 more), or use another node",
         ),

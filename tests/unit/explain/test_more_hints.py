@@ -12,8 +12,8 @@ from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import NO_ANSWER, WriteProblem
-from kubeletpy.trace.names import Call, Step
-from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
+from kubeletpy.trace.names import Step, TraceCall
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.explain.facts import (
     NOW,
     OFFSET,
@@ -121,7 +121,7 @@ def test_an_image_volume_names_image_and_volume() -> None:
     )
 
 
-def volume(cause: Cause, about: str, message: str = "no", call: str = "") -> Any:
+def volume(cause: WaitCause, about: str, message: str = "no", call: str = "") -> Any:
     return facts(volumes=(VolumeWait("data", Waits(cause, about, message, call)),))
 
 
@@ -132,14 +132,14 @@ CLAIM, PV = 'persistentvolumeclaim "default/data"', 'persistentvolume "pv-1"'
     ("cause", "about", "message", "call", "hint"),
     [
         (
-            Cause.BACKOFF,
+            WaitCause.BACKOFF,
             PV,
             "hostPath /srv/data: hostPath type check failed: /srv/data is not a directory",
             "look at /srv/data",
             "create /srv/data on this node as the hostPath's type requires, or change the type",
         ),
         (
-            Cause.BACKOFF,
+            WaitCause.BACKOFF,
             PV,
             "mount failed: exit code 32",
             "mount.nfs of nas.example:/exports/data",
@@ -147,41 +147,41 @@ CLAIM, PV = 'persistentvolumeclaim "default/data"', 'persistentvolume "pv-1"'
             "reached from it: showmount -e nas.example",
         ),
         (
-            Cause.BACKOFF,
+            WaitCause.BACKOFF,
             PV,
             "rpc error: code = Internal desc = x",
             "NodeStageVolume of driver ebs.csi.example.com",
             "see the log of the node plugin of CSI driver ebs.csi.example.com on this node",
         ),
         (
-            Cause.DRIVER_MISSING,
+            WaitCause.DRIVER_MISSING,
             'csidriver "secrets-store.csi.k8s.io"',
             "driver name secrets-store.csi.k8s.io not found in the list of registered CSI drivers",
             "",
             "install the node plugin of CSI driver secrets-store.csi.k8s.io: it must run on this "
             "node and be registered with it (a CSIDriver object alone is not enough)",
         ),
-        (Cause.CLAIM_MISSING, CLAIM, "no", "", f"create {CLAIM} in namespace default"),
+        (WaitCause.CLAIM_MISSING, CLAIM, "no", "", f"create {CLAIM} in namespace default"),
         (
-            Cause.CLAIM_UNBOUND,
+            WaitCause.CLAIM_UNBOUND,
             CLAIM,
             "no",
             "",
             "see why it is not bound: kubectl describe pvc -n default data",
         ),
-        (Cause.PV_MISSING, PV, "no", "", f"see why {PV} was removed: kubectl get pv"),
-        (Cause.BUSY, PV, "umount of /x is under way", "umount of /x", OTHERWISE),
-        (Cause.BACKOFF, PV, "exit code 1", "", OTHERWISE),
+        (WaitCause.PV_MISSING, PV, "no", "", f"see why {PV} was removed: kubectl get pv"),
+        (WaitCause.BUSY, PV, "umount of /x is under way", "umount of /x", OTHERWISE),
+        (WaitCause.BACKOFF, PV, "exit code 1", "", OTHERWISE),
     ],
 )
-def test_a_volume(cause: Cause, about: str, message: str, call: str, hint: str) -> None:
+def test_a_volume(cause: WaitCause, about: str, message: str, call: str, hint: str) -> None:
     found = explain(volume(cause, about, message, call))
     assert found.waits[0].kind == "volume"
     assert volume_hint(volume(cause, about, message, call), "data") == hint
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-def test_each_cause_of_a_volume_has_a_hint(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", list(WaitCause))
+def test_each_cause_of_a_volume_has_a_hint(cause: WaitCause) -> None:
     found = volume_hint(volume(cause, 'x "{evil}\x1b[2J"'), "data")
     assert found
     assert "\x1b" not in found
@@ -191,7 +191,7 @@ def test_a_missing_driver_is_never_created_in_a_namespace() -> None:
     """Its name contains the word secret, and CSIDrivers belong to no namespace."""
     about = 'csidriver "secrets-store.csi.k8s.io"'
     text = "driver name secrets-store.csi.k8s.io not found in the list of registered CSI drivers"
-    found = volume(Cause.DRIVER_MISSING, about, text)
+    found = volume(WaitCause.DRIVER_MISSING, about, text)
     pending = explain(facts(status=not_ready(waiting("x")), volumes=found.volumes))
     assert pending.cause == "volume"
     assert pending.hint.startswith("install the node plugin of CSI driver secrets-store")
@@ -259,8 +259,8 @@ NO_HANDLER_CRIO = "failed to find runtime handler gold from runtime list map[run
             "stop",
             STOP,
         ),
-        ({**ENDING, "trace": doing(Call.STOP_POD_SANDBOX, "ab", 9)}, "runtime-call", STOP),
-        ({"trace": doing(Call.RUN_POD_SANDBOX, "", 60)}, "sandbox", NETWORK),
+        ({**ENDING, "trace": doing(TraceCall.STOP_POD_SANDBOX, "ab", 9)}, "runtime-call", STOP),
+        ({"trace": doing(TraceCall.RUN_POD_SANDBOX, "", 60)}, "sandbox", NETWORK),
         ({"last_sync": failed(Step.NETWORK, "cni is not ready")}, "network", NETWORK),
         ({"last_sync": failed(Step.CGROUP, "no space")}, "cgroup", MESSAGE),
         ({"last_sync": failed(Step.RUNTIME, "odd")}, "retry", MESSAGE),

@@ -17,10 +17,10 @@ from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.model import Chapter, PodTrace, Span
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 
@@ -72,9 +72,9 @@ def test_probes_and_what_they_said() -> None:
     bad, ok = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
     words = f"no database{EVIL}" + 500 * "x"
     reports = (
-        ProbeReport("main", ProbeKind.READINESS, bad, Finding(bad, words),
+        ProbeReport("main", ProbeKind.READINESS, bad, ProbeFinding(bad, words),
                     98.0, 2, 3, 101.0),
-        ProbeReport("main", ProbeKind.LIVENESS, ok, Finding(ok, ""), 95.0, 9, 1, 105.0),
+        ProbeReport("main", ProbeKind.LIVENESS, ok, ProbeFinding(ok, ""), 95.0, 9, 1, 105.0),
         ProbeReport("main", ProbeKind.STARTUP, None),
     )  # fmt: skip
     pod = make_pod(containers=[{"name": "main", "image": "i", "readinessProbe": {}}])
@@ -135,10 +135,10 @@ def start() -> PodTrace:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=10.4)
     trace.start = [
         Span(Step.VOLUMES, "", 10.0, 10.01),
-        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.01, 10.2),
-        Span(Call.POD_SANDBOX_STATUS, "", 10.2, 10.21),
-        Span(Call.PULL_IMAGE, EVIL, 10.05, 10.15, "no such <host>"),
-        Span(Call.WRITE_STATUS, "Running, Ready", 10.38, 10.4),
+        Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.01, 10.2),
+        Span(TraceCall.POD_SANDBOX_STATUS, "", 10.2, 10.21),
+        Span(TraceCall.PULL_IMAGE, EVIL, 10.05, 10.15, "no such <host>"),
+        Span(TraceCall.WRITE_STATUS, "Running, Ready", 10.38, 10.4),
         Span(Step.RUNTIME, "", 10.01, 10.38),
     ]
     return trace
@@ -167,13 +167,13 @@ def test_runs_of_init_containers_are_part_of_the_start() -> None:
     ran = Exit("first", 0, 0, "Completed", "", OFFSET + 10.25, OFFSET + 10.3)
     later = Exit("first", 0, 0, "Completed", "", OFFSET + 20, OFFSET + 21)
     names = [(p.name, p.detail) for p in drawn(inits=[ran, later]).start.spans]
-    assert names.count((Call.INIT_RUNS, "first")) == 1
+    assert names.count((TraceCall.INIT_RUNS, "first")) == 1
 
 
 def test_what_goes_on_is_drawn_to_now() -> None:
     trace = start()
     trace.chapter = Chapter.END
-    trace.open[1] = Span(Call.STOP_CONTAINER, "main", 11.0, until=41.0)
+    trace.open[1] = Span(TraceCall.STOP_CONTAINER, "main", 11.0, until=41.0)
     end = drawn(trace).end
     assert end is not None
     assert end.total is None

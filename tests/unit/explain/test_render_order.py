@@ -6,13 +6,13 @@ from msgspec import to_builtins
 
 from kubeletpy.eviction.order import EvictionOrder, Next
 from kubeletpy.eviction.ranking import Reclaim
-from kubeletpy.eviction.report import Place
+from kubeletpy.eviction.report import RankingEntry
 from kubeletpy.eviction.signals import Signal
 from kubeletpy.explain.render_order import orders
 from kubeletpy.structs import replace
 
 MI = 1 << 20
-PLACE = Place("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)
+PLACE = RankingEntry("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)
 
 
 def shown(order: EvictionOrder) -> list[str]:

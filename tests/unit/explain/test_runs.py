@@ -12,7 +12,7 @@ from kubeletpy.explain.runs import RECENTLY_S, killed_by, never_ran, restless
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.podworkers.history import HistoryEntry
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.explain.facts import NOW, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
@@ -48,7 +48,7 @@ def kill(at: float, why: KillReason, name: str = "main", last: float = 0.0) -> H
 
 
 def report(kind: ProbeKind, settled: ProbeOutcome | None, name: str = "main") -> dict[str, Any]:
-    return {"probe_reports": (ProbeReport(name, kind, settled, Finding(BAD, "no")),)}
+    return {"probe_reports": (ProbeReport(name, kind, settled, ProbeFinding(BAD, "no")),)}
 
 
 @pytest.mark.parametrize(

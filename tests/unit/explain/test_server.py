@@ -25,7 +25,7 @@ from kubeletpy.explain.moments import since
 from kubeletpy.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
 from kubeletpy.node.server_version import VersionShown
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import Traces, span
 from tests.unit.explain.facts import facts
 
@@ -52,7 +52,7 @@ class OnePod:
 async def server(tmp_path: Path) -> AsyncIterator[Any]:
     traces = Traces()
     traces.enter("uid-web", "default", "web")
-    with span(Call.RUN_POD_SANDBOX, milestone=True):
+    with span(TraceCall.RUN_POD_SANDBOX, milestone=True):
         pass
     path = tmp_path / "explain.sock"
     made = ExplainServer(path, OnePod(), traces)  # type: ignore[arg-type]
@@ -154,11 +154,11 @@ async def test_a_watch_shows_changes_and_outlasts_the_agent(
         KeyboardInterrupt(),
     ]
 
-    def show() -> explain.Answer:
+    def show() -> explain.ExplainOutput:
         answer = answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
-        return explain.Answer(f"{answer} for {len(answers)} s\n", answer)
+        return explain.ExplainOutput(f"{answer} for {len(answers)} s\n", answer)
 
     monkeypatch.setattr(explain, "WATCH_S", 0)
     assert explain.watch(show) == 0

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kubeletpy.trace.model import MAX_LATER, MAX_OPEN, MAX_START, MAX_TEXT, Chapter
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.trace.spans import Traces, note, span
 from tests.virtual_time import on_virtual_time
 
@@ -19,13 +19,13 @@ async def test_spans_belong_to_the_pod_that_the_task_entered() -> None:
 
     async def work(uid: str, seconds: float) -> None:
         traces.enter(uid, "default", uid)
-        with span(Call.RUN_POD_SANDBOX, "attempt 0"):
+        with span(TraceCall.RUN_POD_SANDBOX, "attempt 0"):
             await asyncio.sleep(seconds)
         # a call that goes on by itself still belongs to the pod
         await asyncio.ensure_future(inner())
 
     async def inner() -> None:
-        with span(Call.START_CONTAINER, "main"):
+        with span(TraceCall.START_CONTAINER, "main"):
             await asyncio.sleep(0.5)
 
     await asyncio.gather(asyncio.ensure_future(work("a", 1.0)), asyncio.ensure_future(work("b", 2)))
@@ -49,7 +49,7 @@ async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> 
     trace = traces.enter("a", "default", "a")
 
     async def stop() -> None:
-        with span(Call.STOP_CONTAINER, "main", limit=30):
+        with span(TraceCall.STOP_CONTAINER, "main", limit=30):
             await asyncio.sleep(100)
 
     task = asyncio.ensure_future(stop())
@@ -64,7 +64,7 @@ async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(ValueError, match="no"), span(Call.CREATE_CONTAINER):
+    with pytest.raises(ValueError, match="no"), span(TraceCall.CREATE_CONTAINER):
         raise ValueError("no")
     assert [(s.name, s.error) for s in trace.start] == [
         ("StopContainer", "cut short"),
@@ -78,7 +78,7 @@ async def test_short_spans_are_dropped_unless_they_are_milestones() -> None:
     trace = Traces().enter("a", "default", "a")
     with span(Step.PULL_SECRETS):
         pass
-    with span(Call.RUN_POD_SANDBOX, milestone=True):
+    with span(TraceCall.RUN_POD_SANDBOX, milestone=True):
         pass
     assert [span.name for span in trace.start] == ["RunPodSandbox"]
 
@@ -115,15 +115,15 @@ async def test_everything_is_bounded() -> None:
     assert traces.find("other", "same") is None
     trace = traces.enter("u4", "default", "same")
     for _ in range(MAX_START + 5):
-        with span(Call.STOP_CONTAINER, milestone=True):
+        with span(TraceCall.STOP_CONTAINER, milestone=True):
             pass
     assert (len(trace.start), trace.dropped) == (MAX_START, 5)
     trace.ready(0)
     for _ in range(MAX_LATER + 5):
-        with span(Call.STOP_CONTAINER, milestone=True):
+        with span(TraceCall.STOP_CONTAINER, milestone=True):
             pass
     assert len(trace.later) == MAX_LATER
-    held = [span(Call.STOP_CONTAINER) for _ in range(MAX_OPEN + 5)]
+    held = [span(TraceCall.STOP_CONTAINER) for _ in range(MAX_OPEN + 5)]
     for each in held:
         each.__enter__()
     assert len(trace.open) == MAX_OPEN
@@ -136,21 +136,21 @@ async def test_everything_is_bounded() -> None:
 async def test_what_is_no_work_is_noted() -> None:
     """A refusal takes no time; a wait has its end, and is one however often it is found."""
     traces = Traces()
-    note(Call.BACK_OFF, "nobody's", lasts=5)
+    note(TraceCall.BACK_OFF, "nobody's", lasts=5)
     trace = traces.enter("a", "default", "a")
-    note(Call.LOOK_UP_IMAGE, "UPPER", error="invalid" * MAX_TEXT)
-    note(Call.BACK_OFF, "main", lasts=10)
+    note(TraceCall.LOOK_UP_IMAGE, "UPPER", error="invalid" * MAX_TEXT)
+    note(TraceCall.BACK_OFF, "main", lasts=10)
     await asyncio.sleep(4)
-    note(Call.BACK_OFF, "main", lasts=6.2)
-    note(Call.BACK_OFF, "other", lasts=6)
+    note(TraceCall.BACK_OFF, "main", lasts=6.2)
+    note(TraceCall.BACK_OFF, "other", lasts=6)
     await asyncio.sleep(6)
-    note(Call.BACK_OFF, "main", lasts=20)
+    note(TraceCall.BACK_OFF, "main", lasts=20)
     found = [(span.name, span.detail, span.began, span.ended) for span in trace.start]
     assert found == [
-        (Call.LOOK_UP_IMAGE, "UPPER", 0, 0),
-        (Call.BACK_OFF, "main", 0, 10),
-        (Call.BACK_OFF, "other", 4, 10),
-        (Call.BACK_OFF, "main", 10, 30),
+        (TraceCall.LOOK_UP_IMAGE, "UPPER", 0, 0),
+        (TraceCall.BACK_OFF, "main", 0, 10),
+        (TraceCall.BACK_OFF, "other", 4, 10),
+        (TraceCall.BACK_OFF, "main", 10, 30),
     ]
     assert len(trace.start[0].error) == MAX_TEXT
     assert trace.open == {}
@@ -162,7 +162,7 @@ async def test_a_pod_that_was_refused_has_a_trace() -> None:
     traces.refused("a", "default", "web", "OutOfcpu: " + MAX_TEXT * "x")
     found = traces.find("default", "web")
     assert found is not None
-    assert [(span.name, len(span.error)) for span in found.start] == [(Call.ADMIT, MAX_TEXT)]
+    assert [(span.name, len(span.error)) for span in found.start] == [(TraceCall.ADMIT, MAX_TEXT)]
     assert found.ended_at == 0
 
 
@@ -173,7 +173,7 @@ async def test_a_start_costs_less_than_a_tenth_of_a_millisecond() -> None:
         began = time.thread_time()
         traces.enter(str(number), "default", "a")
         for _ in range(20):
-            with span(Call.START_CONTAINER, "main", milestone=True):
+            with span(TraceCall.START_CONTAINER, "main", milestone=True):
                 pass
         best = min(best, time.thread_time() - began)
     print(f"{best * 1e6:.0f} µs for 20 spans")

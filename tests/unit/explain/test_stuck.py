@@ -17,7 +17,7 @@ from kubeletpy.explain.stuck import AGAIN_S, LOOK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD
 from tests.unit.podworkers.builders import make_pod
@@ -29,13 +29,17 @@ DONE: dict[str, Any] = {**RELEASING, "finished": True}
 CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("runs", {}, None),
     ("within its grace period", {"worker": {**LATE, "terminating_at": NOW - 39}}, None),
-    ("hook", {"trace": doing(Call.PRE_STOP, "main", 41, 30), "worker": LATE}, "hook main"),
+    ("hook", {"trace": doing(TraceCall.PRE_STOP, "main", 41, 30), "worker": LATE}, "hook main"),
     (
         "signal",
-        {"trace": doing(Call.STOP_CONTAINER, "main", 41), "worker": LATE},
+        {"trace": doing(TraceCall.STOP_CONTAINER, "main", 41), "worker": LATE},
         "grace period main",
     ),
-    ("call", {"trace": doing(Call.STOP_POD_SANDBOX, "ab", 9), "worker": LATE}, "runtime call ab"),
+    (
+        "call",
+        {"trace": doing(TraceCall.STOP_POD_SANDBOX, "ab", 9), "worker": LATE},
+        "runtime call ab",
+    ),
     ("runtime", {"runtime_error": "it is down", "worker": LATE}, "runtime"),
     (
         "kill fails",
@@ -51,7 +55,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ),
     (
         "volumes hang",
-        {"trace": doing(Call.TAKE_VOLUMES_DOWN, "", 9), "worker": RELEASING},
+        {"trace": doing(TraceCall.TAKE_VOLUMES_DOWN, "", 9), "worker": RELEASING},
         "release",
     ),
     (

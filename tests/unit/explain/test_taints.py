@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.explain.facts import Taint
+from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.explain.taints import BY_TAINT_MANAGER, MAX_TAINTS, REASON, deleted_for, refused_for
 from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import make_pod
@@ -25,8 +25,12 @@ BAD = {"key": "k", "value": "v", "effect": "NoExecute"}
 @pytest.mark.parametrize(
     ("status", "node", "expected"),
     [
-        (REFUSED, of(BAD), (Taint("k", "v", "NoExecute"),)),
-        (REFUSED, of({"key": "bare", "effect": "NoExecute"}), (Taint("bare", "", "NoExecute"),)),
+        (REFUSED, of(BAD), (NodeTaint("k", "v", "NoExecute"),)),
+        (
+            REFUSED,
+            of({"key": "bare", "effect": "NoExecute"}),
+            (NodeTaint("bare", "", "NoExecute"),),
+        ),
         (REFUSED, of({**BAD, "key": "known"}), ()),
         (REFUSED, of({**BAD, "effect": "NoSchedule"}), ()),
         (REFUSED, of(), ()),
@@ -36,7 +40,7 @@ BAD = {"key": "k", "value": "v", "effect": "NoExecute"}
         ({}, of(BAD), ()),
     ],
 )
-def test_taints(status: dict[str, str], node: Any, expected: tuple[Taint, ...]) -> None:
+def test_taints(status: dict[str, str], node: Any, expected: tuple[NodeTaint, ...]) -> None:
     assert refused_for(POD, status, node) == expected
 
 
@@ -46,7 +50,7 @@ def test_not_all_of_many() -> None:
 
 
 CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": BY_TAINT_MANAGER}
-K = Taint("k", "v", "NoExecute")
+K = NodeTaint("k", "v", "NoExecute")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ K = Taint("k", "v", "NoExecute")
     ],
 )
 def test_deleted_for(
-    tolerations: Any, conditions: Any, node: Any, expected: tuple[Taint, ...] | None
+    tolerations: Any, conditions: Any, node: Any, expected: tuple[NodeTaint, ...] | None
 ) -> None:
     pod = make_pod(deleting=30, tolerations=tolerations)
     shown = Pod({**pod.object, "status": {"conditions": conditions}})

@@ -17,12 +17,12 @@ from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call, Step
-from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
+from kubeletpy.trace.names import Step, TraceCall
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.explain.facts import (
     NOW,
     OFFSET,
@@ -128,8 +128,8 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
             "status": crashing("Error", 137),
             "start_errors": {"main": CRASH},
             "probe_reports": (
-                ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
-                ProbeReport("main", ProbeKind.LIVENESS, BAD, Finding(BAD, "no answer")),
+                ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no answer")),
             ),
         },
         "not running: container main keeps being killed because its liveness probe fails: "
@@ -142,9 +142,9 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
             "status": crashing("Error", 3),
             "start_errors": {"main": CRASH},
             "probe_reports": (
-                ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
-                ProbeReport("main", ProbeKind.LIVENESS, GOOD, Finding(BAD, "no answer")),
-                ProbeReport("other", ProbeKind.LIVENESS, BAD, Finding(BAD, "no answer")),
+                ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, GOOD, ProbeFinding(BAD, "no answer")),
+                ProbeReport("other", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no answer")),
             ),
         },
         "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
@@ -190,7 +190,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ),
     (
         "pulling",
-        {"status": not_ready(), "trace": doing(Call.PULL_IMAGE, "big:1", 65)},
+        {"status": not_ready(), "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65)},
         "not running: image big:1 is being pulled for 1m5s",
         False,
     ),
@@ -198,7 +198,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         "pulling, after a time in the queue",
         {
             "status": not_ready(),
-            "trace": doing(Call.PULL_IMAGE, "big:1", 65),
+            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
             "pulls": {"big:1": PullPosition(NOW - OFFSET - 20, None, 1, 1)},
         },
         "not running: image big:1 is being pulled for 20s",
@@ -208,7 +208,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         "queued for a pull",
         {
             "status": not_ready(),
-            "trace": doing(Call.PULL_IMAGE, "big:1", 65),
+            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
             "pulls": {"big:1": PullPosition(NOW - OFFSET - 65, 2, 1, 1)},
         },
         "not running: image big:1 is queued to be pulled (2 before it, 1 under way, at most 1 at "
@@ -217,19 +217,19 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ),
     (
         "sandbox hangs",
-        {"status": not_ready(), "trace": doing(Call.RUN_POD_SANDBOX, "attempt 0", 90)},
+        {"status": not_ready(), "trace": doing(TraceCall.RUN_POD_SANDBOX, "attempt 0", 90)},
         "not running: the runtime is creating the sandbox for 1m30s",
         False,
     ),
     (
         "some call hangs",
-        {"status": not_ready(), "trace": doing(Call.CREATE_CONTAINER, "main", 9)},
+        {"status": not_ready(), "trace": doing(TraceCall.CREATE_CONTAINER, "main", 9)},
         "not running: CreateContainer main has been running for 9s",
         False,
     ),
     (
         "many pods start",
-        {"status": not_ready(), "trace": doing(Call.START_PLACE, "", 2)},
+        {"status": not_ready(), "trace": doing(TraceCall.START_PLACE, "", 2)},
         "not running: other pods start before it for 2s",
         False,
     ),
@@ -313,7 +313,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDING,
-            "trace": doing(Call.STOP_CONTAINER, "main", 10, 30),
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 10, 30),
         },
         "terminating for 10s: container main has not ended 10s after its stop was requested; it is "
         "killed in 20s",
@@ -321,13 +321,13 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ),
     (
         "many pods stop",
-        {"pod": DELETED, "worker": ENDING, "trace": doing(Call.STOP_PLACE, "", 2)},
+        {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.STOP_PLACE, "", 2)},
         "terminating for 10s: other pods stop before it for 2s",
         False,
     ),
     (
         "preStop hook",
-        {"pod": DELETED, "worker": ENDING, "trace": doing(Call.PRE_STOP, "main", 10, 30)},
+        {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.PRE_STOP, "main", 10, 30)},
         "terminating for 10s: container main: preStop hook for 10s, given up in 20s",
         False,
     ),
@@ -421,11 +421,13 @@ def test_a_pod_that_only_the_runtime_knows() -> None:
 
 CALL = "NodeStageVolume of driver x"
 CLAIM = 'persistentvolumeclaim "default/data", persistentvolume "pv1"'
-UNDER_WAY = VolumeWait("v", Waits(Cause.BUSY, CLAIM, f"{CALL} is under way", CALL), 40.0)
-BACKS_OFF = VolumeWait("v", Waits(Cause.BACKOFF, CLAIM, "disk is full", CALL, 107.0), 40.0)
+UNDER_WAY = VolumeWait("v", Waits(WaitCause.BUSY, CLAIM, f"{CALL} is under way", CALL), 40.0)
+BACKS_OFF = VolumeWait("v", Waits(WaitCause.BACKOFF, CLAIM, "disk is full", CALL, 107.0), 40.0)
 UNATTACHED = VolumeWait(
     "v",
-    Waits(Cause.NOT_ATTACHED, 'volumeattachment "csi-1"', "not attached yet", "Attach of driver x"),
+    Waits(
+        WaitCause.NOT_ATTACHED, 'volumeattachment "csi-1"', "not attached yet", "Attach of driver x"
+    ),
     40.0,
 )
 
@@ -546,7 +548,7 @@ def test_a_wait_is_told_with_the_times_that_are_known(
         (Wait(WaitKind.VOLUME, "", "why", NOW - 60, NOW + 5), "why; next try in 5s"),
         (Wait(WaitKind.CLAIM, "", "why", NOW - 60), "why"),
         (
-            Wait(WaitKind.RELEASE, "", "why", NOW - 60, call=Call.REMOVE_CGROUP),
+            Wait(WaitKind.RELEASE, "", "why", NOW - 60, call=TraceCall.REMOVE_CGROUP),
             "its cgroup is being removed for 1m",
         ),
     ],

@@ -27,12 +27,12 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call, Step
-from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
+from kubeletpy.trace.names import Step, TraceCall
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.explain.facts import (
     NOW,
     STARTED,
@@ -93,7 +93,7 @@ STARTUPS = make_pod(
 )
 STARTED_UP = ProbeResults(startup={"side": ProbeOutcome.SUCCESS})
 NOT_STARTED_UP = "its startup probe has not succeeded yet"
-HANGS = VolumeWait("v", Waits(Cause.BUSY, "pvc a", "pvc a is being mounted"))
+HANGS = VolumeWait("v", Waits(WaitCause.BUSY, "pvc a", "pvc a is being mounted"))
 PREPARES = ClaimWait("shop/gpu", "gpu.example.com", "NodePrepareResources", 95.0, 195.0)
 PREPARING = "NodePrepareResources of DRA driver gpu.example.com is under way"
 
@@ -415,10 +415,10 @@ ROWS: list[Row] = [
     ),
     (
         "a call to the runtime, and one to a driver",
-        {"status": not_ready(), "trace": doing(Call.CREATE_CONTAINER), "claims": (PREPARES,)},
+        {"status": not_ready(), "trace": doing(TraceCall.CREATE_CONTAINER), "claims": (PREPARES,)},
         [
             (K.CLAIM, "shop/gpu", PREPARING, 5.0, 95.0),
-            (K.RUNTIME_CALL, "", Call.CREATE_CONTAINER, 5.0, None),
+            (K.RUNTIME_CALL, "", TraceCall.CREATE_CONTAINER, 5.0, None),
         ],
         f"not running: resource claim shop/gpu: {PREPARING} for 5s, given up in 1m35s",
         False,
@@ -956,8 +956,8 @@ BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
 def test_what_a_probe_said_last(container: str, kind: ProbeKind, words: str) -> None:
     reports = (
         ProbeReport("main", ProbeKind.STARTUP, None),
-        ProbeReport("main", ProbeKind.LIVENESS, GOOD, Finding(GOOD, "all is well")),
-        ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
+        ProbeReport("main", ProbeKind.LIVENESS, GOOD, ProbeFinding(GOOD, "all is well")),
+        ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
     )
     assert last_words(facts(probe_reports=reports), container, kind) == words
 

@@ -15,17 +15,17 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.model import Action, PodLine, WorkerState, WorkerView
 from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.granted import Held
+from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from tests.unit.explain.facts import (
     NOW,
     doing,
@@ -115,13 +115,19 @@ def starting() -> PodFacts:
         ),
         probes=ProbeResults(startup={"main": ok}, readiness={"main": bad}),
         probe_reports=(
-            ProbeReport("main", ProbeKind.READINESS, bad, Finding(bad, "503"), 98.0, 2, 3, 101.0),
-            ProbeReport("main", ProbeKind.STARTUP, ok, Finding(ok), 95.0, 1, 1),
-            ProbeReport("proxy", ProbeKind.LIVENESS, ok, Finding(bad, "slow"), 90.0, 2, 3, 100.0),
-            ProbeReport("jobs", ProbeKind.LIVENESS, None, Finding(None, "no such command"), 99.0),
+            ProbeReport(
+                "main", ProbeKind.READINESS, bad, ProbeFinding(bad, "503"), 98.0, 2, 3, 101.0
+            ),
+            ProbeReport("main", ProbeKind.STARTUP, ok, ProbeFinding(ok), 95.0, 1, 1),
+            ProbeReport(
+                "proxy", ProbeKind.LIVENESS, ok, ProbeFinding(bad, "slow"), 90.0, 2, 3, 100.0
+            ),
+            ProbeReport(
+                "jobs", ProbeKind.LIVENESS, None, ProbeFinding(None, "no such command"), 99.0
+            ),
             ProbeReport("debug", ProbeKind.LIVENESS, None),
         ),
-        trace=doing(Call.PULL_IMAGE, "tools:5", 5.0, 60.0),
+        trace=doing(TraceCall.PULL_IMAGE, "tools:5", 5.0, 60.0),
     )
 
 
@@ -131,7 +137,7 @@ def ending() -> PodFacts:
         make_static(),
         worker={"terminating_at": NOW - 7, "grace": 30},
         status=not_ready(running(ready=False), phase="Running", podIPs=[]),
-        trace=doing(Call.STOP_CONTAINER, "main", 6.5, 30.0),
+        trace=doing(TraceCall.STOP_CONTAINER, "main", 6.5, 30.0),
         last_sync=failed(Step.KILL, "context deadline exceeded", Stage.TERMINATING),
         next_sync_at=None,
         write_problem=WriteProblem(NOW - 70, "connection refused", 4),
@@ -158,12 +164,12 @@ def away() -> PodFacts:
             ]
         },
         held=(
-            Held("main", "cpu", "1-2", (0, 1)),
-            Held("main", "vendor.example/gpu", "gpu0"),
+            HeldResource("main", "cpu", "1-2", (0, 1)),
+            HeldResource("main", "vendor.example/gpu", "gpu0"),
         ),
         runtime=PodRuntimeStatus("uid-web", "web", "default", containers=records),
         runtime_error="no such socket",
-        trace=doing(Call.CREATE_CONTAINER, "main", 5.0),
+        trace=doing(TraceCall.CREATE_CONTAINER, "main", 5.0),
         wrong_since=NOW - 2 * 86400,
     )
 
@@ -395,7 +401,7 @@ def test_the_whole_explanation() -> None:
         ("", 2, ""),
     ]
     assert found.actions == (
-        Action(what=Call.PULL_IMAGE, subject="tools:5", since=NOW - 5, until=NOW + 55),
+        Action(what=TraceCall.PULL_IMAGE, subject="tools:5", since=NOW - 5, until=NOW + 55),
     )
     assert [one.last_at for one in found.decisions] == [None, NOW]
     assert explain(ending()).worker == WorkerView(

@@ -12,14 +12,14 @@ from msgspec import to_builtins
 
 from kubeletpy.explain import render_timeline
 from kubeletpy.explain.model import Exit, Wait, WaitKind
-from kubeletpy.explain.timeline import Bar, Chapter, Timeline, from_json, timeline
+from kubeletpy.explain.timeline import Bar, Timeline, TimelineChapter, from_json, timeline
 from kubeletpy.structs import replace
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 
 OFFSET = 1000.0
-SANDBOX_OF_WEB = Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.0, 11.0)
+SANDBOX_OF_WEB = Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.0, 11.0)
 IMAGE = "registry.example/team/a-long-image-name:1.2.3"
 
 
@@ -31,19 +31,19 @@ def whole() -> Timeline:
     trace.start = [
         Span(Step.VOLUMES, "", 10.0, 10.02),
         Span(Step.RUNTIME, "", 10.02, 11.9),
-        Span(Call.START_PLACE, "", 10.02, 10.32),
-        Span(Call.LOOK_UP_IMAGE, "in the place", 10.12, 10.32),
-        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.32, 11.02),
-        Span(Call.PULL_IMAGE, IMAGE, 10.4, 11.4, "401 <no>"),
-        Span(Call.WRITE_STATUS, "Running", 11.9, 11.9),
+        Span(TraceCall.START_PLACE, "", 10.02, 10.32),
+        Span(TraceCall.LOOK_UP_IMAGE, "in the place", 10.12, 10.32),
+        Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.32, 11.02),
+        Span(TraceCall.PULL_IMAGE, IMAGE, 10.4, 11.4, "401 <no>"),
+        Span(TraceCall.WRITE_STATUS, "Running", 11.9, 11.9),
     ]
     trace.end = [
         Span(Step.KILL, "", 13.0, 14.75),
-        Span(Call.PRE_STOP, "main", 13.0, 13.25),
-        Span(Call.STOP_CONTAINER, "main", 13.25, 14.5),
-        Span(Call.STOP_POD_SANDBOX, "", 14.5, 14.75),
+        Span(TraceCall.PRE_STOP, "main", 13.0, 13.25),
+        Span(TraceCall.STOP_CONTAINER, "main", 13.25, 14.5),
+        Span(TraceCall.STOP_POD_SANDBOX, "", 14.5, 14.75),
     ]
-    trace.open[7] = Span(Call.REMOVE_CGROUP, "", 14.75)
+    trace.open[7] = Span(TraceCall.REMOVE_CGROUP, "", 14.75)
     inits = [Exit("schema", 0, 0, "", "", OFFSET + 11.1, OFFSET + 11.3)]
     return timeline(trace, OFFSET, OFFSET + 9.5, 15.0, inits)
 
@@ -101,7 +101,7 @@ def test_text() -> None:
 def test_the_smallest_of_terminals_and_the_last_moment() -> None:
     """20 columns for the name and 10 for the bar; what took no time at the end is drawn there."""
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0)
-    trace.start = [SANDBOX_OF_WEB, Span(Call.WRITE_STATUS, "Running, Ready", 12.0, 12.0)]
+    trace.start = [SANDBOX_OF_WEB, Span(TraceCall.WRITE_STATUS, "Running, Ready", 12.0, 12.0)]
     for width in (20, 40, 50):
         rows = render_timeline.text(timeline(trace, 0.0, None, 13.0), width).split("\n")
         assert rows[1:3] == [
@@ -118,7 +118,7 @@ def test_a_pod_that_was_found_running_has_no_bars() -> None:
     )
 
 
-SANDBOX = Span(Call.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
+SANDBOX = Span(TraceCall.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ SANDBOX = Span(Call.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
 def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> None:
     trace = PodTrace("uid", "default", "web", 4000.0, start=[SANDBOX])
     found = timeline(trace, 0.0, seen_at, 4002.0).start
-    first = [bar for bar in found.spans if bar.name is Call.WAIT_FOR_WORKER]
+    first = [bar for bar in found.spans if bar.name is TraceCall.WAIT_FOR_WORKER]
     assert [bar.end for bar in first] == ([] if waited is None else [pytest.approx(waited)])
     assert {bar.depth for bar in first} <= {0}
     assert found.began == pytest.approx(
@@ -160,7 +160,7 @@ def test_runs_of_init_containers(began: float | None, ended: float | None, drawn
     times = [None if at is None else OFFSET + at for at in (began, ended)]
     run = Exit("i", 0, 0, "", "", *times)
     bars = timeline(trace, OFFSET, None, 13.0, [run]).start.spans
-    assert (Call.INIT_RUNS in [bar.name for bar in bars]) is drawn
+    assert (TraceCall.INIT_RUNS in [bar.name for bar in bars]) is drawn
 
 
 def test_all_runs_of_init_containers_belong_to_a_start_that_goes_on() -> None:
@@ -173,10 +173,10 @@ def test_all_runs_of_init_containers_belong_to_a_start_that_goes_on() -> None:
 
 
 def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
-    goes_on = {1: Span(Call.STOP_CONTAINER, "main", 14.0)}
+    goes_on = {1: Span(TraceCall.STOP_CONTAINER, "main", 14.0)}
     start = PodTrace("uid", "default", "web", 10.0, open=goes_on)
     assert timeline(start, 0.0, None, 15.0).start.spans == (
-        Bar(Call.STOP_CONTAINER, "main", 4.0, 5.0, 0, "", True),
+        Bar(TraceCall.STOP_CONTAINER, "main", 4.0, 5.0, 0, "", True),
     )
     assert timeline(start, 0.0, None, 15.0).end is None
     ready = PodTrace("uid", "default", "web", 10.0, open=goes_on, ready_at=12.0)
@@ -214,8 +214,8 @@ def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: in
     [(None, None, 0.001), (0.0, 0.0005, 0.001), (0.5, 0.25, 0.5), (None, 2.0, 2.0)],
 )
 def test_what_the_width_stands_for(total: float | None, end: float | None, seconds: float) -> None:
-    bars = () if end is None else (Bar(Call.PULL_IMAGE, "", 0.0, end, 0),)
-    assert render_timeline.scale(Chapter(Part.START, 0.0, total, bars)) == seconds
+    bars = () if end is None else (Bar(TraceCall.PULL_IMAGE, "", 0.0, end, 0),)
+    assert render_timeline.scale(TimelineChapter(Part.START, 0.0, total, bars)) == seconds
 
 
 REFUSED = """\
@@ -227,7 +227,7 @@ default/web  start: it was never Ready
 
 def test_a_pod_that_was_refused() -> None:
     """What the agent does not have of it is not taken for an earlier agent's work."""
-    refused = [Span(Call.ADMIT, "", 10.5, 10.5, "OutOfcpu: too much")]
+    refused = [Span(TraceCall.ADMIT, "", 10.5, 10.5, "OutOfcpu: too much")]
     trace = PodTrace("uid", "default", "web", 10.0, start=refused, ended_at=10.5)
     found = timeline(trace, OFFSET, None, 20.0, has_sandbox=False)
     assert _without_bars(render_timeline.text(found)) == REFUSED
@@ -261,16 +261,16 @@ def test_a_pod_that_crashes_once_it_was_ready() -> None:
     trace.start = [SANDBOX_OF_WEB]
     trace.later.extend(
         [
-            Span(Call.CREATE_CONTAINER, "main", 20.0, 20.1),
-            Span(Call.START_CONTAINER, "main", 20.1, 20.5, NOPE),
-            Span(Call.WRITE_STATUS, "Running", 20.5, 20.5),
-            Span(Call.BACK_OFF, "main", 20.5, 60.0),
+            Span(TraceCall.CREATE_CONTAINER, "main", 20.0, 20.1),
+            Span(TraceCall.START_CONTAINER, "main", 20.1, 20.5, NOPE),
+            Span(TraceCall.WRITE_STATUS, "Running", 20.5, 20.5),
+            Span(TraceCall.BACK_OFF, "main", 20.5, 60.0),
         ]
     )
     found = timeline(trace, OFFSET, None, 30.0)
     assert found.life is not None
     assert (found.life.began, found.life.total) == (OFFSET + 20.0, None)
-    (waits,) = (bar for bar in found.life.spans if bar.name is Call.BACK_OFF)
+    (waits,) = (bar for bar in found.life.spans if bar.name is TraceCall.BACK_OFF)
     assert (waits.going_on, waits.end) == (True, 10.0)
     wait = Wait(
         WaitKind.CRASH_BACKOFF, "main", "CrashLoopBackOff: back-off 40s", None, OFFSET + 60.0
@@ -288,11 +288,11 @@ def _without_bars(text: str) -> str:
 @pytest.mark.parametrize(
     ("span", "shown"),
     [
-        (Span(Call.WRITE_STATUS, "Running, Ready", 20.0, 20.1), False),
+        (Span(TraceCall.WRITE_STATUS, "Running, Ready", 20.0, 20.1), False),
         (Span(Step.VOLUMES, "", 20.0, 20.1), False),
         (Span(Step.VOLUMES, "", 20.0, 20.1, "no such secret"), True),
-        (Span(Call.RESIZE, "web", 20.0, 20.1), True),
-        (Span(Call.STOP_CONTAINER, "main", 20.0, 20.1), True),
+        (Span(TraceCall.RESIZE, "web", 20.0, 20.1), True),
+        (Span(TraceCall.STOP_CONTAINER, "main", 20.0, 20.1), True),
     ],
 )
 def test_what_of_its_life_matters(span: Span, shown: bool) -> None:
@@ -302,7 +302,7 @@ def test_what_of_its_life_matters(span: Span, shown: bool) -> None:
 
 
 def test_a_wait_that_is_over_has_its_own_end() -> None:
-    spans = [SANDBOX_OF_WEB, Span(Call.BACK_OFF, "i", 12.0, 14.0)]
+    spans = [SANDBOX_OF_WEB, Span(TraceCall.BACK_OFF, "i", 12.0, 14.0)]
     trace = PodTrace("uid", "default", "web", 10.0, start=spans)
     _, bar = timeline(trace, 0.0, None, 30.0).start.spans
     assert (bar.start, bar.end, bar.going_on) == (2.0, 4.0, False)

@@ -6,8 +6,8 @@ import pytest
 
 from kubeletpy.foresee.change import Fate, acts, fate, forbidden, hints, restarted
 from kubeletpy.foresee.durations import Durations
-from kubeletpy.foresee.model import Act, ImageUse, Outcome
-from kubeletpy.foresee.updates import Change, Way
+from kubeletpy.foresee.model import Act, ForeseenOutcome, ImageUse
+from kubeletpy.foresee.updates import Change, ChangeMethod
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.sync_results import SyncIntent
 from tests.unit.foresee.pods import container, pod
@@ -23,19 +23,23 @@ def intent(*decisions: Decision, **more: object) -> SyncIntent:
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
-        (intent(), intent(), Outcome.UNCHANGED),
-        (intent(), intent(resized=("a",)), Outcome.IN_PLACE),
-        (intent(resized=("a",)), intent(resized=("a",)), Outcome.UNCHANGED),
-        (intent(), intent(stopped=("a",), started=("a",)), Outcome.RESTARTS),
-        (intent(started=("a",)), intent(started=("a",), resized=("b",)), Outcome.IN_PLACE),
-        (intent(), intent(new_sandbox=True, started=("a",)), Outcome.RECREATES),
-        (intent(new_sandbox=True), intent(new_sandbox=True, started=("a",)), Outcome.RESTARTS),
-        (intent(), intent(ends=True), Outcome.ENDS),
-        (intent(ends=True), intent(ends=True), Outcome.UNCHANGED),
+        (intent(), intent(), ForeseenOutcome.UNCHANGED),
+        (intent(), intent(resized=("a",)), ForeseenOutcome.IN_PLACE),
+        (intent(resized=("a",)), intent(resized=("a",)), ForeseenOutcome.UNCHANGED),
+        (intent(), intent(stopped=("a",), started=("a",)), ForeseenOutcome.RESTARTS),
+        (intent(started=("a",)), intent(started=("a",), resized=("b",)), ForeseenOutcome.IN_PLACE),
+        (intent(), intent(new_sandbox=True, started=("a",)), ForeseenOutcome.RECREATES),
+        (
+            intent(new_sandbox=True),
+            intent(new_sandbox=True, started=("a",)),
+            ForeseenOutcome.RESTARTS,
+        ),
+        (intent(), intent(ends=True), ForeseenOutcome.ENDS),
+        (intent(ends=True), intent(ends=True), ForeseenOutcome.UNCHANGED),
     ],
 )
 def test_only_what_the_sync_would_not_do_anyway_counts(
-    before: SyncIntent, after: SyncIntent, outcome: Outcome
+    before: SyncIntent, after: SyncIntent, outcome: ForeseenOutcome
 ) -> None:
     assert fate(before, after) == Fate(outcome)
 
@@ -53,7 +57,7 @@ def test_what_is_done_in_order() -> None:
     ]
 
 
-def changed(*paths: str, way: Way = Way.NEVER) -> list[Change]:
+def changed(*paths: str, way: ChangeMethod = ChangeMethod.NEVER) -> list[Change]:
     return [Change(path, way) for path in paths]
 
 
@@ -62,42 +66,42 @@ def test_what_the_api_server_refuses() -> None:
     ten = ", ".join(f"spec.f{n}" for n in range(10))
     text = "it has to be deleted and created anew"
     assert forbidden(pod(), pod(), one) == Fate(
-        Outcome.FORBIDDEN,
+        ForeseenOutcome.FORBIDDEN,
         "Forbidden",
         f"the API server lets nobody change spec.a, spec.b of a pod that exists: {text}",
     )
     assert forbidden(pod(), pod(), many) == Fate(
-        Outcome.FORBIDDEN,
+        ForeseenOutcome.FORBIDDEN,
         "Forbidden",
         f"the API server lets nobody change {ten} and 2 more of a pod that exists: {text}",
     )
     assert forbidden(pod(), pod(), many[:10]) == Fate(
-        Outcome.FORBIDDEN,
+        ForeseenOutcome.FORBIDDEN,
         "Forbidden",
         f"the API server lets nobody change {ten} of a pod that exists: {text}",
     )
-    assert forbidden(pod(), pod(), changed("a", way=Way.UPDATE)) is None
+    assert forbidden(pod(), pod(), changed("a", way=ChangeMethod.UPDATE)) is None
 
 
 def test_a_resize_keeps_the_qos_class() -> None:
     sized = pod(container("a", resources={"requests": {"cpu": "1"}}))
-    resize = changed("containers[a].resources.requests.cpu", way=Way.RESIZE)
+    resize = changed("containers[a].resources.requests.cpu", way=ChangeMethod.RESIZE)
     assert forbidden(pod(), sized, resize) == Fate(
-        Outcome.FORBIDDEN,
+        ForeseenOutcome.FORBIDDEN,
         "Invalid",
         "a resize may not change the pod's QoS class from BestEffort to Burstable",
     )
     assert forbidden(sized, sized, resize) is None
-    assert forbidden(pod(), sized, changed("x", way=Way.UPDATE)) is None
+    assert forbidden(pod(), sized, changed("x", way=ChangeMethod.UPDATE)) is None
 
 
 def test_how_a_change_is_made() -> None:
-    assert hints(changed("containers[a].image", way=Way.UPDATE)) == ()
+    assert hints(changed("containers[a].image", way=ChangeMethod.UPDATE)) == ()
     assert hints(
         [
-            Change("ephemeralContainers[e]", Way.DEBUG),
-            Change("activeDeadlineSeconds", Way.UPDATE),
-            Change("resources.requests.cpu", Way.RESIZE),
+            Change("ephemeralContainers[e]", ChangeMethod.DEBUG),
+            Change("activeDeadlineSeconds", ChangeMethod.UPDATE),
+            Change("resources.requests.cpu", ChangeMethod.RESIZE),
         ]
     ) == (
         "resources are changed with `kubectl patch --subresource resize`",

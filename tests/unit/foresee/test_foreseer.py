@@ -16,12 +16,12 @@ from kubeletpy.foresee.foreseer import MAX_IMAGES, UID, Foreseer, Nonsense
 from kubeletpy.foresee.model import (
     Act,
     Foreseen,
+    ForeseenOutcome,
+    ForeseenVolume,
     ImageUse,
     Need,
     NeedKind,
-    Outcome,
     Squeezed,
-    VolumeUse,
 )
 from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.placement.refusal import AllocationRefused
@@ -118,7 +118,9 @@ class FakeNode:
         return await Foreseer(self.queries).foresee(asked)
 
 
-def answer(outcome: Outcome, name: str = "p", namespace: str = "ns", **more: Any) -> Foreseen:
+def answer(
+    outcome: ForeseenOutcome, name: str = "p", namespace: str = "ns", **more: Any
+) -> Foreseen:
     return Foreseen(namespace, name, "n1", outcome, **more)
 
 
@@ -132,7 +134,7 @@ async def test_a_new_pod() -> None:
     )
     found = await node.new(first, container("b"), volumes=[{"name": "v", "emptyDir": {}}])
     assert found == answer(
-        Outcome.RUNS,
+        ForeseenOutcome.RUNS,
         "new",
         "default",
         acts=(
@@ -151,7 +153,7 @@ async def test_a_new_pod() -> None:
                 "b:1", ("b",), "pull", "the node does not have it; imagePullPolicy is IfNotPresent"
             ),
         ),
-        volumes=(VolumeUse("v", "an empty directory"),),
+        volumes=(ForeseenVolume("v", "an empty directory"),),
         squeezed=(
             Squeezed("memory.available", 90 * MIB, 64 * MIB, 40 * MIB, 26 * MIB, crossed=True),
         ),
@@ -171,7 +173,7 @@ async def test_whom_a_new_pod_would_preempt() -> None:
     node.verdict = Preempt((Shortage("cpu", 2, 1, 2),))
     node.victims = [pod(name="low"), pod(name="lower")]
     found = await node.new()
-    assert (found.outcome, found.victims) == (Outcome.PREEMPTS, ("ns/low", "ns/lower"))
+    assert (found.outcome, found.victims) == (ForeseenOutcome.PREEMPTS, ("ns/low", "ns/lower"))
     ((asked, without),) = node.order_asked
     assert (asked.name, without) == ("new", {"uid-low", "uid-lower"}), "they are gone by then"
 
@@ -213,7 +215,7 @@ async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, mess
         Refused(Rejection(AdmissionReason("OutOfcpu"), "none left")),
     )
     assert await node.new() == answer(
-        Outcome.REFUSED, "new", "default", reason=reason, message=message, unsure=(RACE,)
+        ForeseenOutcome.REFUSED, "new", "default", reason=reason, message=message, unsure=(RACE,)
     )
     assert node.images.asked == []
 
@@ -221,7 +223,7 @@ async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, mess
 async def test_a_pod_with_too_many_references_is_refused() -> None:
     env = [{"configMapRef": {"name": f"c{n}"}} for n in range(1001)]
     found = await FakeNode().new(container("a", envFrom=env))
-    assert (found.outcome, found.reason) == (Outcome.REFUSED, "UnexpectedAdmissionError")
+    assert (found.outcome, found.reason) == (ForeseenOutcome.REFUSED, "UnexpectedAdmissionError")
     assert found.message.startswith("the pod refers to 1001 configMaps")
 
 
@@ -252,7 +254,7 @@ async def test_another_image() -> None:
     found = await node.patched({"containers": [{"name": "a", "image": "a:2"}]})
     why = "the node does not have it; imagePullPolicy is IfNotPresent"
     assert found == answer(
-        Outcome.RESTARTS,
+        ForeseenOutcome.RESTARTS,
         restarts=("a",),
         acts=(
             Act("kill container a", "its image changed"),
@@ -269,17 +271,17 @@ async def test_a_resize() -> None:
     node.intents["2"] = SyncIntent((Decision("resize container a", "cpu"),), resized=("a",))
     acts = (Act("resize container a", "cpu"),)
     assert await node.patched(cpu("2")) == answer(
-        Outcome.IN_PLACE, acts=acts, evictions=(ORDER,), hints=RESIZE
+        ForeseenOutcome.IN_PLACE, acts=acts, evictions=(ORDER,), hints=RESIZE
     )
     node.verdict, node.victims = Preempt((Shortage("cpu", 2, 1, 2),)), [pod(name="low")]
     assert (await node.patched(cpu("2"))).victims == ("ns/low",)
     node.verdict = Refused(Rejection(AdmissionReason("OutOfcpu"), "none left"))
     assert await node.patched(cpu("2")) == answer(
-        Outcome.DEFERRED, reason="OutOfcpu", message="none left", hints=RESIZE
+        ForeseenOutcome.DEFERRED, reason="OutOfcpu", message="none left", hints=RESIZE
     )
     node.infeasible = Infeasible("swap", "not with swap")
     assert await node.patched(cpu("2")) == answer(
-        Outcome.INFEASIBLE, reason="Infeasible", message="not with swap", hints=RESIZE
+        ForeseenOutcome.INFEASIBLE, reason="Infeasible", message="not with swap", hints=RESIZE
     )
 
 
@@ -291,24 +293,24 @@ def marked(**metadata: Any) -> Pod:
 
 async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
     node = FakeNode(RUNNING)
-    assert await node.patched({}) == answer(Outcome.UNCHANGED)
+    assert await node.patched({}) == answer(ForeseenOutcome.UNCHANGED)
     found = await node.patched({"hostNetwork": True})
-    assert (found.outcome, found.reason) == (Outcome.FORBIDDEN, "Forbidden")
+    assert (found.outcome, found.reason) == (ForeseenOutcome.FORBIDDEN, "Forbidden")
     static = marked(annotations={"kubernetes.io/config.source": "file"})
     found = await FakeNode(static).patched({"hostNetwork": True})
     assert (found.outcome, found.message) == (
-        Outcome.RECREATES,
+        ForeseenOutcome.RECREATES,
         "another manifest is another pod: this one ends, and that one is started",
     )
     image = {"containers": [{"name": "a", "image": "a:2"}]}
     ending = marked(deletionTimestamp="2026-01-01T00:00:00Z")
     assert await FakeNode(ending).patched(image) == answer(
-        Outcome.ENDS, message="it is being deleted"
+        ForeseenOutcome.ENDS, message="it is being deleted"
     )
     node = FakeNode(pod())
     node.status = None
     assert await node.patched(image) == answer(
-        Outcome.UNKNOWN, message="the agent has not asked the runtime about it yet"
+        ForeseenOutcome.UNKNOWN, message="the agent has not asked the runtime about it yet"
     )
 
 
@@ -316,7 +318,7 @@ async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
     node = FakeNode(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
     metadata = {"name": "p", "namespace": "ns"}
     asked = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
-    assert await Foreseer(node.queries).foresee({"pod": asked}) == answer(Outcome.UNCHANGED)
+    assert await Foreseer(node.queries).foresee({"pod": asked}) == answer(ForeseenOutcome.UNCHANGED)
 
 
 async def test_a_json_patch_names_containers_by_their_place() -> None:
@@ -324,10 +326,10 @@ async def test_a_json_patch_names_containers_by_their_place() -> None:
     operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
     asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
     node.intents = {"c:1": SyncIntent((), started=("a",))}
-    assert (await Foreseer(node.queries).foresee(asked)).outcome is Outcome.UNCHANGED
+    assert (await Foreseer(node.queries).foresee(asked)).outcome is ForeseenOutcome.UNCHANGED
     operations[0]["path"] = "/spec/containers/0/image"
     found = await Foreseer(node.queries).foresee(asked)
-    assert (found.outcome, found.restarts) == (Outcome.RESTARTS, ("a",))
+    assert (found.outcome, found.restarts) == (ForeseenOutcome.RESTARTS, ("a",))
 
 
 REMOVE_SPEC = {"op": "remove", "path": "/spec"}
@@ -335,7 +337,7 @@ REMOVE_SPEC = {"op": "remove", "path": "/spec"}
 
 async def test_a_merge_patch_replaces_lists() -> None:
     found = await FakeNode(RUNNING).patched({"containers": [container("a")]}, "merge")
-    assert found.outcome is Outcome.FORBIDDEN
+    assert found.outcome is ForeseenOutcome.FORBIDDEN
     assert "spec.containers[b]" in found.message
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kubeletpy.foresee.model import Foreseen, Need, NeedKind, NeedState, Outcome
+from kubeletpy.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.foresee.needs import needs, settled
 from kubeletpy.foresee.render import plan
 from kubeletpy.pods.pod import Pod
@@ -79,7 +79,7 @@ def test_a_volume_that_no_container_uses_needs_nothing() -> None:
     assert of(pod(volumes=[{"name": "c", "configMap": {"name": "conf"}}])) == []
 
 
-def needing(outcome: Outcome = Outcome.RUNS) -> dict[str, Any]:
+def needing(outcome: ForeseenOutcome = ForeseenOutcome.RUNS) -> dict[str, Any]:
     found: dict[str, Any] = to_builtins(
         Foreseen(
             "ns",
@@ -144,8 +144,8 @@ def test_a_claim_that_is_made_with_the_pod_is_not_missing() -> None:
     assert [each["name"] for each in found["needs"]] == ["conf", "key"]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.PREEMPTS, Outcome.REFUSED])
-def test_another_outcome_stays(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [ForeseenOutcome.PREEMPTS, ForeseenOutcome.REFUSED])
+def test_another_outcome_stays(outcome: ForeseenOutcome) -> None:
     found = settled(needing(outcome), {**HERE, CONF: NeedState.MISSING})
     assert found["outcome"] == outcome
     assert "configMap conf, which does not exist" in plan(found)

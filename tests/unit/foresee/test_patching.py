@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.strategic_merge import strategic_merge
-from kubeletpy.foresee.patching import POD_SCHEMA, PatchType, patched
+from kubeletpy.foresee.patching import POD_SCHEMA, KubectlPatchType, patched
 from kubeletpy_up.schema import definitions
 
 POD: dict[str, Any] = {
@@ -81,15 +81,17 @@ def test_the_keyed_lists_are_those_of_the_api() -> None:
 
 def test_a_merge_patch_replaces_lists() -> None:
     patch = {"spec": {"containers": [{"name": "c"}]}, "metadata": {"labels": {"a": "b"}}}
-    found = patched(POD, patch, PatchType.MERGE)
+    found = patched(POD, patch, KubectlPatchType.MERGE)
     assert found["spec"]["containers"] == [{"name": "c"}]
     assert found["spec"]["volumes"] == POD["spec"]["volumes"]
     assert found["metadata"] == POD["metadata"]
-    assert patched(POD, {}, PatchType.MERGE) == patched(POD, {}) == POD
+    assert patched(POD, {}, KubectlPatchType.MERGE) == patched(POD, {}) == POD
 
 
 def test_a_merge_patch_knows_no_directives() -> None:
-    found = patched(POD, {"spec": {"$patch": "replace", "hostAliases": None}}, PatchType.MERGE)
+    found = patched(
+        POD, {"spec": {"$patch": "replace", "hostAliases": None}}, KubectlPatchType.MERGE
+    )
     spec = {**POD["spec"], "$patch": "replace"}
     del spec["hostAliases"]
     assert found["spec"] == spec
@@ -102,7 +104,7 @@ def test_a_json_patch_is_of_the_whole_pod_and_changes_its_spec() -> None:
         {"op": "replace", "path": "/spec/containers/1/image", "value": "b:2"},
         {"op": "add", "path": "/spec/tolerations/-", "value": {"key": "l"}},
     ]
-    found = patched(POD, operations, PatchType.JSON)
+    found = patched(POD, operations, KubectlPatchType.JSON)
     assert found["metadata"] == POD["metadata"]
     assert found["spec"] == {
         **POD["spec"],

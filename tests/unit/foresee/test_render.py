@@ -9,63 +9,76 @@ from msgspec import to_builtins
 
 from kubeletpy.eviction.order import EvictionOrder
 from kubeletpy.eviction.signals import Signal
-from kubeletpy.foresee.model import Act, Foreseen, ImageUse, Outcome, Squeezed, VolumeUse
+from kubeletpy.foresee.model import (
+    Act,
+    Foreseen,
+    ForeseenOutcome,
+    ForeseenVolume,
+    ImageUse,
+    Squeezed,
+)
 from kubeletpy.foresee.render import plan
 
 
-def shown(outcome: Outcome, **more: Any) -> str:
+def shown(outcome: ForeseenOutcome, **more: Any) -> str:
     return plan(to_builtins(Foreseen("ns", "web", "n1", outcome, **more)))
 
 
 @pytest.mark.parametrize(
     ("outcome", "more", "line"),
     [
-        (Outcome.RUNS, {}, "n1 would admit and start it"),
-        (Outcome.UNCHANGED, {}, "nothing would happen on n1"),
-        (Outcome.IN_PLACE, {}, "it would be resized in place; nothing restarts"),
+        (ForeseenOutcome.RUNS, {}, "n1 would admit and start it"),
+        (ForeseenOutcome.UNCHANGED, {}, "nothing would happen on n1"),
+        (ForeseenOutcome.IN_PLACE, {}, "it would be resized in place; nothing restarts"),
         (
-            Outcome.REFUSED,
+            ForeseenOutcome.REFUSED,
             {"reason": "OutOfcpu", "message": "none left"},
             "n1 would refuse it: OutOfcpu: none left; it would be Failed for good",
         ),
         (
-            Outcome.FORBIDDEN,
+            ForeseenOutcome.FORBIDDEN,
             {"reason": "Forbidden", "message": "the API lets nobody"},
             "the API lets nobody",
         ),
         (
-            Outcome.RESTARTS,
+            ForeseenOutcome.RESTARTS,
             {"restarts": ("a", "b")},
             "a, b would restart; the pod, its address and its volumes stay",
         ),
-        (Outcome.RECREATES, {}, "all of its containers would restart, in a new sandbox"),
+        (ForeseenOutcome.RECREATES, {}, "all of its containers would restart, in a new sandbox"),
         (
-            Outcome.RECREATES,
+            ForeseenOutcome.RECREATES,
             {"message": "another pod"},
             "all of its containers would restart, in a new sandbox: another pod",
         ),
-        (Outcome.ENDS, {"message": "it is being deleted"}, "it would end: it is being deleted"),
         (
-            Outcome.DEFERRED,
+            ForeseenOutcome.ENDS,
+            {"message": "it is being deleted"},
+            "it would end: it is being deleted",
+        ),
+        (
+            ForeseenOutcome.DEFERRED,
             {"reason": "OutOfcpu", "message": "none"},
             "the resize would wait until there is room: OutOfcpu: none",
         ),
         (
-            Outcome.INFEASIBLE,
+            ForeseenOutcome.INFEASIBLE,
             {"reason": "Infeasible", "message": "swap"},
             "the resize would never be done: Infeasible: swap",
         ),
-        (Outcome.UNKNOWN, {"message": "not asked"}, "it can't be said yet: not asked"),
+        (ForeseenOutcome.UNKNOWN, {"message": "not asked"}, "it can't be said yet: not asked"),
     ],
 )
-def test_the_first_line_is_the_answer(outcome: Outcome, more: dict[str, Any], line: str) -> None:
+def test_the_first_line_is_the_answer(
+    outcome: ForeseenOutcome, more: dict[str, Any], line: str
+) -> None:
     assert shown(outcome, **more) == f"ns/web: {line}\n"
 
 
 def test_all_of_it() -> None:
     mib = 2**20
     assert shown(
-        Outcome.PREEMPTS,
+        ForeseenOutcome.PREEMPTS,
         victims=("ns/low",),
         acts=(
             Act("RunPodSandbox", "the pod has no sandbox", 0.5, 1),
@@ -73,7 +86,7 @@ def test_all_of_it() -> None:
             Act("CreateContainer a", "why"),
         ),
         images=(ImageUse("a:1", ("a", "b"), "pull", "the node does not have it"),),
-        volumes=(VolumeUse("v", "configMap c"), VolumeUse("w", "nothing", "no volume")),
+        volumes=(ForeseenVolume("v", "configMap c"), ForeseenVolume("w", "nothing", "no volume")),
         squeezed=(
             Squeezed("memory.available", 300 * mib + 5, 64 * mib, 100 * mib, 1, crossed=False),
             Squeezed("nodefs.available", 2 * mib, mib, 3 * mib, 1, crossed=True),
@@ -135,34 +148,34 @@ def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
         EvictionOrder((Signal.PIDS,), crossed, (), (), 0, 0),
         EvictionOrder((Signal.NODEFS,), False, (), (), 0, 0),
     )
-    text = shown(Outcome.RUNS, squeezed=squeezed, evictions=evictions)
+    text = shown(ForeseenOutcome.RUNS, squeezed=squeezed, evictions=evictions)
     assert [line.strip() for line in text.splitlines() if line.endswith(" now)")] == orders
     assert ("Who would be evicted first" in text) == bool(orders)
-    answer = to_builtins(Foreseen("ns", "web", "n1", Outcome.RUNS, evictions=evictions))
+    answer = to_builtins(Foreseen("ns", "web", "n1", ForeseenOutcome.RUNS, evictions=evictions))
     assert plan(answer, evictions=True).count(" now)") == 3
 
 
 def test_a_long_act_does_not_push_all_others_to_the_right() -> None:
-    text = shown(Outcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
+    text = shown(ForeseenOutcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
     assert f"\n  {'x' * 79}…  why\n" in text
     assert f"\n  y{' ' * 59}  so\n" in text
 
 
 def test_a_long_reason_is_cut() -> None:
     whole, cut = "x" * 600, "x" * 599 + "…"
-    assert shown(Outcome.FORBIDDEN, message=whole) == f"ns/web: {whole}\n"
-    assert shown(Outcome.FORBIDDEN, message=whole + "x") == f"ns/web: {cut}\n"
+    assert shown(ForeseenOutcome.FORBIDDEN, message=whole) == f"ns/web: {whole}\n"
+    assert shown(ForeseenOutcome.FORBIDDEN, message=whole + "x") == f"ns/web: {cut}\n"
 
 
 def test_nobody_writes_to_the_terminal_but_us() -> None:
     bad = "x\x1b[2J\ny"
     text = shown(
-        Outcome.REFUSED,
+        ForeseenOutcome.REFUSED,
         message=bad,
         victims=(bad,),
         acts=(Act(bad, bad),),
         images=(ImageUse(bad, (bad,), bad, bad),),
-        volumes=(VolumeUse(bad, bad, bad),),
+        volumes=(ForeseenVolume(bad, bad, bad),),
         hints=(bad,),
         unsure=(bad,),
     )

@@ -8,10 +8,10 @@ import pytest
 
 from kubeletpy.foresee import start
 from kubeletpy.foresee.durations import Durations, total
-from kubeletpy.foresee.model import Act, ImageUse, Squeezed, VolumeUse
+from kubeletpy.foresee.model import Act, ForeseenVolume, ImageUse, Squeezed
 from kubeletpy.foresee.pressure import squeezed
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.foresee.pods import container, pod
 from tests.unit.podworkers.builders import make_pod
@@ -21,22 +21,22 @@ def trace(*spans: Span) -> PodTrace:
     return PodTrace("u", "ns", "n", 0.0, start=list(spans))
 
 
-def took(call: Call | Step, seconds: float, detail: str = "", error: str = "") -> Span:
+def took(call: TraceCall | Step, seconds: float, detail: str = "", error: str = "") -> Span:
     return Span(call, detail, 10.0, 10.0 + seconds, error)
 
 
 HISTORY = [
     trace(
-        took(Call.RUN_POD_SANDBOX, 0.25),
-        took(Call.RUN_POD_SANDBOX, 9.0, error="no network"),
-        Span(Call.RUN_POD_SANDBOX, "", 10.0),
-        took(Call.PULL_IMAGE, 4.0, "a:1"),
-        took(Call.CREATE_CONTAINER, 0.5),
+        took(TraceCall.RUN_POD_SANDBOX, 0.25),
+        took(TraceCall.RUN_POD_SANDBOX, 9.0, error="no network"),
+        Span(TraceCall.RUN_POD_SANDBOX, "", 10.0),
+        took(TraceCall.PULL_IMAGE, 4.0, "a:1"),
+        took(TraceCall.CREATE_CONTAINER, 0.5),
     ),
     trace(
-        took(Call.RUN_POD_SANDBOX, 0.75),
-        took(Call.PULL_IMAGE, 2.0, "z:1"),
-        took(Call.START_CONTAINER, 1.0),
+        took(TraceCall.RUN_POD_SANDBOX, 0.75),
+        took(TraceCall.PULL_IMAGE, 2.0, "z:1"),
+        took(TraceCall.START_CONTAINER, 1.0),
     ),
 ]
 
@@ -44,18 +44,18 @@ HISTORY = [
 @pytest.mark.parametrize(
     ("act", "like", "expected"),
     [
-        (Call.RUN_POD_SANDBOX, "", Act("RunPodSandbox x", "y", 0.5, 2)),
-        (Call.PULL_IMAGE, "a:1", Act("pull image x", "y", 4.0, 1)),
-        (Call.PULL_IMAGE, "new:1", Act("pull image x", "y", 3.0, 2)),
+        (TraceCall.RUN_POD_SANDBOX, "", Act("RunPodSandbox x", "y", 0.5, 2)),
+        (TraceCall.PULL_IMAGE, "a:1", Act("pull image x", "y", 4.0, 1)),
+        (TraceCall.PULL_IMAGE, "new:1", Act("pull image x", "y", 3.0, 2)),
         (Step.VOLUMES, "", Act("volumes x", "y", None, 0)),
     ],
 )
-def test_medians_of_what_succeeded(act: Call | Step, like: str, expected: Act) -> None:
+def test_medians_of_what_succeeded(act: TraceCall | Step, like: str, expected: Act) -> None:
     assert Durations(HISTORY).act(act, "x", "y", like=like) == expected
 
 
 def test_a_name_stands_alone_without_details() -> None:
-    assert Durations([]).act(Call.RUN_POD_SANDBOX) == Act("RunPodSandbox")
+    assert Durations([]).act(TraceCall.RUN_POD_SANDBOX) == Act("RunPodSandbox")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_policy_of_an_image_without_one(image: str, policy: str) -> None:
 def test_what_volumes_are_made_of(source: dict[str, Any], what: str) -> None:
     mounted = container("a", volumeMounts=[{"name": "v", "mountPath": "/v"}])
     made = pod(mounted, volumes=[{"name": "v", **source}])
-    assert start.volumes(plan_volumes(made)) == (VolumeUse("v", what),)
+    assert start.volumes(plan_volumes(made)) == (ForeseenVolume("v", what),)
 
 
 def test_volumes_by_name_with_their_problems() -> None:
@@ -135,9 +135,9 @@ def test_volumes_by_name_with_their_problems() -> None:
     volumes = [{"name": "c", "nfs": {"server": "n"}}, {"name": "b", "emptyDir": {}}]
     made = pod(container("a", volumeMounts=mounts), volumes=volumes)
     assert start.volumes(plan_volumes(made)) == (
-        VolumeUse("a", "nothing", "no volume of this name in the pod's spec.volumes"),
-        VolumeUse("b", "an empty directory"),
-        VolumeUse("c", "NFS server n"),
+        ForeseenVolume("a", "nothing", "no volume of this name in the pod's spec.volumes"),
+        ForeseenVolume("b", "an empty directory"),
+        ForeseenVolume("c", "NFS server n"),
     )
 
 
@@ -151,7 +151,9 @@ def test_all_that_a_start_takes_in_order() -> None:
     absent = dict.fromkeys(("a:1", "s:1"), False)
     images = start.images(made, {**absent, "i:1": True}, "abcis")
     why = "the node does not have it; imagePullPolicy is"
-    assert start.acts(made, [VolumeUse("v", "x"), VolumeUse("w", "y")], images, Durations([])) == [
+    assert start.acts(
+        made, [ForeseenVolume("v", "x"), ForeseenVolume("w", "y")], images, Durations([])
+    ) == [
         Act("volumes v, w", "containers mount them"),
         Act("RunPodSandbox", "the pod has no sandbox"),
         Act("CreateContainer i"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.foresee.updates import Change, Way, changes
+from kubeletpy.foresee.updates import Change, ChangeMethod, changes
 
 BASE: dict[str, Any] = {
     "containers": [
@@ -26,7 +26,7 @@ def a(**more: Any) -> dict[str, Any]:
     return {"containers": [{**BASE["containers"][0], **more}, BASE["containers"][1]]}
 
 
-IMAGE = Change("containers[a].image", Way.UPDATE)
+IMAGE = Change("containers[a].image", ChangeMethod.UPDATE)
 CPU = "containers[a].resources.requests.cpu"
 
 
@@ -37,45 +37,45 @@ CPU = "containers[a].resources.requests.cpu"
         (a(image="a:2"), [IMAGE]),
         (
             {"initContainers": [{"name": "i", "image": "i:2"}]},
-            [Change("initContainers[i].image", Way.UPDATE)],
+            [Change("initContainers[i].image", ChangeMethod.UPDATE)],
         ),
-        (a(command=["x"]), [Change("containers[a].command", Way.NEVER)]),
-        (a(image="a:2", tty=True), [IMAGE, Change("containers[a].tty", Way.NEVER)]),
-        (a(resources={"requests": {"cpu": "2"}}), [Change(CPU, Way.RESIZE)]),
-        (a(resources={}), [Change(CPU, Way.RESIZE)]),
+        (a(command=["x"]), [Change("containers[a].command", ChangeMethod.NEVER)]),
+        (a(image="a:2", tty=True), [IMAGE, Change("containers[a].tty", ChangeMethod.NEVER)]),
+        (a(resources={"requests": {"cpu": "2"}}), [Change(CPU, ChangeMethod.RESIZE)]),
+        (a(resources={}), [Change(CPU, ChangeMethod.RESIZE)]),
         (
             a(resources={"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
-            [Change("containers[a].resources.limits.memory", Way.RESIZE)],
+            [Change("containers[a].resources.limits.memory", ChangeMethod.RESIZE)],
         ),
         (
             a(resources={"requests": {"cpu": "1", "example.org/gpu": "1"}}),
-            [Change("containers[a].resources.requests.example.org/gpu", Way.NEVER)],
+            [Change("containers[a].resources.requests.example.org/gpu", ChangeMethod.NEVER)],
         ),
-        (a(resizePolicy=[{}]), [Change("containers[a].resizePolicy", Way.RESIZE)]),
+        (a(resizePolicy=[{}]), [Change("containers[a].resizePolicy", ChangeMethod.RESIZE)]),
         (
             {"resources": {"requests": {"memory": "1Gi"}}},
-            [Change("resources.requests.memory", Way.RESIZE)],
+            [Change("resources.requests.memory", ChangeMethod.RESIZE)],
         ),
-        ({"containers": BASE["containers"][:1]}, [Change("containers[b]", Way.NEVER)]),
-        ({"containers": BASE["containers"][::-1]}, [Change("containers", Way.NEVER)]),
+        ({"containers": BASE["containers"][:1]}, [Change("containers[b]", ChangeMethod.NEVER)]),
+        ({"containers": BASE["containers"][::-1]}, [Change("containers", ChangeMethod.NEVER)]),
         (
             {"containers": [*BASE["containers"], {"name": "c"}]},
-            [Change("containers[c]", Way.NEVER)],
+            [Change("containers[c]", ChangeMethod.NEVER)],
         ),
         (
             {"ephemeralContainers": [{"name": "e"}]},
-            [Change("ephemeralContainers[e]", Way.DEBUG)],
+            [Change("ephemeralContainers[e]", ChangeMethod.DEBUG)],
         ),
-        ({"hostNetwork": True}, [Change("hostNetwork", Way.NEVER)]),
-        ({"activeDeadlineSeconds": 5}, [Change("activeDeadlineSeconds", Way.UPDATE)]),
+        ({"hostNetwork": True}, [Change("hostNetwork", ChangeMethod.NEVER)]),
+        ({"activeDeadlineSeconds": 5}, [Change("activeDeadlineSeconds", ChangeMethod.UPDATE)]),
         (
             {"terminationGracePeriodSeconds": 1},
-            [Change("terminationGracePeriodSeconds", Way.NEVER)],
+            [Change("terminationGracePeriodSeconds", ChangeMethod.NEVER)],
         ),
-        ({"tolerations": []}, [Change("tolerations", Way.NEVER)]),
+        ({"tolerations": []}, [Change("tolerations", ChangeMethod.NEVER)]),
         (
             {"tolerations": [{"key": "k", "operator": "Exists"}, {"key": "more"}]},
-            [Change("tolerations", Way.UPDATE)],
+            [Change("tolerations", ChangeMethod.UPDATE)],
         ),
     ],
 )
@@ -86,21 +86,28 @@ def test_one_change(after: dict[str, Any], found: list[Change]) -> None:
 @pytest.mark.parametrize(
     ("field", "old", "new", "way"),
     [
-        ("activeDeadlineSeconds", 9, 9.5, Way.NEVER),
-        ("activeDeadlineSeconds", 9, 8, Way.UPDATE),
-        ("activeDeadlineSeconds", 9, None, Way.NEVER),
-        ("terminationGracePeriodSeconds", -1, 1, Way.UPDATE),
-        ("terminationGracePeriodSeconds", -1, 2, Way.NEVER),
-        ("terminationGracePeriodSeconds", 0, 1, Way.NEVER),
-        ("terminationGracePeriodSeconds", None, 1, Way.NEVER),
-        ("tolerations", [{"key": "k"}], [{"key": "l"}], Way.NEVER),
-        ("tolerations", [{"key": "k"}], [{"key": "k", "tolerationSeconds": 1}], Way.UPDATE),
-        ("tolerations", None, [{"key": "k"}], Way.UPDATE),
-        ("tolerations", [{"key": "k"}], None, Way.NEVER),
-        ("ephemeralContainers", [{"name": "e"}], [], Way.NEVER),
+        ("activeDeadlineSeconds", 9, 9.5, ChangeMethod.NEVER),
+        ("activeDeadlineSeconds", 9, 8, ChangeMethod.UPDATE),
+        ("activeDeadlineSeconds", 9, None, ChangeMethod.NEVER),
+        ("terminationGracePeriodSeconds", -1, 1, ChangeMethod.UPDATE),
+        ("terminationGracePeriodSeconds", -1, 2, ChangeMethod.NEVER),
+        ("terminationGracePeriodSeconds", 0, 1, ChangeMethod.NEVER),
+        ("terminationGracePeriodSeconds", None, 1, ChangeMethod.NEVER),
+        ("tolerations", [{"key": "k"}], [{"key": "l"}], ChangeMethod.NEVER),
+        (
+            "tolerations",
+            [{"key": "k"}],
+            [{"key": "k", "tolerationSeconds": 1}],
+            ChangeMethod.UPDATE,
+        ),
+        ("tolerations", None, [{"key": "k"}], ChangeMethod.UPDATE),
+        ("tolerations", [{"key": "k"}], None, ChangeMethod.NEVER),
+        ("ephemeralContainers", [{"name": "e"}], [], ChangeMethod.NEVER),
     ],
 )
-def test_values_that_may_change_one_way_only(field: str, old: Any, new: Any, way: Way) -> None:
+def test_values_that_may_change_one_way_only(
+    field: str, old: Any, new: Any, way: ChangeMethod
+) -> None:
     [found] = changes(spec(**{field: old}), spec(**{field: new}))
     assert (found.path.partition("[")[0], found.way) == (field, way)
 

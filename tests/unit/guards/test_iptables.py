@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubeletpy.guards.chains import CANARY, FIREWALL, HINT, Answer, answer, required_rules
+from kubeletpy.guards.chains import CANARY, FIREWALL, HINT, IptablesExit, answer, required_rules
 from kubeletpy.guards.iptables import Ended, IPTablesChains, run_command
 from kubeletpy.host.program import ProgramFailed
 from tests.virtual_time import on_virtual_time
@@ -65,7 +65,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize(("code", "said"), [(0, "YES"), (1, "NO"), (2, "FAILED"), (-9, "FAILED")])
 def test_answers(code: int, said: str) -> None:
-    assert answer(code) is Answer[said]
+    assert answer(code) is IptablesExit[said]
 
 
 def test_the_rule_that_kube_proxy_makes_too() -> None:

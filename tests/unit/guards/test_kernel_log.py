@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.guards.kernel_log import Kill, Kills, Record, parse, system_oom
+from kubeletpy.guards.kernel_log import KernelRecord, Kill, Kills, parse, system_oom
 
 BEGIN = "python3 invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0"
 GLOBAL = (
@@ -24,12 +24,12 @@ KILLED = (
 @pytest.mark.parametrize(
     ("data", "record"),
     [
-        (b"6,37779,12924778980,-;port 1\n", Record(37779, 12924778980, True, "port 1")),
-        (b"4,1,2,-,caller=T12;a;b\n SUBSYSTEM=x\n", Record(1, 2, True, "a;b")),
-        (b"7,1,2,-;", Record(1, 2, True, "")),
-        (b"8,1,2,-;said by a process\n", Record(1, 2, False, "said by a process")),
-        (b"12,1,2,-;\xff\xfe\n", Record(1, 2, False, "\ufffd\ufffd")),
-        (b"6,1,2;without flags", Record(1, 2, True, "without flags")),
+        (b"6,37779,12924778980,-;port 1\n", KernelRecord(37779, 12924778980, True, "port 1")),
+        (b"4,1,2,-,caller=T12;a;b\n SUBSYSTEM=x\n", KernelRecord(1, 2, True, "a;b")),
+        (b"7,1,2,-;", KernelRecord(1, 2, True, "")),
+        (b"8,1,2,-;said by a process\n", KernelRecord(1, 2, False, "said by a process")),
+        (b"12,1,2,-;\xff\xfe\n", KernelRecord(1, 2, False, "\ufffd\ufffd")),
+        (b"6,1,2;without flags", KernelRecord(1, 2, True, "without flags")),
         (b"", None),
         (b"6,1,2,-", None),
         (b"6,1;x", None),
@@ -39,13 +39,13 @@ KILLED = (
         (b"6," + b"9" * 4000 + b",2,-;x", None),
     ],
 )
-def test_records(data: bytes, record: Record | None) -> None:
+def test_records(data: bytes, record: KernelRecord | None) -> None:
     assert parse(data) == record
 
 
 def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
     told = Kills()
-    records = (Record(n, n * 10, from_kernel, text) for n, text in enumerate(texts))
+    records = (KernelRecord(n, n * 10, from_kernel, text) for n, text in enumerate(texts))
     return [kill for record in records if (kill := told.add(record)) is not None]
 
 

@@ -13,7 +13,7 @@ import hpack
 import pytest
 
 from kubeletpy.handlers import grpc_health
-from kubeletpy.handlers.outcome import Answer
+from kubeletpy.handlers.outcome import HandlerResult
 from kubeletpy.remote.http2_client import Turns
 from kubeletpy.wire.http2_exchange import BOUNDS, Exchange
 from tests.garbage import no_collections
@@ -84,7 +84,7 @@ async def test_a_flood_of_frames_is_a_failure_at_once(kind: str) -> None:
     async with flooding(*FLOODS[kind]) as (port, sent):
         with fed.counting():
             reply = await grpc_health.check(LOOPBACK, port, "", 60)
-    assert reply.answer is Answer.FAILURE
+    assert reply.answer is HandlerResult.FAILURE
     assert "timeout" not in reply.output, "it ended long before its time was up"
     assert fed.bytes <= BOUNDS.bytes + 1
     assert fed.replied <= 64 * BOUNDS.frames
@@ -113,7 +113,7 @@ async def test_floods_in_parallel_hold_the_loop_for_one_at_a_time() -> None:
                 grpc_health.check(LOOPBACK, port, "", 60, turns) for port in ports for _ in range(3)
             ]
             replies = await asyncio.gather(*checks)
-    assert {each.answer for each in replies} == {Answer.FAILURE}
+    assert {each.answer for each in replies} == {HandlerResult.FAILURE}
     assert fed.longest < 0.025, f"{fed.longest:.4f} s of CPU time in one callback"
 
 

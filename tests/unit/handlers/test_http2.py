@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.handlers import http, http2
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, Reply
+from kubeletpy.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from tests.http2.server import Exchange, serving_http2
 from tests.unit.handlers.servers import answering, serving, silence
 from tests.unit.handlers.test_grpc_floods import FLOODS, IN_FLIGHT, LOOPBACK, flooding
@@ -49,15 +49,15 @@ async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
 @pytest.mark.parametrize(
     ("status", "answer", "output"),
     [
-        (200, Answer.SUCCESS, ""),
-        (299, Answer.SUCCESS, ""),
-        (302, Answer.WARNING, "Probe terminated redirects, Response body: "),
-        (399, Answer.WARNING, "Probe terminated redirects, Response body: "),
-        (400, Answer.FAILURE, "HTTP probe failed with statuscode: 400"),
-        (503, Answer.FAILURE, "HTTP probe failed with statuscode: 503"),
+        (200, HandlerResult.SUCCESS, ""),
+        (299, HandlerResult.SUCCESS, ""),
+        (302, HandlerResult.WARNING, "Probe terminated redirects, Response body: "),
+        (399, HandlerResult.WARNING, "Probe terminated redirects, Response body: "),
+        (400, HandlerResult.FAILURE, "HTTP probe failed with statuscode: 400"),
+        (503, HandlerResult.FAILURE, "HTTP probe failed with statuscode: 503"),
     ],
 )
-async def test_statuses(status: int, answer: Answer, output: str) -> None:
+async def test_statuses(status: int, answer: HandlerResult, output: str) -> None:
     async with speaking(always(status)) as port:
         assert await ask(port) == Reply(answer, output)
 
@@ -77,7 +77,9 @@ async def test_the_request() -> None:
         {"name": "TE", "value": "gzip"},
     ]
     async with speaking(respond) as port:
-        assert (await ask(port, path="/a b?c=d", httpHeaders=headers)).answer is Answer.SUCCESS
+        assert (
+            await ask(port, path="/a b?c=d", httpHeaders=headers)
+        ).answer is HandlerResult.SUCCESS
     (request,) = heard
     agent = request.pop("user-agent")
     assert agent == "kube-probe/1.37"
@@ -95,7 +97,7 @@ async def test_the_request() -> None:
 async def test_a_large_body_is_read_no_further_than_it_is_kept(size: int) -> None:
     async with speaking(always(200, b"x" * size)) as port:
         reply = await ask(port)
-    assert reply == Reply(Answer.SUCCESS, "x" * min(size, KEPT_OUTPUT))
+    assert reply == Reply(HandlerResult.SUCCESS, "x" * min(size, KEPT_OUTPUT))
 
 
 async def test_redirects() -> None:
@@ -105,9 +107,9 @@ async def test_redirects() -> None:
         return 200, {}, request[":path"].encode()
 
     async with speaking(respond) as port:
-        assert await ask(port) == Reply(Answer.SUCCESS, "/next")
+        assert await ask(port) == Reply(HandlerResult.SUCCESS, "/next")
     async with speaking(always(302, location="http://elsewhere.example/")) as port:
-        assert (await ask(port)).answer is Answer.WARNING
+        assert (await ask(port)).answer is HandlerResult.WARNING
     async with speaking(always(302, location="/")) as port:
         assert "stopped after 10 redirects" in (await ask(port)).output
     secure = f"https://{LOOPBACK}/"
@@ -120,7 +122,9 @@ async def test_a_server_of_http_1_fails() -> None:
     async with serving(answering(OK)) as port:
         reply = await ask(port)
     url = f"http://{LOOPBACK}:{port}/"
-    assert reply == Reply(Answer.FAILURE, f'Get "{url}": the server speaks HTTP/1, not HTTP/2')
+    assert reply == Reply(
+        HandlerResult.FAILURE, f'Get "{url}": the server speaks HTTP/1, not HTTP/2'
+    )
 
 
 async def test_where_nobody_listens_or_answers() -> None:
@@ -133,7 +137,7 @@ async def test_where_nobody_listens_or_answers() -> None:
 async def test_a_flood_of_frames_ends_the_probe(kind: str) -> None:
     async with flooding(*FLOODS[kind]) as (port, sent):
         reply = await ask(port, 60)
-    expected = Answer.SUCCESS if kind == "data" else Answer.FAILURE
+    expected = HandlerResult.SUCCESS if kind == "data" else HandlerResult.FAILURE
     assert reply.answer is expected
     assert "deadline" not in reply.output, "it ended long before its time was up"
     assert sent() < IN_FLIGHT

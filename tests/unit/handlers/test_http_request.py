@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.handlers.http_request import BadRequest, redirected, request_for
+from kubeletpy.handlers.http_request import BadHandlerRequest, redirected, request_for
 from kubeletpy.handlers.outcome import HandlerError, go_seconds
 from kubeletpy.handlers.ports import host_port, is_address, resolve_port
 
@@ -150,7 +150,7 @@ def test_headers_are_added_and_ours_stay_ours() -> None:
     [("X\r\nY", "1"), ("", "1"), ("X Y", "1"), ("X", "1\r\nY: 2"), ("Host", "a\r\nb"), ("X", "\0")],
 )
 def test_no_header_ends_a_line(name: str, value: str) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadHandlerRequest):
         lines({"port": 80, "httpHeaders": [{"name": name, "value": value}]})
 
 
@@ -159,7 +159,7 @@ def test_nothing_can_be_smuggled(path: str, name: str, value: str) -> None:
     action = {"port": 80, "path": path, "httpHeaders": [{"name": name, "value": value}]}
     try:
         sent = lines(action)
-    except BadRequest:
+    except BadHandlerRequest:
         return
     assert sent[0].count(" ") == 2
     assert all("\n" not in line and "\r" not in line for line in sent)
@@ -208,12 +208,12 @@ def test_redirects_stay_on_the_host(location: str, url: str | None) -> None:
     ],
 )
 def test_redirects_to_nonsense(location: str, problem: str) -> None:
-    with pytest.raises(BadRequest, match=f"^{re.escape(problem)}$"):
+    with pytest.raises(BadHandlerRequest, match=f"^{re.escape(problem)}$"):
         redirected(request_for({"port": 80}, (), "10.0.0.9", "probe"), location)
 
 
 def test_the_name_of_a_header_that_is_refused_is_shown_in_part() -> None:
-    with pytest.raises(BadRequest, match=f"^invalid header field name '{' ' * 63}'$"):
+    with pytest.raises(BadHandlerRequest, match=f"^invalid header field name '{' ' * 63}'$"):
         lines({"port": 80, "httpHeaders": [{"name": " " * 64, "value": ""}]})
 
 

@@ -22,7 +22,7 @@ from kubeletpy.handlers import grpc_health, http, http2, network, tcp
 from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.http_response import ResponseReader
 from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
+from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
@@ -58,15 +58,17 @@ async def ask(resolver: Resolver, port: int, timeout: float = AMPLE, **action: A
 @pytest.mark.parametrize(
     ("status", "answer", "output"),
     [
-        (200, Answer.SUCCESS, "ok"),
-        (299, Answer.SUCCESS, "ok"),
-        (302, Answer.WARNING, "Probe terminated redirects, Response body: ok"),
-        (399, Answer.WARNING, "Probe terminated redirects, Response body: ok"),
-        (400, Answer.FAILURE, "HTTP probe failed with statuscode: 400"),
-        (503, Answer.FAILURE, "HTTP probe failed with statuscode: 503"),
+        (200, HandlerResult.SUCCESS, "ok"),
+        (299, HandlerResult.SUCCESS, "ok"),
+        (302, HandlerResult.WARNING, "Probe terminated redirects, Response body: ok"),
+        (399, HandlerResult.WARNING, "Probe terminated redirects, Response body: ok"),
+        (400, HandlerResult.FAILURE, "HTTP probe failed with statuscode: 400"),
+        (503, HandlerResult.FAILURE, "HTTP probe failed with statuscode: 503"),
     ],
 )
-async def test_statuses(resolver: Resolver, status: int, answer: Answer, output: str) -> None:
+async def test_statuses(
+    resolver: Resolver, status: int, answer: HandlerResult, output: str
+) -> None:
     async with serving(answering(OK.replace(b"200", b"%d" % status))) as port:
         assert await ask(resolver, port) == Reply(answer, output)
 
@@ -74,11 +76,11 @@ async def test_statuses(resolver: Resolver, status: int, answer: Answer, output:
 async def test_https_with_a_certificate_nobody_trusts(resolver: Resolver, tmp_path: Path) -> None:
     heard: list[bytes] = []
     async with serving(answering(OK, heard), certificate(tmp_path)) as port:
-        assert (await ask(resolver, port, scheme="HTTPS")).answer is Answer.SUCCESS
+        assert (await ask(resolver, port, scheme="HTTPS")).answer is HandlerResult.SUCCESS
         plain = await ask(resolver, port)
     assert heard
     assert heard[0].startswith(b"GET / HTTP/1.1\r\n")
-    assert plain.answer is Answer.FAILURE
+    assert plain.answer is HandlerResult.FAILURE
 
 
 async def test_https_to_a_server_that_speaks_http(resolver: Resolver) -> None:
@@ -91,40 +93,40 @@ async def test_https_to_a_server_that_speaks_http(resolver: Resolver) -> None:
         async with serving(at_once) as other:
             reply = await ask(resolver, other, scheme="https")
             assert "server gave HTTP response to HTTPS client" in reply.output
-        assert (await ask(resolver, port)).answer is Answer.FAILURE
+        assert (await ask(resolver, port)).answer is HandlerResult.FAILURE
 
 
 async def test_a_host_by_name_and_ipv6(resolver: Resolver) -> None:
     async with serving(answering(OK)) as port:
-        assert (await ask(resolver, port, host="localhost")).answer is Answer.SUCCESS
+        assert (await ask(resolver, port, host="localhost")).answer is HandlerResult.SUCCESS
         missing = await ask(resolver, port, host="nobody.invalid")
-        assert missing.answer is Answer.FAILURE
+        assert missing.answer is HandlerResult.FAILURE
         broken = await ask(resolver, port, host="a" * 70 + ".example")
-        assert broken.answer is Answer.FAILURE
+        assert broken.answer is HandlerResult.FAILURE
     if socket.has_ipv6:
         with contextlib.suppress(OSError):
             server = await asyncio.start_server(answering(OK), "::1", 0)
             port = server.sockets[0].getsockname()[1]
-            assert (await ask(resolver, port, host="::1")).answer is Answer.SUCCESS
+            assert (await ask(resolver, port, host="::1")).answer is HandlerResult.SUCCESS
             server.close()
 
 
 async def test_redirects_on_the_host_are_followed_ten_requests_long(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: f"/{n}")) as port:
         reply = await ask(resolver, port)
-        assert reply.answer is Answer.FAILURE
+        assert reply.answer is HandlerResult.FAILURE
         assert reply.output.endswith("stopped after 10 redirects")
     async with (
         serving(answering(OK)) as end,
         serving(redirecting(lambda n: f"http://{LOOPBACK}:{end}/")) as port,
     ):
-        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "ok")
+        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
 
 
 async def test_a_redirect_elsewhere_is_a_warning_and_nobody_is_asked(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: "http://169.254.169.254/secrets")) as port:
         reply = await ask(resolver, port)
-    assert reply == Reply(Answer.WARNING, "Probe terminated redirects, Response body: over")
+    assert reply == Reply(HandlerResult.WARNING, "Probe terminated redirects, Response body: over")
 
 
 async def test_the_body_of_a_redirect_that_is_followed_is_not_read(resolver: Resolver) -> None:
@@ -140,7 +142,7 @@ async def test_the_body_of_a_redirect_that_is_followed_is_not_read(resolver: Res
             await reader.read()  # it never begins with the body
 
     async with serving(again) as port:
-        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "ok")
+        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
 
 
 async def test_a_redirect_with_a_long_target_fails(resolver: Resolver) -> None:
@@ -151,7 +153,7 @@ async def test_a_redirect_with_a_long_target_fails(resolver: Resolver) -> None:
 
 
 async def test_the_status_decides_about_a_body_of_too_many_chunks(resolver: Resolver) -> None:
-    for status, answer in ((200, Answer.SUCCESS), (503, Answer.FAILURE)):
+    for status, answer in ((200, HandlerResult.SUCCESS), (503, HandlerResult.FAILURE)):
         head = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status
         async with serving(dripping(head + b"1\r\nx\r\n" * 10_240)) as port:
             assert (await ask(resolver, port)).answer is answer
@@ -178,7 +180,7 @@ async def test_an_answer_in_single_bytes_is_read_seldom(
             await asyncio.sleep(0)
 
     async with serving(single) as port:
-        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "ok")
+        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
     assert reads < 1000
 
 
@@ -189,7 +191,7 @@ async def test_a_server_with_another_curve_is_asked_with_that(
         context = certificate(tmp_path)
         context.set_ecdh_curve(curve)
         async with serving(answering(OK), context) as port:
-            assert await ask(resolver, port, scheme="HTTPS") == Reply(Answer.SUCCESS, "ok")
+            assert await ask(resolver, port, scheme="HTTPS") == Reply(HandlerResult.SUCCESS, "ok")
 
 
 HOSTILE = {
@@ -225,13 +227,13 @@ async def test_hostile_servers_fail_in_time(resolver: Resolver, name: str) -> No
     never = words == "context deadline exceeded"
     async with serving(talk) as port:
         reply = await ask(resolver, port, TIMEOUT if never else AMPLE)
-    assert reply.answer is Answer.FAILURE
+    assert reply.answer is HandlerResult.FAILURE
     assert words in reply.output
 
 
 async def test_of_a_body_without_end_enough_is_read(resolver: Resolver) -> None:
     async with serving(dripping(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 4096, 0)) as port:
-        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "x" * 10240)
+        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "x" * 10240)
 
 
 async def test_a_hanging_tls_handshake_leaves_nothing_behind(resolver: Resolver) -> None:
@@ -255,14 +257,18 @@ async def test_nobody_listens(resolver: Resolver) -> None:
         f'Get "http://{LOOPBACK}:{port}/": dial tcp {LOOPBACK}:{port}: connect: connection refused'
     )
     assert await tcp.connect(resolver, LOOPBACK, port, TIMEOUT) == Reply(
-        Answer.FAILURE, f"dial tcp {LOOPBACK}:{port}: connect: connection refused"
+        HandlerResult.FAILURE, f"dial tcp {LOOPBACK}:{port}: connect: connection refused"
     )
 
 
 async def test_tcp(resolver: Resolver) -> None:
     async with serving(silence) as port:
-        assert (await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)).answer is Answer.SUCCESS
-        assert (await tcp.connect(resolver, "localhost", port, TIMEOUT)).answer is Answer.SUCCESS
+        assert (
+            await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)
+        ).answer is HandlerResult.SUCCESS
+        assert (
+            await tcp.connect(resolver, "localhost", port, TIMEOUT)
+        ).answer is HandlerResult.SUCCESS
 
 
 async def test_tcp_times_out(resolver: Resolver) -> None:
@@ -277,7 +283,7 @@ async def test_tcp_times_out(resolver: Resolver) -> None:
         reply = await tcp.connect(resolver, LOOPBACK, port, 0.2)
         for filler in fillers:
             filler.close()
-    assert reply == Reply(Answer.FAILURE, f"dial tcp {LOOPBACK}:{port}: i/o timeout")
+    assert reply == Reply(HandlerResult.FAILURE, f"dial tcp {LOOPBACK}:{port}: i/o timeout")
 
 
 @contextlib.asynccontextmanager
@@ -306,14 +312,16 @@ async def test_grpc_health() -> None:
     async with grpc_server() as (port, servicer):
         await servicer.set("", answers.SERVING)
         await servicer.set("db", answers.NOT_SERVING)
-        assert (await grpc_health.check(LOOPBACK, port, "", 2)).answer is Answer.SUCCESS
+        assert (await grpc_health.check(LOOPBACK, port, "", 2)).answer is HandlerResult.SUCCESS
         down = await grpc_health.check(LOOPBACK, port, "db", 2)
-        assert down == Reply(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')
+        assert down == Reply(
+            HandlerResult.FAILURE, 'service unhealthy (responded with "NOT_SERVING")'
+        )
         unknown = await grpc_health.check(LOOPBACK, port, "nobody", 2)
-        assert unknown.answer is Answer.FAILURE
+        assert unknown.answer is HandlerResult.FAILURE
         assert "code = NotFound" in unknown.output
         await servicer.set("db", answers.SERVING)
-        assert (await grpc_health.check(LOOPBACK, port, "db", 2)).answer is Answer.SUCCESS
+        assert (await grpc_health.check(LOOPBACK, port, "db", 2)).answer is HandlerResult.SUCCESS
 
 
 def key_and_certificate(directory: Path) -> tuple[bytes, bytes]:
@@ -329,15 +337,17 @@ async def test_grpc_over_tls(tmp_path: Path) -> None:
         await servicer.set("", answers.SERVING)
         await servicer.set("db", answers.NOT_SERVING)
         healthy = await grpc_health.check(LOOPBACK, port, "", AMPLE, tls=True)
-        assert healthy == Reply(Answer.SUCCESS, "service healthy")
+        assert healthy == Reply(HandlerResult.SUCCESS, "service healthy")
         down = await grpc_health.check(LOOPBACK, port, "db", AMPLE, tls=True)
-        assert down == Reply(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')
+        assert down == Reply(
+            HandlerResult.FAILURE, 'service unhealthy (responded with "NOT_SERVING")'
+        )
         in_the_clear = await grpc_health.check(LOOPBACK, port, "", TIMEOUT)
-        assert in_the_clear.answer is Answer.FAILURE
+        assert in_the_clear.answer is HandlerResult.FAILURE
     async with grpc_server() as (port, servicer):
         await servicer.set("", answers.SERVING)
         over_tls = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
-        assert over_tls.answer is Answer.FAILURE
+        assert over_tls.answer is HandlerResult.FAILURE
         assert over_tls.output.startswith("timeout: failed to connect service")
 
 
@@ -346,7 +356,7 @@ async def test_grpc_over_tls_needs_an_agreement_on_http2(tmp_path: Path) -> None
     heard: list[bytes] = []
     async with serving(answering(OK, heard), certificate(tmp_path)) as port:
         reply = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
-    assert reply.answer is Answer.FAILURE
+    assert reply.answer is HandlerResult.FAILURE
     assert heard == []
 
 
@@ -358,13 +368,13 @@ async def test_grpc_without_health_service() -> None:
 
 async def test_grpc_where_nobody_listens_or_answers() -> None:
     reply = await grpc_health.check(LOOPBACK, closed_port(), "", 0.3)
-    assert reply.answer is Answer.FAILURE
+    assert reply.answer is HandlerResult.FAILURE
     assert "failed to connect service" in reply.output
     async with serving(silence) as port:
         reply = await grpc_health.check(LOOPBACK, port, "", 0.3)
-    assert reply.answer is Answer.FAILURE
+    assert reply.answer is HandlerResult.FAILURE
     async with serving(answering(OK)) as port:
-        assert (await grpc_health.check(LOOPBACK, port, "", 0.3)).answer is Answer.FAILURE
+        assert (await grpc_health.check(LOOPBACK, port, "", 0.3)).answer is HandlerResult.FAILURE
 
 
 @pytest.mark.parametrize("moment", range(12))
@@ -392,7 +402,7 @@ async def test_what_can_not_be_asked_has_not_failed(
 ) -> None:
     """Else a node without descriptors would restart all its containers that have probes."""
     port = closed_port()
-    assert (await _asked(resolver, kind, port)).answer is Answer.FAILURE
+    assert (await _asked(resolver, kind, port)).answer is HandlerResult.FAILURE
     monkeypatch.setattr(network, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be asked: .*" + os.strerror(number)):
         await _asked(resolver, kind, port)

@@ -13,7 +13,7 @@ from kubeletpy.placement.hints import (
     NOT_TO_BE_HAD,
     Hint,
     Hints,
-    Merged,
+    MergedHints,
     Policy,
     mask_of,
     merge,
@@ -120,7 +120,7 @@ def test_masks() -> None:
     assert nodes_of(0) == ()
 
 
-def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Policy) -> Merged:
+def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Policy) -> MergedHints:
     """The rules of the table, word by word."""
     every = mask_of(nodes)
     resources: list[Sequence[Hint]] = []
@@ -153,7 +153,7 @@ def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Pol
     best = best or Hint(every, False)
     if policy is SINGLE and best.mask == every:
         best = Hint(None, best.preferred)
-    return Merged(best, policy is BEST or best.preferred)
+    return MergedHints(best, policy is BEST or best.preferred)
 
 
 def _better(a: Hint, b: Hint, wanted: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubeletpy.devices import checkpoint
 from kubeletpy.devices.given import from_plugins
-from kubeletpy.devices.model import Holder
+from kubeletpy.devices.model import DeviceHolder
 from kubeletpy.placement.cpu_state import read_cpu_state, write_cpu_state
 from kubeletpy.placement.memory_state import Block, read_memory_state, write_memory_state
 
@@ -44,9 +44,9 @@ def test_devices() -> None:
     text, whole = written("kubelet_internal_checkpoint")
     bookings, resources = checkpoint.parse_checkpoint(text)
     assert resources == ("test.example/dev",)
-    main = bookings[Holder(UID, "main", "test.example/dev")]
+    main = bookings[DeviceHolder(UID, "main", "test.example/dev")]
     assert main.by_node == {0: ("d3", "d2")}, "in no order, and part of the sum"
-    assert bookings[Holder(UID, "i", "test.example/dev")].ids < main.ids
+    assert bookings[DeviceHolder(UID, "i", "test.example/dev")].ids < main.ids
     given = from_plugins({"test.example/dev": main})
     assert ("DEVICES", "d2,d3") in given.envs
     assert [each.container_path for each in given.devices] == ["/dev/d2", "/dev/d3"]

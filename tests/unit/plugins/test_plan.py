@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
-from kubeletpy.plugins.plan import Known, Plan, name_is_free, plan, sockets
+from kubeletpy.plugins.plan import Known, PluginPlan, name_is_free, plan, sockets
 from kubeletpy.structs import replace
 
 OLD, NEW = (1, 1), (2, 2)
@@ -19,7 +19,7 @@ REGISTERED = Known(registered=info(), tried=OLD, name="a")
 FAILED = Known(tried=OLD, name="a", failures=1, retry_at=10.5, problem="no")
 
 
-def words(planned: Plan) -> tuple[list[str], list[str], float | None, list[str]]:
+def words(planned: PluginPlan) -> tuple[list[str], list[str], float | None, list[str]]:
     """A plan in short."""
     return (
         [f"{each.info.socket}: {each.reason}" for each in planned.deregister],

@@ -8,7 +8,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from kubeletpy.dra.model import ContainerClaim, Device
+from kubeletpy.dra.model import ClaimDevice, ContainerClaim
 from kubeletpy.metrics.devices import PodResourcesMetrics
 from kubeletpy.metrics.families import Families
 from kubeletpy.placement.memory_state import Block
@@ -37,7 +37,10 @@ class Held:
         return (Block((0, 1), "memory", 1 << 30),) if container == "c" else ()
 
     def container_claims(self, pod: Pod, container: Any) -> Any:
-        devices = (Device("pool", "dev", cdi=("a/b=c",)), Device("pool", "two", share="s"))
+        devices = (
+            ClaimDevice("pool", "dev", cdi=("a/b=c",)),
+            ClaimDevice("pool", "two", share="s"),
+        )
         return (
             (ContainerClaim("claim", "n", {"driver": devices}),) if "c" in container["name"] else ()
         )
@@ -53,7 +56,7 @@ class Allocatable(Held):
         return self._found
 
 
-GIVEN = answers.Given(
+GIVEN = answers.NodeAllocations(
     Held(), Allocatable({3, 1}), Allocatable([Block((0,), "hugepages-2Mi", 7)]), Held()
 )
 

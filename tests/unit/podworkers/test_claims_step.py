@@ -7,7 +7,7 @@ from typing import Any, cast
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.steps.claims import Claims
+from kubeletpy.podworkers.steps.claims import ClaimsStep
 from kubeletpy.podworkers.sync_step import PodSync
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
@@ -34,9 +34,9 @@ class Manager:
         self._answer("unprepare")
 
 
-def made(manager: Manager) -> tuple[Claims, Recorder]:
+def made(manager: Manager) -> tuple[ClaimsStep, Recorder]:
     recorder = Recorder()
-    return Claims(cast(Any, manager), cast(Any, recorder), LoopClock()), recorder
+    return ClaimsStep(cast(Any, manager), cast(Any, recorder), LoopClock()), recorder
 
 
 def sync(pod: Pod, status: PodRuntimeStatus = EMPTY) -> PodSync:

@@ -32,7 +32,7 @@ from kubeletpy.podworkers.records import (
     TimerFired,
     UpdateArrived,
     WakeAfter,
-    WorkerView,
+    WorkerSummary,
 )
 from kubeletpy.podworkers.requeue import (
     RequeueSettings,
@@ -230,9 +230,9 @@ def test_what_housekeeping_counts() -> None:
     update(machine, UpdateType.CREATE, make_static(uid="s"))
     update(machine, UpdateType.KILL, runtime_pod=runtime_status("r"))
     assert machine.views(frozenset({UID})) == {
-        UID: WorkerView(Stage.SYNC, orphan=False, has_config=True, static=False),
-        "s": WorkerView(Stage.SYNC, orphan=True, has_config=True, static=True),
-        "r": WorkerView(Stage.TERMINATING, orphan=True, has_config=False, static=False),
+        UID: WorkerSummary(Stage.SYNC, orphan=False, has_config=True, static=False),
+        "s": WorkerSummary(Stage.SYNC, orphan=True, has_config=True, static=True),
+        "r": WorkerSummary(Stage.TERMINATING, orphan=True, has_config=False, static=False),
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.preflight.choice import Choice
+from kubeletpy.preflight.choice import KubeletChoice
 from kubeletpy.preflight.findings import Severity
 from kubeletpy.preflight.gather import Options, find_kubelet
 
@@ -61,7 +61,7 @@ class Machine:
         (directory / "cwd").symlink_to("/srv")
         (directory / "root").symlink_to(root or self.root)
 
-    def found(self, **options: object) -> Choice:
+    def found(self, **options: object) -> KubeletChoice:
         return find_kubelet(Options(**options), self.root, self.proc)  # type: ignore[arg-type]
 
 
@@ -70,7 +70,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def texts(choice: Choice, severity: Severity) -> list[str]:
+def texts(choice: KubeletChoice, severity: Severity) -> list[str]:
     return [each.text for each in choice.findings if each.severity is severity]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.preflight import render
-from kubeletpy.preflight.findings import Area, Finding, KubeletFound, Report, Severity
+from kubeletpy.preflight.findings import Area, Finding, KubeletFound, PreflightReport, Severity
 from kubeletpy.preflight.pods import Holdings, PodOutcome, PodVerdict
 
 KUBELET = KubeletFound("process 7 of kubelet.service", "/usr/bin/kubelet", ("--secret=1",), pid=7)
@@ -23,7 +23,7 @@ RESTARTED = PodVerdict("ns", "b", "v", PodOutcome.RESTARTED, "definition changed
 
 
 def test_text() -> None:
-    assert render.text(Report(KUBELET, (DIFFERS,), (KEPT, RESTARTED))) == (
+    assert render.text(PreflightReport(KUBELET, (DIFFERS,), (KEPT, RESTARTED))) == (
         "kubelet: process 7 of kubelet.service, /usr/bin/kubelet\n"
         "\n"
         "settings:\n"
@@ -39,7 +39,7 @@ def test_text() -> None:
 
 
 def test_json() -> None:
-    found = render.document(Report(KUBELET, (DIFFERS,), (KEPT,)))
+    found = render.document(PreflightReport(KUBELET, (DIFFERS,), (KEPT,)))
     assert "secret" not in str(found)
     assert found["safe"] is True
     assert found["counts"]["kept"] == 1
@@ -47,23 +47,29 @@ def test_json() -> None:
 
 
 def test_without_a_kubelet() -> None:
-    text = render.text(Report(None, ()))
+    text = render.text(PreflightReport(None, ()))
     assert text.startswith("kubelet: not found\n\nthe pods could not be determined; ")
 
 
 @pytest.mark.parametrize(
     ("report", "safe"),
     [
-        (Report(KUBELET, (DIFFERS,), (KEPT,)), True),
-        (Report(KUBELET, (), ()), True),
-        (Report(KUBELET, (), (KEPT, RESTARTED)), False),
-        (Report(KUBELET, (), (PodVerdict("n", "a", "u", PodOutcome.UNCLEAR),)), False),
-        (Report(KUBELET, (), (PodVerdict("n", "a", "u", PodOutcome.STOPPED),)), False),
-        (Report(KUBELET, (Finding(Area.STATE, Severity.UNCLEAR, "f", "w"),), (KEPT,)), False),
-        (Report(KUBELET, (Finding(Area.RIGHTS, Severity.BLOCKS, "f", "w"),), (KEPT,)), False),
-        (Report(KUBELET, ()), False),
-        (Report(None, (), ()), False),
+        (PreflightReport(KUBELET, (DIFFERS,), (KEPT,)), True),
+        (PreflightReport(KUBELET, (), ()), True),
+        (PreflightReport(KUBELET, (), (KEPT, RESTARTED)), False),
+        (PreflightReport(KUBELET, (), (PodVerdict("n", "a", "u", PodOutcome.UNCLEAR),)), False),
+        (PreflightReport(KUBELET, (), (PodVerdict("n", "a", "u", PodOutcome.STOPPED),)), False),
+        (
+            PreflightReport(KUBELET, (Finding(Area.STATE, Severity.UNCLEAR, "f", "w"),), (KEPT,)),
+            False,
+        ),
+        (
+            PreflightReport(KUBELET, (Finding(Area.RIGHTS, Severity.BLOCKS, "f", "w"),), (KEPT,)),
+            False,
+        ),
+        (PreflightReport(KUBELET, ()), False),
+        (PreflightReport(None, (), ()), False),
     ],
 )
-def test_safe(report: Report, safe: bool) -> None:
+def test_safe(report: PreflightReport, safe: bool) -> None:
     assert report.safe is safe

@@ -14,7 +14,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
-from kubeletpy.probes.report import Finding
+from kubeletpy.probes.report import ProbeFinding
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock
@@ -71,14 +71,14 @@ class World:
     async def close(self, seconds: float) -> None:
         """Nothing hangs here."""
 
-    async def run(self, target: Target, *, quietly: bool) -> Finding:
+    async def run(self, target: Target, *, quietly: bool) -> ProbeFinding:
         self.runs[target.pod.uid, target.spec.kind].append(self.now)
         self.quiet.append(quietly)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             await asyncio.sleep(self.takes(target))
-            return Finding(self.answer(target), self.words)
+            return ProbeFinding(self.answer(target), self.words)
         finally:
             self.running -= 1
 

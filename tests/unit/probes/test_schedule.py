@@ -9,10 +9,10 @@ import pytest
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import (
     EARLY_PAUSE_S,
+    ProbedContainer,
     ProbeKind,
     ProbeSpec,
     ProbeState,
-    Seen,
     end,
     finished,
     with_container_state,
@@ -33,9 +33,9 @@ def due(state: ProbeState) -> float:
     return state.due
 
 
-def running(kind: ProbeKind = LIVENESS, **more: Any) -> Seen:
+def running(kind: ProbeKind = LIVENESS, **more: Any) -> ProbedContainer:
     """A container that this kind of probe is for: not started for startup probes."""
-    seen = Seen("Running", "c1", running_for=0.0, started=kind is not STARTUP)
+    seen = ProbedContainer("Running", "c1", running_for=0.0, started=kind is not STARTUP)
     return replace(seen, **more)
 
 
@@ -53,7 +53,10 @@ def test_initial_result_of_a_new_container(kind: ProbeKind, initial: ProbeOutcom
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_status_no_container_nothing_to_do(kind: ProbeKind) -> None:
     assert with_container_state(spec(kind), ProbeState(), None, 5, 0) == ProbeState()
-    assert with_container_state(spec(kind), ProbeState(), Seen("Pending"), 5, 0) == ProbeState()
+    assert (
+        with_container_state(spec(kind), ProbeState(), ProbedContainer("Pending"), 5, 0)
+        == ProbeState()
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

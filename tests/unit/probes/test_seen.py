@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.times import format_time
-from kubeletpy.probes.schedule import Seen
+from kubeletpy.probes.schedule import ProbedContainer
 from kubeletpy.probes.seen import container_state
 from tests.unit.podworkers.builders import make_pod
 
@@ -15,7 +15,7 @@ NOW = 1_700_000_000.0
 AGENT = NOW - 100
 
 
-def seen(state: Any, *, started: bool = True, pod: Any = None, **container: Any) -> Seen:
+def seen(state: Any, *, started: bool = True, pod: Any = None, **container: Any) -> ProbedContainer:
     spec: Any = {"name": "main", "image": "i", **container}
     pod = pod or make_pod(containers=[spec])
     entry: Any = {"name": "main", "containerID": "containerd://c1", "started": started}
@@ -31,18 +31,20 @@ def ran(seconds: float) -> Any:
     ("ago", "survivor"), [(1, False), (99, False), (110, False), (111, True), (9999, True)]
 )
 def test_running(ago: float, survivor: bool) -> None:
-    assert seen(ran(ago)) == Seen("Running", "c1", running_for=ago, survivor=survivor, started=True)
+    assert seen(ran(ago)) == ProbedContainer(
+        "Running", "c1", running_for=ago, survivor=survivor, started=True
+    )
 
 
 def test_running_since_an_unknown_time() -> None:
-    found = Seen("Running", "c1", running_for=0, survivor=False, started=True)
+    found = ProbedContainer("Running", "c1", running_for=0, survivor=False, started=True)
     assert seen({"running": {}}) == found
     spec: Any = {"name": "main", "image": "i"}
     status: Any = {"containerStatuses": [{"name": "main", "state": ran(5)}]}
     view = container_state(
         make_pod(containers=[spec]), spec, status, now=NOW, agent_started_at=AGENT
     )
-    assert view == Seen(""), "without an id it is no container yet"
+    assert view == ProbedContainer(""), "without an id it is no container yet"
 
 
 def test_a_clock_that_runs_ahead_is_no_negative_time() -> None:
@@ -57,7 +59,7 @@ def test_ended(policy: str, code: int, again: bool) -> None:
     spec = {"name": "main", "image": "i"}
     pod = make_pod(containers=[spec], restartPolicy=policy)
     found = seen({"terminated": {"exitCode": code}}, pod=pod)
-    assert found == Seen("Running", "c1", started=True, may_run_again=again)
+    assert found == ProbedContainer("Running", "c1", started=True, may_run_again=again)
 
 
 def test_an_exit_without_a_code_is_a_success() -> None:
@@ -96,7 +98,7 @@ def test_nothing_known_yet() -> None:
     ]
     for status in statuses:
         found = container_state(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)
-        assert found == Seen(status.get("phase", ""))
+        assert found == ProbedContainer(status.get("phase", ""))
 
 
 def test_sidecars_are_found_among_init_containers() -> None:

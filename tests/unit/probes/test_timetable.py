@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kubeletpy.probes.timetable import SLOT_S, Timetable
-from kubeletpy.probes.turns import HOLD_S, Turns
+from kubeletpy.probes.turns import HOLD_S, ProbeSlots
 from tests.virtual_time import on_virtual_time
 
 
@@ -68,7 +68,7 @@ async def test_nothing_comes_after_the_close_and_entries_may_still_be_taken_back
 
 @on_virtual_time
 async def test_a_place_comes_back_once_by_release_or_by_time() -> None:
-    turns, started = Turns(1), list[str]()
+    turns, started = ProbeSlots(1), list[str]()
     releases = []
 
     def starter(name: str, takes: bool = True) -> None:

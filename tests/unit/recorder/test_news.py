@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.recorder.model import Kind
+from kubeletpy.recorder.model import LineKind
 from kubeletpy.recorder.news import News
 from tests.unit.podworkers.builders import make_pod, runtime_status
 
@@ -10,15 +10,15 @@ from tests.unit.podworkers.builders import make_pod, runtime_status
 def test_what_is_news() -> None:
     news = News()
     pod, status = make_pod("a"), runtime_status("a")
-    assert news.has(Kind.PLAN, pod, status, {"start": ["c"]})
-    assert not news.has(Kind.PLAN, pod, status, {"start": ["c"]})
-    assert news.has(Kind.STATUS, pod, status, {"start": ["c"]}), "another kind"
-    assert news.has(Kind.PLAN, pod, status, {}), "another decision"
-    assert news.has(Kind.PLAN, make_pod("a"), status, {}), "another object of the pod"
+    assert news.has(LineKind.PLAN, pod, status, {"start": ["c"]})
+    assert not news.has(LineKind.PLAN, pod, status, {"start": ["c"]})
+    assert news.has(LineKind.STATUS, pod, status, {"start": ["c"]}), "another kind"
+    assert news.has(LineKind.PLAN, pod, status, {}), "another decision"
+    assert news.has(LineKind.PLAN, make_pod("a"), status, {}), "another object of the pod"
     pod, status = make_pod("a"), runtime_status("a")
-    assert news.has(Kind.PLAN, pod, status, {})
-    assert news.has(Kind.PLAN, pod, runtime_status("a"), {}), "the runtime was asked again"
-    assert news.has(Kind.PLAN, make_pod("b"), status, {}), "another pod"
+    assert news.has(LineKind.PLAN, pod, status, {})
+    assert news.has(LineKind.PLAN, pod, runtime_status("a"), {}), "the runtime was asked again"
+    assert news.has(LineKind.PLAN, make_pod("b"), status, {}), "another pod"
 
 
 def test_a_pod_that_is_gone_and_a_new_file_begin_anew() -> None:
@@ -26,9 +26,9 @@ def test_a_pod_that_is_gone_and_a_new_file_begin_anew() -> None:
     pods = [make_pod("a"), make_pod("b")]
     status = runtime_status("a")
     for pod in pods:
-        assert news.has(Kind.PLAN, pod, status, {})
+        assert news.has(LineKind.PLAN, pod, status, {})
     news.gone(pods[0].uid)
     news.gone("unknown")
-    assert [news.has(Kind.PLAN, pod, status, {}) for pod in pods] == [True, False]
+    assert [news.has(LineKind.PLAN, pod, status, {}) for pod in pods] == [True, False]
     news.begin()
-    assert [news.has(Kind.PLAN, pod, status, {}) for pod in pods] == [True, True]
+    assert [news.has(LineKind.PLAN, pod, status, {}) for pod in pods] == [True, True]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.recorder import render
-from kubeletpy.recorder.model import Kind
+from kubeletpy.recorder.model import LineKind
 from kubeletpy.recorder.replay import NODE, Moment, Replayed
 
 RUNNING: dict[str, Any] = {
@@ -34,17 +34,17 @@ FAILED: dict[str, Any] = {
 
 
 def status(at: float, out: Any, now: Any = None) -> Moment:
-    return Moment(at, Kind.STATUS, {"out": out}, now)
+    return Moment(at, LineKind.STATUS, {"out": out}, now)
 
 
 def span(error: str | None) -> Moment:
     line = {"name": "CreateContainer", "detail": "", "took": 0.25, "error": error}
-    return Moment(3.25, Kind.SPAN, line)
+    return Moment(3.25, LineKind.SPAN, line)
 
 
 def event(now: Any = None, **given: Any) -> Moment:
     out = [["RunSync", {"uid": "u", "stage": "sync"}], ["WakeAfter", {"delay": 1.5}]]
-    return Moment(2, Kind.EVENT, {"event": "TimerFired", "in": given, "out": out}, now)
+    return Moment(2, LineKind.EVENT, {"event": "TimerFired", "in": given, "out": out}, now)
 
 
 def replayed() -> Replayed:
@@ -144,5 +144,5 @@ def test_a_story(uid: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize("at", [1e300, float("nan"), float("inf")])
 def test_a_time_that_is_none(at: float) -> None:
-    found = Replayed(stories={"u": [Moment(at, Kind.PLAN, {"out": {}})]})
+    found = Replayed(stories={"u": [Moment(at, LineKind.PLAN, {"out": {}})]})
     assert render.story(found, "u") == "u (u)\n  --:--:--.---  plan    no change\n"

@@ -29,7 +29,7 @@ from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -60,7 +60,7 @@ def recorded(root: Path) -> list[bytes]:
         recorder.status(asked, status)
         status["phase"] = "completed by whoever stores it"
         trace = PodTrace(POD.uid, POD.namespace, POD.name, 0.0)
-        recorder.span(trace, Span(Call.RUN_POD_SANDBOX, "attempt 0", 1.0, 1.25, "no network"))
+        recorder.span(trace, Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 1.0, 1.25, "no network"))
         await recorder.close()
 
     record()

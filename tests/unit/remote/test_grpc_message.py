@@ -7,7 +7,7 @@ import pytest
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import (
     CallFailed,
-    Response,
+    GrpcResponse,
     framed,
     head,
     read_message,
@@ -42,7 +42,7 @@ def test_the_time_has_eight_digits_at_most(within: float, text: bytes) -> None:
 )
 def test_an_answer(kind: str) -> None:
     headers = {"content-type": kind}
-    assert read_message(Response(200, headers, framed(b"abc"), {"grpc-status": "0"})) == b"abc"
+    assert read_message(GrpcResponse(200, headers, framed(b"abc"), {"grpc-status": "0"})) == b"abc"
 
 
 @pytest.mark.parametrize(
@@ -50,32 +50,44 @@ def test_an_answer(kind: str) -> None:
     [
         # errors of the service: also as headers only
         (
-            Response(200, GRPC, b"", {"grpc-status": "5", "grpc-message": "a%20b%"}),
+            GrpcResponse(200, GRPC, b"", {"grpc-status": "5", "grpc-message": "a%20b%"}),
             "NOT_FOUND",
             "a b%",
         ),
-        (Response(200, GRPC | {"grpc-status": "12"}, b"", {}), "UNIMPLEMENTED", ""),
-        (Response(200, GRPC, b"", {"grpc-status": "16"}), "UNAUTHENTICATED", ""),
-        (Response(200, GRPC, b"", {"grpc-status": "17"}), "UNKNOWN", ""),
-        (Response(200, GRPC, b"", {"grpc-status": "-1"}), "UNKNOWN", ""),
-        (Response(200, GRPC, b"", {"grpc-status": "9" * 5000}), "UNKNOWN", ""),
-        (Response(200, GRPC, b"", {"grpc-status": "²"}), "UNKNOWN", ""),
-        (Response(200, GRPC, framed(b""), {}), "INTERNAL", "without sending trailers"),
+        (GrpcResponse(200, GRPC | {"grpc-status": "12"}, b"", {}), "UNIMPLEMENTED", ""),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "16"}), "UNAUTHENTICATED", ""),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "17"}), "UNKNOWN", ""),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "-1"}), "UNKNOWN", ""),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "9" * 5000}), "UNKNOWN", ""),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "²"}), "UNKNOWN", ""),
+        (GrpcResponse(200, GRPC, framed(b""), {}), "INTERNAL", "without sending trailers"),
         # what no gRPC server answers
-        (Response(404, {}, b"", {}), "UNIMPLEMENTED", "404"),
-        (Response(503, GRPC, b"", {}), "UNAVAILABLE", "503"),
-        (Response(401, GRPC, b"", {}), "UNAUTHENTICATED", "401"),
-        (Response(200, {"content-type": "text/html"}, b"", {}), "UNKNOWN", "'text/html'"),
-        (Response(200, {"content-type": "application/grpcx"}, b"", {}), "UNKNOWN", "grpcx"),
+        (GrpcResponse(404, {}, b"", {}), "UNIMPLEMENTED", "404"),
+        (GrpcResponse(503, GRPC, b"", {}), "UNAVAILABLE", "503"),
+        (GrpcResponse(401, GRPC, b"", {}), "UNAUTHENTICATED", "401"),
+        (GrpcResponse(200, {"content-type": "text/html"}, b"", {}), "UNKNOWN", "'text/html'"),
+        (GrpcResponse(200, {"content-type": "application/grpcx"}, b"", {}), "UNKNOWN", "grpcx"),
         # messages
-        (Response(200, GRPC, b"", {"grpc-status": "0"}), "INTERNAL", "no response message"),
-        (Response(200, GRPC, b"\0\0\0\0", {"grpc-status": "0"}), "INTERNAL", "no response message"),
-        (Response(200, GRPC, b"\0\xff\xff\xff\xff", {"grpc-status": "0"}), "INTERNAL", "EOF"),
-        (Response(200, GRPC, b"\1\0\0\0\1x", {"grpc-status": "0"}), "UNIMPLEMENTED", "compressed"),
-        (Response(200, GRPC, framed(b"") * 2, {"grpc-status": "0"}), "INTERNAL", "more than one"),
+        (GrpcResponse(200, GRPC, b"", {"grpc-status": "0"}), "INTERNAL", "no response message"),
+        (
+            GrpcResponse(200, GRPC, b"\0\0\0\0", {"grpc-status": "0"}),
+            "INTERNAL",
+            "no response message",
+        ),
+        (GrpcResponse(200, GRPC, b"\0\xff\xff\xff\xff", {"grpc-status": "0"}), "INTERNAL", "EOF"),
+        (
+            GrpcResponse(200, GRPC, b"\1\0\0\0\1x", {"grpc-status": "0"}),
+            "UNIMPLEMENTED",
+            "compressed",
+        ),
+        (
+            GrpcResponse(200, GRPC, framed(b"") * 2, {"grpc-status": "0"}),
+            "INTERNAL",
+            "more than one",
+        ),
     ],
 )
-def test_what_is_no_answer(response: Response, code: str, text: str) -> None:
+def test_what_is_no_answer(response: GrpcResponse, code: str, text: str) -> None:
     with pytest.raises(CallFailed) as failed:
         read_message(response)
     assert failed.value.code is Code[code]

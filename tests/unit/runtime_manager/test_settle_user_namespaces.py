@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.remote.errors import NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaces
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaceRanges
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,
     id_mappings,
@@ -56,20 +56,20 @@ class Runtime:
 
 
 @pytest.fixture
-def spaces(tmp_path: Path) -> UserNamespaces:
+def spaces(tmp_path: Path) -> UserNamespaceRanges:
     for uid in "ab":
         (tmp_path / uid).mkdir()
     (tmp_path / "a" / "userns").write_text("{")
-    return UserNamespaces(tmp_path, supporting=lambda: {""}, max_pods=3)
+    return UserNamespaceRanges(tmp_path, supporting=lambda: {""}, max_pods=3)
 
 
-def first_of(spaces: UserNamespaces, uid: str) -> int:
+def first_of(spaces: UserNamespaceRanges, uid: str) -> int:
     found = spaces.pod_range(pod(uid=uid, hostUsers=False))
     assert found is not None
     return found.first_host_id
 
 
-async def test_the_sandbox_that_runs_says_it(spaces: UserNamespaces) -> None:
+async def test_the_sandbox_that_runs_says_it(spaces: UserNamespaceRanges) -> None:
     runtime: Any = Runtime(
         sandbox("dead", 3 * SIZE, at=9, ready=False), sandbox("s", SIZE), sandbox("gone", 9)
     )
@@ -78,7 +78,7 @@ async def test_the_sandbox_that_runs_says_it(spaces: UserNamespaces) -> None:
     assert (first_of(spaces, "b"), first_of(spaces, "a")) == (2 * SIZE, SIZE)
 
 
-async def test_a_pod_without_sandbox_has_no_range(spaces: UserNamespaces) -> None:
+async def test_a_pod_without_sandbox_has_no_range(spaces: UserNamespaceRanges) -> None:
     runtime: Any = Runtime()
     await mend(spaces, runtime)
     assert (first_of(spaces, "b"), first_of(spaces, "a")) == (SIZE, 2 * SIZE)
@@ -108,7 +108,7 @@ for ids in ("uids", "gids"):
     ],
     ids=["silent", "the node's", "different", "two", "not from root", "unreachable"],
 )
-async def test_a_runtime_that_does_not_say(spaces: UserNamespaces, runtime: Any) -> None:
+async def test_a_runtime_that_does_not_say(spaces: UserNamespaceRanges, runtime: Any) -> None:
     await mend(spaces, runtime)
     assert spaces.unknown == {"a"}
     with pytest.raises(UserNamespaceError):

@@ -60,7 +60,7 @@ STATED = {
     "runtime_manager/plan/gc_selection GCPolicy.max_total": -1,
     "runtime_manager/plan/gc_selection DeadContainer.unstarted": False,
     "runtime_manager/plan/gc_selection DeadContainer.attempt": 0,
-    "runtime_manager/plan/regular_containers Verdict.keep": False,
+    "runtime_manager/plan/regular_containers ContainerVerdict.keep": False,
     "runtime_manager/plan/resizable Resizable.cpu_request": 0,
     "runtime_manager/plan/resizable Resizable.cpu_limit": 0,
     "runtime_manager/plan/resizable Resizable.memory_request": 0,

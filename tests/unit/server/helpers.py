@@ -21,12 +21,12 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.build import KubeletServer, Ports
-from kubeletpy.server.debug.program import Program
+from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import AccessSettings, EndpointSettings, ServerSettings
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
-PROGRAM = Program(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
+PROGRAM = RunningProgram(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 
 
 class Reviewer:

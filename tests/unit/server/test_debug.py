@@ -18,7 +18,7 @@ from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.server import endpoints
 from kubeletpy.server.debug.log_sinks import log_problem
-from kubeletpy.server.debug.profile_proto import Place, Weight, encode, folded
+from kubeletpy.server.debug.profile_proto import CodeLocation, Weight, encode, folded
 from kubeletpy.server.settings import AccessSettings, EndpointSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
@@ -64,7 +64,7 @@ def fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def test_a_profile_in_pprof_s_format() -> None:
-    a, b = Place("f", "x.py", 300), Place("g", "x.py", 2)
+    a, b = CodeLocation("f", "x.py", 300), CodeLocation("g", "x.py", 2)
     stacks = {(a, b): Weight(3, 30_000_000), (b,): Weight(1, 5_000_000)}
     assert folded(stacks) == "g (x.py:2);f (x.py:300) 30000\ng (x.py:2) 5000\n"
     packed = encode(stacks, began_ns=10**18, took_ns=10**9, period_ns=10**7)
@@ -94,7 +94,7 @@ def test_a_profile_in_pprof_s_format() -> None:
 
 def test_a_profile_field_by_field() -> None:
     """With the numbers of pprof's profile.proto: 0 is no id, and the empty text."""
-    a, b, c = Place("f", "x.py", 3), Place("g", "x.py", 2), Place("f", "", 4)
+    a, b, c = CodeLocation("f", "x.py", 3), CodeLocation("g", "x.py", 2), CodeLocation("f", "", 4)
     stacks = {(a, b): Weight(3, 30), (c,): Weight(1, 5)}
     packed = encode(stacks, began_ns=7, took_ns=8, period_ns=9)
     assert packed[4:8] == bytes(4), "the same profile is the same bytes"

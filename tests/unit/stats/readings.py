@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.stats.usage import (
+    CgroupUsage,
     DeviceIo,
     Disks,
     FsSpace,
-    Group,
     GroupKind,
     GroupStats,
     Interface,
-    Limits,
     Network,
     NodeReading,
     PodDisk,
@@ -21,6 +20,7 @@ from kubeletpy.stats.usage import (
     Psi,
     PsiLine,
     Reading,
+    RlimitStats,
     TreeUse,
     VolumeUse,
 )
@@ -83,7 +83,7 @@ def use(used: int, inodes: int = 1) -> TreeUse:
     return TreeUse(NOW, used, inodes, SPACE)
 
 
-def container(name: str = "main", **more: Any) -> Group:
+def container(name: str = "main", **more: Any) -> CgroupUsage:
     """A running container of the pod REF."""
     values: dict[str, Any] = {
         "stats": stats(),
@@ -97,15 +97,15 @@ def container(name: str = "main", **more: Any) -> Group:
         "processes": 2,
         "descriptors": 11,
     }
-    return Group(GroupKind.CONTAINER, name=name, **{**values, **more})
+    return CgroupUsage(GroupKind.CONTAINER, name=name, **{**values, **more})
 
 
 def pod(**more: Any) -> PodReading:
     """The pod REF with one container."""
     at = NOW - 10 * SECOND
     path = "/kubepods/podu-1"
-    group = Group(GroupKind.POD, stats(cpu_ns=6 * SECOND), path, pod=REF, created_at=at)
-    sandbox = Group(GroupKind.SANDBOX, stats(), f"{path}/sb", pod=REF, id="sb", created_at=at)
+    group = CgroupUsage(GroupKind.POD, stats(cpu_ns=6 * SECOND), path, pod=REF, created_at=at)
+    sandbox = CgroupUsage(GroupKind.SANDBOX, stats(), f"{path}/sb", pod=REF, id="sb", created_at=at)
     values: dict[str, Any] = {
         "group": group,
         "sandbox": sandbox,
@@ -118,13 +118,13 @@ def pod(**more: Any) -> PodReading:
 
 def reading(*pods: PodReading, at: int = NOW, problem: str = "") -> Reading:
     """A node with pods."""
-    node = Group(GroupKind.NODE, stats(at), "/", started_at=NOW - 99 * SECOND)
-    daemon = Group(GroupKind.SYSTEM, stats(at), "/agent", "kubelet", started_at=NOW)
-    all_pods = Group(GroupKind.PODS, stats(at), "/kubepods")
+    node = CgroupUsage(GroupKind.NODE, stats(at), "/", started_at=NOW - 99 * SECOND)
+    daemon = CgroupUsage(GroupKind.SYSTEM, stats(at), "/agent", "kubelet", started_at=NOW)
+    all_pods = CgroupUsage(GroupKind.PODS, stats(at), "/kubepods")
     return Reading(
         at,
         NodeReading(
-            node, Network(NOW, (ETH0,)), SPACE, Limits(NOW, 4096, 77), (daemon,), (all_pods,)
+            node, Network(NOW, (ETH0,)), SPACE, RlimitStats(NOW, 4096, 77), (daemon,), (all_pods,)
         ),
         pods,
         problem,

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.stats.brief import brief
 from kubeletpy.stats.usage import (
-    Group,
+    CgroupUsage,
     GroupKind,
     GroupStats,
     NodeReading,
@@ -17,13 +17,13 @@ from kubeletpy.stats.usage import (
     Reading,
 )
 
-NODE = NodeReading(Group(GroupKind.NODE, None))
-POD = Group(GroupKind.POD, None)
+NODE = NodeReading(CgroupUsage(GroupKind.NODE, None))
+POD = CgroupUsage(GroupKind.POD, None)
 REF = PodRef("uid", "web", "default")
 
 
 def container(stats: GroupStats | None) -> Any:
-    groups = (Group(GroupKind.CONTAINER, stats, name="main"),)
+    groups = (CgroupUsage(GroupKind.CONTAINER, stats, name="main"),)
     reading = Reading(5_000_000_000, NODE, (PodReading(REF, POD, None, groups),), "why")
     said = brief(reading)
     assert (said["at"], said["problem"], [pod["uid"] for pod in said["pods"]]) == (

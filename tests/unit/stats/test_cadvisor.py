@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.stats.cadvisor import Machine, render
+from kubeletpy.stats.cadvisor import MachineInfo, render
 from kubeletpy.stats.usage import (
+    CgroupUsage,
     DeviceIo,
-    Group,
     GroupKind,
     GroupStats,
     Network,
@@ -23,15 +23,15 @@ from kubeletpy.stats.usage import (
 )
 from tests.unit.stats.readings import ETH0, NOW, REF, SECOND, SPACE, container, stats
 
-MACHINE = Machine(4, 2, 1, 4096, 512, "boot", "id", "uuid", "6.1", "Debian")
+MACHINE = MachineInfo(4, 2, 1, 4096, 512, "boot", "id", "uuid", "6.1", "Debian")
 SAMPLE = re.compile(r"(?P<name>\w+)(?:{(?P<labels>.*)})? (?P<value>\S+)(?: (?P<at>\d+))?")
 
 
-def of_node(group: Group, **more: Any) -> Reading:
+def of_node(group: CgroupUsage, **more: Any) -> Reading:
     return Reading(NOW, NodeReading(group, **more), ())
 
 
-def shown(given: Reading, machine: Machine = MACHINE) -> list[str]:
+def shown(given: Reading, machine: MachineInfo = MACHINE) -> list[str]:
     """Each sample as ``name LABELS value +seconds``, without what every group has."""
     found = []
     for line in render(given, machine, {(254, 0): "vda"}).decode().splitlines():
@@ -69,8 +69,8 @@ def group_series(given: Reading) -> list[str]:
 
 
 def test_what_is_not_known_of_a_machine_is_not_shown() -> None:
-    bare = Machine(4, 0, 0, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
-    found = [line.split()[0] for line in shown(of_node(Group(GroupKind.NODE, None)), bare)]
+    bare = MachineInfo(4, 0, 0, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
+    found = [line.split()[0] for line in shown(of_node(CgroupUsage(GroupKind.NODE, None)), bare)]
     assert "machine_cpu_physical_cores" not in found
     assert "machine_cpu_sockets" not in found
     assert "machine_swap_bytes" in found
@@ -155,7 +155,7 @@ def test_a_container_of_which_everything_is_known() -> None:
 
 
 def test_a_sandbox_has_the_network_and_a_machine_its_disk() -> None:
-    sandbox = Group(GroupKind.SANDBOX, None, "/x", started_at=1)
+    sandbox = CgroupUsage(GroupKind.SANDBOX, None, "/x", started_at=1)
     given = of_node(sandbox, network=Network(NOW + SECOND, (ETH0,)), root=SPACE)
     assert group_series(given) == block(
         """
@@ -202,7 +202,7 @@ MEMORY_OF = """
 )
 def test_what_is_not_known_is_not_shown(known: dict[str, Any], more: str) -> None:
     """A limit that is not set is 0, as cAdvisor has it."""
-    found = group_series(of_node(Group(GroupKind.NODE, GroupStats(NOW, **known), "/")))
+    found = group_series(of_node(CgroupUsage(GroupKind.NODE, GroupStats(NOW, **known), "/")))
     assert found == ["last_seen 1700000000 +0", *block(more)]
 
 
@@ -217,8 +217,8 @@ def test_a_layer_on_a_disk_that_is_not_known_is_not_shown() -> None:
 
 
 def test_each_cgroup_is_shown_once() -> None:
-    def group(kind: GroupKind, path: str, **more: Any) -> Group:
-        return Group(kind, None, path, **more)
+    def group(kind: GroupKind, path: str, **more: Any) -> CgroupUsage:
+        return CgroupUsage(kind, None, path, **more)
 
     def name(line: str) -> str:
         found = re.search(r'container="(.*?)",id="(.*?)"', line)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.clock import SystemClock
-from kubeletpy.eviction.local_storage import Limit, Limits, judge
+from kubeletpy.eviction.local_storage import Limit, LocalStorageLimits, judge
 from kubeletpy.host.exhausted import NoThread
 from kubeletpy.stats import disks, tree_walk
 from kubeletpy.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees
@@ -306,7 +306,7 @@ def test_logs_that_are_not_counted_and_logs_that_grow(
 def test_what_can_not_be_counted_is_more_than_any_limit() -> None:
     found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
     assert found is not None
-    limits = Limits({"disk": Limit(Decimal(1 << 62), "4Ei")})
+    limits = LocalStorageLimits({"disk": Limit(Decimal(1 << 62), "4Ei")})
     for use, verdict in (
         (TreeUse(1, 50, 5, at_least=True), False),
         (TreeUse(1, 50, 5, at_least=True, beyond=True), True),

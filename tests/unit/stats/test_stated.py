@@ -37,8 +37,8 @@ STATED = {
     "stats/usage TreeUse.at_least": False,
     "stats/usage TreeUse.beyond": False,
     "stats/usage TreeUse.uncounted": False,
-    "stats/usage Group.created_at": 0,
-    "stats/usage Group.started_at": 0,
+    "stats/usage CgroupUsage.created_at": 0,
+    "stats/usage CgroupUsage.started_at": 0,
     "stats/usage PodDisk.pending": False,
 }
 

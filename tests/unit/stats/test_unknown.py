@@ -11,11 +11,10 @@ from kubeletpy.stats import resource
 from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
 from kubeletpy.stats.usage import (
+    CgroupUsage,
     Disks,
-    Group,
     GroupKind,
     GroupStats,
-    Limits,
     Network,
     NodeReading,
     PodDisk,
@@ -23,6 +22,7 @@ from kubeletpy.stats.usage import (
     Psi,
     PsiLine,
     Reading,
+    RlimitStats,
     TreeUse,
     VolumeUse,
 )
@@ -52,15 +52,17 @@ NOTHING_USED = {"time": AT, **ROOM, "usedBytes": 0, "inodesUsed": 0}
 
 
 def node(group_stats: GroupStats | None = None, **more: Any) -> NodeReading:
-    return NodeReading(Group(GroupKind.NODE, group_stats), **more)
+    return NodeReading(CgroupUsage(GroupKind.NODE, group_stats), **more)
 
 
-def a_pod(*containers: Group, group_stats: GroupStats | None = None, **more: Any) -> PodReading:
-    return PodReading(REF, Group(GroupKind.POD, group_stats), None, containers, **more)
+def a_pod(
+    *containers: CgroupUsage, group_stats: GroupStats | None = None, **more: Any
+) -> PodReading:
+    return PodReading(REF, CgroupUsage(GroupKind.POD, group_stats), None, containers, **more)
 
 
-def a_container(group_stats: GroupStats | None = None, **more: Any) -> Group:
-    return Group(GroupKind.CONTAINER, group_stats, name="main", **more)
+def a_container(group_stats: GroupStats | None = None, **more: Any) -> CgroupUsage:
+    return CgroupUsage(GroupKind.CONTAINER, group_stats, name="main", **more)
 
 
 def shown(of: NodeReading | PodReading, disks: Disks | None) -> JSON:
@@ -85,7 +87,7 @@ def test_a_machine_of_which_nothing_is_known(disks: Disks | None) -> None:
     [
         ({"network": Network(NOW, ())}, {"network": {"time": AT, "name": "", "interfaces": []}}),
         (
-            {"limits": Limits(NOW, None, 5)},
+            {"limits": RlimitStats(NOW, None, 5)},
             {"rlimit": {"time": AT, "curproc": 5}},
         ),
     ],

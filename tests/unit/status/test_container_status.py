@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.status.container_status import ContainerInputs, container_statuses
+from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 from kubeletpy.structs import replace
 
 from .samples import pod, record, runtime, shown
@@ -24,7 +24,7 @@ ERROR = {"a": StartError("CrashLoopBackOff", "back-off"), "i": StartError("ErrIm
 def made(
     of: Any, has: Any, *old: Any, kind: ContainerKind = ContainerKind.REGULAR, **facts: Any
 ) -> list[Any]:
-    inputs = ContainerInputs(pod=of, runtime=has, runtime_name="containerd", **facts)
+    inputs = ContainerStatusInputs(pod=of, runtime=has, runtime_name="containerd", **facts)
     listed = of.init_containers if kind is ContainerKind.INIT else of.containers
     return container_statuses(inputs, kind, listed, old)
 

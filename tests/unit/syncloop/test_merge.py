@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
 from kubeletpy.syncloop.merge import Merge, change
-from kubeletpy.syncloop.operations import Merged, Op
+from kubeletpy.syncloop.operations import MergedDelivery, Op
 from tests.unit.podworkers.builders import pod_object
 
 NOW = 1_700_000_000.5
 
 
-def ops(merged: Merged) -> list[tuple[Op, list[str]]]:
+def ops(merged: MergedDelivery) -> list[tuple[Op, list[str]]]:
     return [(o.op, [pod.uid for pod in o.pods]) for o in merged.operations]
 
 
@@ -169,11 +169,11 @@ def broken(deleting: Any = None) -> Any:
     return bad
 
 
-def by_event(merge: Merge, obj: Any) -> Merged:
+def by_event(merge: Merge, obj: Any) -> MergedDelivery:
     return merge.apply_event("api", "MODIFIED", obj, NOW)
 
 
-def by_set(merge: Merge, obj: Any) -> Merged:
+def by_set(merge: Merge, obj: Any) -> MergedDelivery:
     return merge.set_pods("api", [obj], NOW)
 
 
@@ -189,7 +189,7 @@ def test_a_pod_that_becomes_malformed_goes_on_as_it_was_and_says_so_once(deliver
     assert told.pod.uid == "uid-web"
     assert told.message.startswith("Error validating pod web_default(uid-web) from api: ")
     assert told.message.endswith("; the pod goes on as it was")
-    assert deliver(merge, broken()) == Merged()
+    assert deliver(merge, broken()) == MergedDelivery()
     # taken as soon as it can be read again, and told anew the next time
     assert ops(deliver(merge, pod_object("web", labels={"a": "b"}))) == [(Op.UPDATE, ["uid-web"])]
     assert deliver(merge, broken()).refused

@@ -11,7 +11,7 @@ from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_S
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.structs import replace
 from kubeletpy.syncloop.sources.manifest import Origin, static_pod
-from kubeletpy.syncloop.sources.static_uid import RunningPod, UidReason, choose_uid
+from kubeletpy.syncloop.sources.static_uid import RunningStaticPod, UidReason, choose_uid
 
 ORIGIN = Origin("n", "/etc/kubernetes/manifests/etcd.yaml", is_file=True)
 SEEN = 1000.0
@@ -33,7 +33,7 @@ def static(container: JSON | None = None, metadata: JSON | None = None, **spec: 
 
 
 POD = static()
-RUNS = RunningPod(
+RUNS = RunningStaticPod(
     UID,
     SEEN,
     {"tier": "control-plane"},
@@ -188,7 +188,7 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
     ],
 )
 def test_evidence_and_uid(
-    pod: Pod, running: list[RunningPod], evidence: Any, expected: tuple[str, str, str]
+    pod: Pod, running: list[RunningStaticPod], evidence: Any, expected: tuple[str, str, str]
 ) -> None:
     found = choose_uid(pod, "file", running, **evidence)
     uid, reason, detail = expected

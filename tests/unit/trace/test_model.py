@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.trace.model import MAX_END, MAX_LATER, MAX_START, Chapter, PodTrace, Span
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 
 
 def span(number: int) -> Span:
-    return Span(Call.PULL_IMAGE, str(number), float(number), number + 1.0)
+    return Span(TraceCall.PULL_IMAGE, str(number), float(number), number + 1.0)
 
 
 def numbers(spans: object) -> list[int]:

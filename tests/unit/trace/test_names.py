@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.trace.names import Call, Name, Step, named
+from kubeletpy.trace.names import Name, Step, TraceCall, named
 
 
-@pytest.mark.parametrize("name", [*Step, *Call])
+@pytest.mark.parametrize("name", [*Step, *TraceCall])
 def test_a_name_is_found_by_its_text(name: Name) -> None:
     assert named(str(name)) is name
 

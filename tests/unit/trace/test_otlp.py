@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.config.settings import Tracing
 from kubeletpy.launch.tracing import start_tracing
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.trace.otlp import OtlpTracer
 from kubeletpy.trace.spans import Traces, span
 from kubeletpy.trace.tracer import NO_TRACER
@@ -28,7 +28,7 @@ async def test_steps_of_a_pod_are_below_its_sync() -> None:
         with tracer.span("syncPod", {"k8s.pod.uid": "u"}) as sync:
             with (
                 span(Step.RUNTIME),
-                span(Call.CREATE_CONTAINER, "c"),
+                span(TraceCall.CREATE_CONTAINER, "c"),
                 tracer.span("runtime.v1/X", {"n": 3}, client=True) as call,
             ):
                 version, *told, flags = call.carrier["traceparent"].split("-")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kubeletpy.trace.stalls import Stall, TurnLog
+from kubeletpy.trace.stalls import LoopStall, TurnLog
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
 
 
@@ -29,11 +29,11 @@ def test_the_longest_turn_and_the_stalls() -> None:
     assert turns.take_stall() is None
     turns.begin(30.0)
     turns.end(31.0)
-    assert turns.take_stall() == Stall(1.0, ()), "what was seen of another turn is not told"
+    assert turns.take_stall() == LoopStall(1.0, ()), "what was seen of another turn is not told"
     turns.begin(40.0)
     turns.record_stack(turns.turn, ("outer", "inner"))
     turns.end(42.0)
-    assert turns.take_stall() == Stall(2.0, ("outer", "inner"))
+    assert turns.take_stall() == LoopStall(2.0, ("outer", "inner"))
     assert turns.take_stall() is None
 
 
@@ -42,7 +42,7 @@ def test_how_long_a_stall_is(seconds: float, long: bool) -> None:
     turns = TurnLog()
     turns.begin(0.0)
     turns.end(seconds)
-    assert turns.take_stall() == (Stall(seconds, ()) if long else None)
+    assert turns.take_stall() == (LoopStall(seconds, ()) if long else None)
 
 
 def hold(seconds: float) -> None:

@@ -11,7 +11,7 @@ from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Step, TraceCall
 from kubeletpy.view.watcher import Silent
 from tests.unit.explain.facts import OFFSET, facts
 
@@ -20,9 +20,9 @@ def trace() -> PodTrace:
     """A start in which an image is pulled beside the volumes."""
     made = PodTrace("uid-web", "default", "web", 10.0, ready_at=12.0)
     made.start = [
-        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.0, 10.5),
+        Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.0, 10.5),
         Span(Step.VOLUMES, "", 10.5, 11.5),
-        Span(Call.PULL_IMAGE, "shop:1", 11.0, 11.9, "no such <b>host</b>"),
+        Span(TraceCall.PULL_IMAGE, "shop:1", 11.0, 11.9, "no such <b>host</b>"),
     ]
     return made
 

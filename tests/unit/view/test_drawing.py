@@ -10,9 +10,9 @@ import pytest
 
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import TraceCall
 from kubeletpy.view.drawing import COLOURS, MEANINGS, NARROW, WIDE, Shape, html, source_hash, svg
-from kubeletpy.view.waterfall import Kind
+from kubeletpy.view.waterfall import BarKind
 from tests.unit.explain.test_whole_timeline import whole
 
 DRAWN = """\
@@ -143,8 +143,8 @@ def test_nothing_is_drawn_outside(shape: Shape) -> None:
 
 
 def test_the_legend_names_each_colour() -> None:
-    assert COLOURS.keys() == MEANINGS.keys() == set(Kind)
-    assert len(set(COLOURS.values())) == len(set(MEANINGS.values())) == len(Kind)
+    assert COLOURS.keys() == MEANINGS.keys() == set(BarKind)
+    assert len(set(COLOURS.values())) == len(set(MEANINGS.values())) == len(BarKind)
 
 
 HOSTILE = (
@@ -166,8 +166,8 @@ _MUST_NOT = re.compile(
 def sick(text: str) -> PodTrace:
     trace = PodTrace(text, text, text, 10.0)
     trace.start = [
-        Span(Call.RUN_POD_SANDBOX, text, 10.0, 11.0, text),
-        Span(Call.PULL_IMAGE, text, 10.0, 11.0, text),
+        Span(TraceCall.RUN_POD_SANDBOX, text, 10.0, 11.0, text),
+        Span(TraceCall.PULL_IMAGE, text, 10.0, 11.0, text),
     ]
     return trace
 

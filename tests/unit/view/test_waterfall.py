@@ -6,13 +6,13 @@ import pytest
 
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.model import Chapter, PodTrace, Span
-from kubeletpy.trace.names import Call, Name, Step
-from kubeletpy.view.waterfall import MAX_BESIDE, Kind, Waterfall, waterfalls
+from kubeletpy.trace.names import Name, Step, TraceCall
+from kubeletpy.view.waterfall import MAX_BESIDE, BarKind, Waterfall, waterfalls
 
 
 def laid_out(*spans: Span, ready: float | None = None, now: float = 20.0) -> Waterfall:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=ready)
-    sandbox = Span(Call.RUN_POD_SANDBOX, "", 10.0, 10.0)
+    sandbox = Span(TraceCall.RUN_POD_SANDBOX, "", 10.0, 10.0)
     trace.start = [sandbox, *(span for span in spans if span.ended is not None)]
     trace.open = {index: span for index, span in enumerate(spans) if span.ended is None}
     (found,) = waterfalls(timeline(trace, 0.0, None, now))
@@ -20,7 +20,7 @@ def laid_out(*spans: Span, ready: float | None = None, now: float = 20.0) -> Wat
 
 
 def test_rows_are_shares_of_the_whole() -> None:
-    found = laid_out(Span(Call.PULL_IMAGE, "a", 11.0, 12.0), ready=14.0)
+    found = laid_out(Span(TraceCall.PULL_IMAGE, "a", 11.0, 12.0), ready=14.0)
     assert found.marks == ("0.0 ms", "1000 ms", "2000 ms", "3000 ms", "4000 ms")
     row = found.rows[1]
     assert (row.left, row.width, row.took, row.label) == (0.25, 0.25, "1000 ms", "pull image a")
@@ -29,27 +29,27 @@ def test_rows_are_shares_of_the_whole() -> None:
 
 
 def test_what_goes_on_reaches_the_right_edge() -> None:
-    row = laid_out(Span(Call.PULL_IMAGE, "a", 15.0)).rows[1]
+    row = laid_out(Span(TraceCall.PULL_IMAGE, "a", 15.0)).rows[1]
     assert (row.left, row.width, row.took) == (0.5, 0.5, "5000 ms…")
 
 
 @pytest.mark.parametrize(
     ("name", "error", "kind"),
     [
-        (Call.RUN_POD_SANDBOX, "", Kind.SANDBOX),
-        (Call.STOP_POD_SANDBOX, "", Kind.SANDBOX),
-        (Call.CREATE_CONTAINER, "", Kind.CREATE),
-        (Call.START_CONTAINER, "", Kind.START),
-        (Call.PULL_IMAGE, "", Kind.PULL),
-        (Call.WRITE_STATUS, "", Kind.WRITE),
-        (Call.STOP_CONTAINER, "", Kind.STOP),
-        (Call.PRE_STOP, "", Kind.HOOK),
-        (Call.POST_START, "", Kind.HOOK),
-        (Step.VOLUMES, "", Kind.OTHER),
-        (Call.PULL_IMAGE, "no such host", Kind.FAILED),
+        (TraceCall.RUN_POD_SANDBOX, "", BarKind.SANDBOX),
+        (TraceCall.STOP_POD_SANDBOX, "", BarKind.SANDBOX),
+        (TraceCall.CREATE_CONTAINER, "", BarKind.CREATE),
+        (TraceCall.START_CONTAINER, "", BarKind.START),
+        (TraceCall.PULL_IMAGE, "", BarKind.PULL),
+        (TraceCall.WRITE_STATUS, "", BarKind.WRITE),
+        (TraceCall.STOP_CONTAINER, "", BarKind.STOP),
+        (TraceCall.PRE_STOP, "", BarKind.HOOK),
+        (TraceCall.POST_START, "", BarKind.HOOK),
+        (Step.VOLUMES, "", BarKind.OTHER),
+        (TraceCall.PULL_IMAGE, "no such host", BarKind.FAILED),
     ],
 )
-def test_kinds(name: Name, error: str, kind: Kind) -> None:
+def test_kinds(name: Name, error: str, kind: BarKind) -> None:
     assert laid_out(Span(name, "", 10.5, 11.0, error)).rows[-1].kind is kind
 
 
@@ -57,11 +57,11 @@ def test_what_runs_at_the_same_time() -> None:
     """The longest overlap first; neither what contains a row nor what is part of it."""
     found = laid_out(
         Span(Step.VOLUMES, "", 11.0, 15.0),
-        Span(Call.LOOK_UP_IMAGE, "inner", 12.0, 13.0),
-        Span(Call.PULL_IMAGE, "a", 12.5, 18.0),
-        Span(Call.PULL_IMAGE, "b", 14.0, 17.0),
-        Span(Call.PULL_IMAGE, "touches b", 17.0, 17.5),
-        Span(Call.PULL_IMAGE, "hardly", 17.4996, 18.0),
+        Span(TraceCall.LOOK_UP_IMAGE, "inner", 12.0, 13.0),
+        Span(TraceCall.PULL_IMAGE, "a", 12.5, 18.0),
+        Span(TraceCall.PULL_IMAGE, "b", 14.0, 17.0),
+        Span(TraceCall.PULL_IMAGE, "touches b", 17.0, 17.5),
+        Span(TraceCall.PULL_IMAGE, "hardly", 17.4996, 18.0),
     )
     assert {row.label: row.beside for row in found.rows} == {
         "RunPodSandbox": (),
@@ -78,13 +78,13 @@ def test_what_runs_at_the_same_time() -> None:
 
 
 def test_how_many_are_named_is_bounded() -> None:
-    pulls = [Span(Call.PULL_IMAGE, str(number), 11.0, 12.0) for number in range(9)]
+    pulls = [Span(TraceCall.PULL_IMAGE, str(number), 11.0, 12.0) for number in range(9)]
     assert [len(row.beside) for row in laid_out(*pulls).rows] == [0, *([MAX_BESIDE] * 9)]
 
 
 def test_the_end_is_a_waterfall_of_its_own() -> None:
     trace = PodTrace("uid", "default", "web", 10.0, Chapter.END, ready_at=12.0)
-    trace.end = [Span(Call.STOP_CONTAINER, "main", 15.0, 16.0)]
+    trace.end = [Span(TraceCall.STOP_CONTAINER, "main", 15.0, 16.0)]
     found = waterfalls(timeline(trace, 0.0, None, 17.0))
     assert [(each.title, each.began, len(each.rows)) for each in found] == [
         ("start", 10.0, 0),
@@ -94,7 +94,7 @@ def test_the_end_is_a_waterfall_of_its_own() -> None:
 
 def test_text_is_bounded_and_on_one_line() -> None:
     row = laid_out(
-        Span(Call.PULL_IMAGE, "a\n\u202e" + "x" * 5000, 11.0, 12.0, "\x1b" + "e" * 5000)
+        Span(TraceCall.PULL_IMAGE, "a\n\u202e" + "x" * 5000, 11.0, 12.0, "\x1b" + "e" * 5000)
     ).rows[1]
     assert row.label.startswith("pull image a xx")
     assert (len(row.label), len(row.error)) == (200, 600)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.csi.answers import MAX_NODE_ID, MAX_SEGMENTS, BadAnswer, node_info
+from kubeletpy.volumes.csi.answers import MAX_NODE_ID, MAX_SEGMENTS, BadCsiAnswer, node_info
 from kubeletpy.volumes.files.paths import MAX_PATH, UnsafePath, sub_path_parts
 from kubeletpy.volumes.pod_volumes.downward import quoted
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, volume_objects, volume_source
@@ -61,7 +61,7 @@ def test_the_name_a_driver_gives_the_node(name: str, fits: bool) -> None:
     if fits:
         assert node_info(answer).node_id == name
     else:
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadCsiAnswer):
             node_info(answer)
 
 
@@ -74,7 +74,7 @@ def test_the_topology_a_driver_gives_the_node(count: int, fits: bool) -> None:
     if fits:
         node_info(answer)
     else:
-        with pytest.raises(BadAnswer, match="topology segments"):
+        with pytest.raises(BadCsiAnswer, match="topology segments"):
             node_info(answer)
 
 

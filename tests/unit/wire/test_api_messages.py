@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.wire.api_messages import OWN_FORM, ApiMessages, Unfit
-from kubeletpy.wire.messages import Field
+from kubeletpy.wire.messages import MessageField
 
 TABLE = {
     "core/Thing": {
@@ -93,7 +93,7 @@ def test_a_message_that_is_not_in_the_table() -> None:
 
 
 def test_messages_besides_those_of_the_table() -> None:
-    messages = ApiMessages(TABLE, {"Envelope": (Field(1, "raw", "bytes"),)})
+    messages = ApiMessages(TABLE, {"Envelope": (MessageField(1, "raw", "bytes"),)})
     assert messages.message("Envelope")(raw=b"x").SerializeToString() == inside(1, b"x")
     assert messages.message("core/Part").DESCRIPTOR.name == "core_Part"
 

@@ -9,7 +9,14 @@ import h2.settings
 import pytest
 from h2.errors import ErrorCodes
 
-from kubeletpy.wire.http2_exchange import BOUNDS, Bounds, Cause, Exchange, ExchangeFailed, Headers
+from kubeletpy.wire.http2_exchange import (
+    BOUNDS,
+    Bounds,
+    Exchange,
+    ExchangeFailed,
+    ExchangeFailure,
+    Headers,
+)
 
 HEAD: Headers = [
     (b":method", b"POST"),
@@ -116,7 +123,7 @@ def test_a_reset() -> None:
     talk.go()
     talk.server.reset_stream(1, ErrorCodes.REFUSED_STREAM)
     found = failure(talk)
-    assert (found.cause, found.reset) == (Cause.RESET, "REFUSED_STREAM")
+    assert (found.cause, found.reset) == (ExchangeFailure.RESET, "REFUSED_STREAM")
 
 
 @pytest.mark.parametrize(("last", "fails"), [(0, True), (1, False), (3, False)])
@@ -126,7 +133,7 @@ def test_a_goaway(last: int, fails: bool) -> None:
     away = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0]) + last.to_bytes(4, "big") + b"\0\0\0\x0b"
     if fails:
         found = failure(talk, away)
-        assert found.cause is Cause.CLOSED
+        assert found.cause is ExchangeFailure.CLOSED
         assert str(found) == "the server ended the connection (ENHANCE_YOUR_CALM)"
         return
     talk.client.feed(away)
@@ -137,17 +144,17 @@ def test_a_goaway(last: int, fails: bool) -> None:
 
 def test_a_goaway_before_the_settings() -> None:
     found = failure(Talk(), bytes([0, 0, 8, 7]) + bytes(13))
-    assert found.cause is Cause.CLOSED
+    assert found.cause is ExchangeFailure.CLOSED
 
 
 def test_no_streams_allowed() -> None:
     talk = Talk(MAX_CONCURRENT_STREAMS=0)
     found = failure(talk)
-    assert (found.cause, str(found)) == (Cause.CLOSED, "the server allows no streams")
+    assert (found.cause, str(found)) == (ExchangeFailure.CLOSED, "the server allows no streams")
 
 
 def test_the_end_of_the_connection() -> None:
-    assert Talk().client.end().cause is Cause.CLOSED
+    assert Talk().client.end().cause is ExchangeFailure.CLOSED
 
 
 @pytest.mark.parametrize(
@@ -162,7 +169,7 @@ def test_the_end_of_the_connection() -> None:
 )
 def test_what_is_no_http2(data: bytes, text: str) -> None:
     found = failure(Talk(), data)
-    assert found.cause is Cause.PROTOCOL
+    assert found.cause is ExchangeFailure.PROTOCOL
     assert text in str(found)
 
 
@@ -172,7 +179,7 @@ def test_a_response_without_a_status(status: str) -> None:
     talk.go()
     talk.server.config.validate_outbound_headers = False
     talk.server.send_headers(1, [(":status", status)] if status else [("x", "y")])
-    assert failure(talk).cause is Cause.PROTOCOL
+    assert failure(talk).cause is ExchangeFailure.PROTOCOL
 
 
 def test_bytes_are_bounded() -> None:
@@ -182,7 +189,10 @@ def test_bytes_are_bounded() -> None:
     talk.server.send_headers(1, OK)
     talk.server.send_data(1, b"x" * 2000)
     found = failure(talk)
-    assert (found.cause, str(found)) == (Cause.BOUNDS, "the server sent more than 1000 bytes")
+    assert (found.cause, str(found)) == (
+        ExchangeFailure.BOUNDS,
+        "the server sent more than 1000 bytes",
+    )
     assert len(talk.client.body) <= 1000
 
 
@@ -196,7 +206,7 @@ def test_pieces_are_bounded() -> None:
     with pytest.raises(ExchangeFailed, match="in more than 128 pieces") as failed:
         for at in range(len(data)):
             talk.client.feed(data[at : at + 1])
-    assert failed.value.cause is Cause.BOUNDS
+    assert failed.value.cause is ExchangeFailure.BOUNDS
 
 
 def test_frames_are_bounded_before_any_is_read() -> None:
@@ -205,14 +215,17 @@ def test_frames_are_bounded_before_any_is_read() -> None:
     for _ in range(11):
         talk.server.ping(b"12345678")
     found = failure(talk)
-    assert (found.cause, str(found)) == (Cause.BOUNDS, "the server sent more than 10 frames")
+    assert (found.cause, str(found)) == (
+        ExchangeFailure.BOUNDS,
+        "the server sent more than 10 frames",
+    )
 
 
 def test_settings_are_bounded() -> None:
     talk = Talk()
     settings = bytes([1, 0, 0, 1, 0, 0]) * 100
     found = failure(talk, len(settings).to_bytes(3, "big") + bytes([4]) + bytes(5) + settings)
-    assert found.cause is Cause.BOUNDS
+    assert found.cause is ExchangeFailure.BOUNDS
 
 
 def test_interim_responses_are_bounded() -> None:
@@ -222,7 +235,7 @@ def test_interim_responses_are_bounded() -> None:
         talk.server.send_headers(1, [(":status", "103")])
     talk.go()
     talk.server.send_headers(1, [(":status", "103")])
-    assert failure(talk).cause is Cause.BOUNDS
+    assert failure(talk).cause is ExchangeFailure.BOUNDS
 
 
 def test_headers_are_bounded_although_they_are_compressed() -> None:
@@ -230,5 +243,5 @@ def test_headers_are_bounded_although_they_are_compressed() -> None:
     talk.go()
     talk.server.send_headers(1, [(":status", "200")] + [("x", "y")] * 300)
     found = failure(talk)
-    assert found.cause is Cause.PROTOCOL
+    assert found.cause is ExchangeFailure.PROTOCOL
     assert "Oversized header block" in str(found)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.messages import MessageField, message_classes
 
 TABLE = {
     "Outer": (
-        Field(1, "name", "string"),
-        Field(2, "inner", "Inner"),
-        Field(3, "more", "Inner", repeated=True),
-        Field(4, "raw", "bytes"),
+        MessageField(1, "name", "string"),
+        MessageField(2, "inner", "Inner"),
+        MessageField(3, "more", "Inner", repeated=True),
+        MessageField(4, "raw", "bytes"),
     ),
-    "Inner": (Field(1, "number", "int64"), Field(2, "numbers", "int64", repeated=True)),
+    "Inner": (
+        MessageField(1, "number", "int64"),
+        MessageField(2, "numbers", "int64", repeated=True),
+    ),
 }
 
 
@@ -42,10 +45,10 @@ def test_what_is_no_such_message_is_refused(data: bytes) -> None:
 
 def test_a_kind_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(KeyError):
-        message_classes("test", {"A": (Field(1, "b", "C"),)})
+        message_classes("test", {"A": (MessageField(1, "b", "C"),)})
 
 
 def test_packages_of_one_name_do_not_meet() -> None:
-    first = message_classes("test", {"A": (Field(1, "b", "string"),)})["A"]
-    second = message_classes("test", {"A": (Field(1, "b", "int64"),)})["A"]
+    first = message_classes("test", {"A": (MessageField(1, "b", "string"),)})["A"]
+    second = message_classes("test", {"A": (MessageField(1, "b", "int64"),)})["A"]
     assert (first(b="x").b, second(b=1).b) == ("x", 1)

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from kubeletpy.wire import spdy
-from kubeletpy.wire.spdy import DATA, DICTIONARY, FIN, PING, Decoder, Encoder, Frame, SpdyError
+from kubeletpy.wire.spdy import DATA, DICTIONARY, FIN, PING, Encoder, Frame, SpdyDecoder, SpdyError
 
 
 def test_the_dictionary_is_the_protocols() -> None:
@@ -43,7 +43,7 @@ def test_frames_come_out_however_they_arrive(piece: int) -> None:
         + struct.pack(">HHI", 0x8003, spdy.GOAWAY, 8)
         + bytes(8)
     )
-    decoder = Decoder()
+    decoder = SpdyDecoder()
     got = [
         frame for at in range(0, len(text), piece) for frame in decoder.feed(text[at : at + piece])
     ]
@@ -62,7 +62,7 @@ def test_frames_come_out_however_they_arrive(piece: int) -> None:
 
 def test_large_data_is_split_and_only_the_last_frame_ends_it() -> None:
     content = bytes(spdy.MAX_FRAME + 10)
-    frames = list(Decoder().feed(spdy.data(1, content, last=True)))
+    frames = list(SpdyDecoder().feed(spdy.data(1, content, last=True)))
     assert [len(frame.data) for frame in frames] == [spdy.MAX_FRAME, 10]
     assert [frame.is_last for frame in frames] == [False, True]
 
@@ -95,7 +95,7 @@ def test_the_size_of_a_control_frame(size: int) -> None:
     """The number of its stream has 31 bits; the first is reserved."""
     body = struct.pack(">I", 0x80000003) + bytes(size - 4)
     text = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, FIN << 24 | size) + body
-    assert list(Decoder().feed(text)) == [Frame(spdy.SYN_REPLY, 3, FIN, bytes(size - 4))]
+    assert list(SpdyDecoder().feed(text)) == [Frame(spdy.SYN_REPLY, 3, FIN, bytes(size - 4))]
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_the_size_of_a_control_frame(size: int) -> None:
 )
 def test_a_control_frame_of_another_size_is_refused(kind: int, size: int, words: str) -> None:
     with pytest.raises(SpdyError, match=words):
-        list(Decoder().feed(struct.pack(">HHI", 0x8003, kind, size) + bytes(size)))
+        list(SpdyDecoder().feed(struct.pack(">HHI", 0x8003, kind, size) + bytes(size)))
 
 
 @pytest.mark.parametrize("kind", [spdy.SETTINGS, spdy.GOAWAY])
 def test_a_control_frame_about_no_stream(kind: int) -> None:
     text = struct.pack(">HHI", 0x8003, kind, 1) + b"x"
-    assert list(Decoder().feed(text)) == [Frame(kind, 0, 0, b"x")]
+    assert list(SpdyDecoder().feed(text)) == [Frame(kind, 0, 0, b"x")]
 
 
 @pytest.mark.parametrize("kind", [spdy.SYN_REPLY, DATA])
@@ -129,18 +129,18 @@ def test_which_frames_are_a_streams_last(kind: int) -> None:
 @pytest.mark.parametrize("kind", [spdy.SYN_STREAM, spdy.SETTINGS])
 def test_other_versions_are_refused(kind: int) -> None:
     with pytest.raises(SpdyError, match="not version 3"):
-        list(Decoder().feed(struct.pack(">HHII", 0x8002, kind, 4, 1)))
+        list(SpdyDecoder().feed(struct.pack(">HHII", 0x8002, kind, 4, 1)))
 
 
 @pytest.mark.parametrize("stream", [1, 0x10001, 0x12345678, 0x7FFFFFFF])
 def test_numbers_of_streams_have_31_bits(stream: int) -> None:
     frames = [Frame(DATA, stream, 0, b"a"), Frame(DATA, stream, FIN)]
     text = spdy.data(stream, b"a") + spdy.data(stream, b"", last=True)
-    assert list(Decoder().feed(text)) == frames
+    assert list(SpdyDecoder().feed(text)) == frames
 
 
 def test_a_frame_that_promises_much_is_passed_on_piece_by_piece() -> None:
-    decoder = Decoder()
+    decoder = SpdyDecoder()
     head = struct.pack(">II", 5, FIN << 24 | spdy.MAX_FRAME)
     assert list(decoder.feed(head)) == []
     for _ in range(3):
@@ -153,9 +153,9 @@ def test_a_frame_that_promises_much_is_passed_on_piece_by_piece() -> None:
 def test_a_control_frame_that_promises_much_is_refused_at_once() -> None:
     bomb = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, spdy.MAX_FRAME)
     with pytest.raises(SpdyError, match="too long"):
-        list(Decoder().feed(bomb))
+        list(SpdyDecoder().feed(bomb))
     # headers that would unpack to 10 MB stay packed
     packed = zlib.compress(bytes(10 << 20), 9)[: spdy.MAX_CONTROL - 4]
     reply = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, 4 + len(packed))
-    (frame,) = Decoder().feed(reply + struct.pack(">I", 1) + packed)
+    (frame,) = SpdyDecoder().feed(reply + struct.pack(">I", 1) + packed)
     assert frame.data == packed

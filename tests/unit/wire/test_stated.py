@@ -39,7 +39,7 @@ STATED = {
     "wire/websocket PING": 9,
     "wire/websocket PONG": 10,
     "wire/websocket MAX_CONTROL": 125,
-    "wire/messages Field.repeated": False,
+    "wire/messages MessageField.repeated": False,
     "wire/spdy Frame.flags": 0,
 }
 

@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeletpy.wire.upgrade import MAX_ERROR_BODY, Answer, UpgradeFailed, _HeadReader, _parse_answer
+from kubeletpy.wire.upgrade import (
+    MAX_ERROR_BODY,
+    UpgradeFailed,
+    UpgradeResponse,
+    _HeadReader,
+    _parse_answer,
+)
 from tests.unit.proportion import is_linear
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\n"
@@ -22,7 +28,7 @@ class _Transport(asyncio.Transport):
         self.paused = True
 
 
-def read(text: bytes, piece: int, *, ends: bool = True) -> Answer:
+def read(text: bytes, piece: int, *, ends: bool = True) -> UpgradeResponse:
     """What an answer says that comes in pieces of one size."""
     loop = asyncio.new_event_loop()
     try:

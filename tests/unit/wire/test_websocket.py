@@ -16,9 +16,9 @@ from kubeletpy.wire.websocket import (
     PONG,
     TEXT,
     CloseCode,
-    Decoder,
     Message,
     ProtocolError,
+    WebSocketDecoder,
     apply_mask,
     close_frame,
     encoded,
@@ -53,7 +53,7 @@ def frame(
 
 def decoded(data: bytes, sizes: list[int] | None = None) -> list[Message]:
     """All messages but fragments."""
-    decoder, found, at = Decoder(MOST), [], 0
+    decoder, found, at = WebSocketDecoder(MOST), [], 0
     for size in [*(sizes or ()), len(data)]:
         decoder.feed(data[at : at + size])
         at += size
@@ -184,7 +184,7 @@ def test_both_masks_do_the_same(size: int) -> None:
 
 
 def a_frame_in_single_bytes(size: int) -> None:
-    decoder = Decoder(1 << 20)
+    decoder = WebSocketDecoder(1 << 20)
     for byte in frame(BINARY, b"x" * size):
         decoder.feed(bytes((byte,)))
         message = decoder.next_message()
@@ -192,7 +192,7 @@ def a_frame_in_single_bytes(size: int) -> None:
 
 
 def tiny_fragments(size: int) -> None:
-    decoder = Decoder(1 << 20)
+    decoder = WebSocketDecoder(1 << 20)
     decoder.feed(frame(BINARY, b"x", last=False) + frame(FRAGMENT, b"x", last=False) * size)
     while decoder.next_message() is not None:
         pass

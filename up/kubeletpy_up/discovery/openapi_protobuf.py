@@ -10,7 +10,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.wire.messages import Field, message_classes
+from kubeletpy.wire.messages import MessageField, message_classes
 from kubeletpy_up.data import load_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _classes() -> dict[str, Any]:
     loaded = load_json("openapi-v2-document.json")
     messages = {
         message["name"]: [
-            Field(
+            MessageField(
                 each["number"],
                 each["name"],
                 each["type"].removeprefix(f"{_PACKAGE}."),

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
@@ -74,7 +74,7 @@ class FcPlugin(AttachedDiskPlugin):
             "node?"
         )
         word = "MountVolume.WaitForAttach"
-        raise OperationFailed(Outcome.UNCERTAIN, message, event_word=word, call=call)
+        raise OperationFailed(FailureOutcome.UNCERTAIN, message, event_word=word, call=call)
 
     async def device(self, spec: VolumeSpec) -> str:
         """By its link."""
@@ -82,7 +82,7 @@ class FcPlugin(AttachedDiskPlugin):
         found, _ = await self._look(wanted)
         if not found:
             call = f"look for FC disk {wanted.place}"
-            raise OperationFailed(Outcome.UNCERTAIN, "its link is gone", call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, "its link is gone", call=call)
         return found
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:

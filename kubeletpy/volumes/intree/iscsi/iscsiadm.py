@@ -14,7 +14,7 @@ from glob import escape
 from pathlib import Path
 
 from kubeletpy.host.private_files import write_private
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.iscsi.target import (
@@ -52,7 +52,10 @@ class Iscsiadm:
         found = transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
         if not found:
             raise OperationFailed(
-                Outcome.FINAL, f"iface {iface} has no transport", event_word=EVENT_WORD, call=call
+                FailureOutcome.FINAL,
+                f"iface {iface} has no transport",
+                event_word=EVENT_WORD,
+                call=call,
             )
         return found
 
@@ -151,7 +154,7 @@ class Iscsiadm:
         if not found:
             where = " and ".join(self._databases)
             message = f"iscsiadm's record {places[0]} is not in {where}: CHAP can't be set up"
-            raise OperationFailed(Outcome.FINAL, message, event_word=EVENT_WORD, call=call)
+            raise OperationFailed(FailureOutcome.FINAL, message, event_word=EVENT_WORD, call=call)
 
     def _write_now(self, places: tuple[str, ...], values: Mapping[str, str]) -> bool:
         """Blocks. Raises OSError."""

@@ -17,14 +17,14 @@ from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Outcome, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.claims.secrets import read_secret
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.iscsi import target
 from kubeletpy.volumes.intree.iscsi.iscsiadm import DATABASES, EVENT_WORD, Iscsiadm
-from kubeletpy.volumes.intree.iscsi.sessions import Chap, Sessions
+from kubeletpy.volumes.intree.iscsi.sessions import Chap, IscsiSessions
 from kubeletpy.volumes.intree.iscsi.target import DISCOVERY_KEYS, SESSION_KEYS, IscsiDisk, disk_of
 from kubeletpy.volumes.intree.scsi import ScsiTree
 
@@ -60,7 +60,9 @@ class IscsiPlugin(AttachedDiskPlugin):
         """
         super().__init__(root, patient, controller=controller, tree=tree)
         self._api = kube_api
-        self._sessions = Sessions(self._tree, Iscsiadm(self.in_thread, databases), self.in_thread)
+        self._sessions = IscsiSessions(
+            self._tree, Iscsiadm(self.in_thread, databases), self.in_thread
+        )
         self._targets: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def problem(self, source: VolumeSource) -> str:
@@ -117,7 +119,7 @@ class IscsiPlugin(AttachedDiskPlugin):
         secret = await read_secret(self._api, reference, "" if own else use.namespace)
         problem = target.chap_problem(secret, (*DISCOVERY_KEYS, *SESSION_KEYS))
         if problem:
-            raise OperationFailed(Outcome.FINAL, f"CHAP: {problem}", event_word=EVENT_WORD)
+            raise OperationFailed(FailureOutcome.FINAL, f"CHAP: {problem}", event_word=EVENT_WORD)
         return Chap(
             secret if source.get("chapAuthDiscovery") else None,
             secret if source.get("chapAuthSession") else None,

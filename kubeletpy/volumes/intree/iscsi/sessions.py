@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
 from kubeletpy.volumes.intree.iscsi.iscsiadm import EVENT_WORD, Iscsiadm
 from kubeletpy.volumes.intree.iscsi.target import (
     IscsiDisk,
-    Verdict,
+    PathsVerdict,
     link_name,
     shares_session,
     verdict,
@@ -44,7 +44,7 @@ class Chap:
     session: Mapping[str, str] | None = field(default=None, repr=False)
 
 
-class Sessions:
+class IscsiSessions:
     """The iSCSI sessions of this node. The caller must have exclusive use of the target."""
 
     def __init__(self, tree: ScsiTree, admin: Iscsiadm, in_thread: InThread) -> None:
@@ -59,8 +59,8 @@ class Sessions:
             await self._admin.make_iface(disk)
         paths: dict[str, str] = {}
         problem: OperationFailed | None = None
-        rounds, said = 0, Verdict.AGAIN
-        while said is Verdict.AGAIN:
+        rounds, said = 0, PathsVerdict.AGAIN
+        while said is PathsVerdict.AGAIN:
             rounds += 1
             for portal in disk.portals:
                 if portal in paths:
@@ -70,7 +70,7 @@ class Sessions:
                 except OperationFailed as error:
                     problem = error
             said = verdict(len(paths), len(disk.portals), rounds)
-        if said is Verdict.FAILED:
+        if said is PathsVerdict.FAILED:
             await self._admin.forget_iface(disk)
             assert problem is not None, "no path was found"
             raise problem
@@ -89,7 +89,7 @@ class Sessions:
                 if found is not None:
                     return await self._map_of([found], 0.0)
         raise OperationFailed(
-            Outcome.UNCERTAIN,
+            FailureOutcome.UNCERTAIN,
             f"no disk of LUN {disk.lun} of target {disk.iqn} in {self._tree.dev}/disk/by-path",
             event_word=EVENT_WORD,
             call=f"look for LUN {disk.lun} of iSCSI target {disk.iqn}",
@@ -126,7 +126,9 @@ class Sessions:
         call = f"look for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
         if host is None:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
-            raise OperationFailed(Outcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call)
+            raise OperationFailed(
+                FailureOutcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call
+            )
         await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
         name = link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
@@ -136,7 +138,9 @@ class Sessions:
                     f"timed out waiting for device {self._tree.dev}/disk/by-path/{name} after "
                     f"{DEVICE_S:g} s: does target {disk.iqn} have LUN {disk.lun} for this node?"
                 )
-                raise OperationFailed(Outcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call)
+                raise OperationFailed(
+                    FailureOutcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call
+                )
             await asyncio.sleep(LOOK_S)
         return found
 

@@ -175,7 +175,7 @@ def shares_session(one: IscsiDisk, other: IscsiDisk) -> bool:
     return one.iqn == other.iqn and not set(one.portals).isdisjoint(other.portals)
 
 
-class Verdict(StrEnum):
+class PathsVerdict(StrEnum):
     """What to do after all missing paths were tried."""
 
     AGAIN = "again"
@@ -183,14 +183,14 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
-def verdict(found: int, wanted: int, rounds: int) -> Verdict:
+def verdict(found: int, wanted: int, rounds: int) -> PathsVerdict:
     """Whether the paths found are enough; ``rounds``: how often missing ones were tried."""
     if not found:
-        return Verdict.FAILED
+        return PathsVerdict.FAILED
     if found == wanted or rounds >= MAX_ROUNDS:
-        return Verdict.GO_ON
+        return PathsVerdict.GO_ON
     enough = found >= ENOUGH_PATHS and rounds >= ENOUGH_ROUNDS
-    return Verdict.GO_ON if enough else Verdict.AGAIN
+    return PathsVerdict.GO_ON if enough else PathsVerdict.AGAIN
 
 
 def chap_problem(secret: Mapping[str, str], keys: tuple[str, ...]) -> str:

@@ -32,12 +32,12 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states
 from kubeletpy.volumes.projected.pod_certificates.request import (
-    Answer,
+    CertificateRequestStatus,
     account_of,
     answer_of,
     request_object,
 )
-from kubeletpy.volumes.projected.pod_certificates.state import State
+from kubeletpy.volumes.projected.pod_certificates.state import SourceState
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.projected.pod_certificates.keys import ProvenKey
@@ -66,7 +66,7 @@ class _Source:
 
     pod: Pod
     spec: Mapping[str, Any]
-    state: State = field(default_factory=State)
+    state: SourceState = field(default_factory=SourceState)
     key: ProvenKey | None = field(default=None, repr=False)
     """Made for a request that could not be created yet."""
     asking: bool = False
@@ -99,7 +99,7 @@ class PodCertificates:
         self._metrics = metrics
         self._rng = rng
         self._sources: dict[str, dict[tuple[str, int], _Source]] = {}
-        self._answers: dict[tuple[str, str], Answer] = {}
+        self._answers: dict[tuple[str, str], CertificateRequestStatus] = {}
         """By namespace and name of the request."""
         self._starting = asyncio.Lock()
         self._resource = VERSIONS[0]
@@ -174,7 +174,7 @@ class PodCertificates:
                 async with asyncio.timeout(min(wait, _MAX_WAIT_S)):
                     await source.news.wait()
 
-    def _take(self, source: _Source, before: State, step: states.Step) -> None:
+    def _take(self, source: _Source, before: SourceState, step: states.SourceStep) -> None:
         source.state = step.state
         for reason, message in step.events:
             self._recorder.event(pod_reference(source.pod), WARNING, reason, message)

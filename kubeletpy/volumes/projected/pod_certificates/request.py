@@ -21,7 +21,7 @@ MAX_CHAIN_CHARACTERS = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CertificateRequestStatus:
     """What a request's status says. Times are Unix seconds."""
 
     outcome: str = ""
@@ -33,32 +33,38 @@ class Answer:
     not_after: float = 0.0
 
 
-def answer_of(obj: JSON) -> Answer:
+def answer_of(obj: JSON) -> CertificateRequestStatus:
     """The answer in a request; one that can't be read is FAILED."""
     status = obj.get("status") or {}
     for condition in status.get("conditions") or ():
         outcome = condition.get("type")
         if outcome in (DENIED, FAILED):
             reason, message = condition.get("reason") or "", condition.get("message") or ""
-            return Answer(outcome, str(reason), str(message))
+            return CertificateRequestStatus(outcome, str(reason), str(message))
         if outcome == ISSUED:
             return _issued(status)
-    return Answer()
+    return CertificateRequestStatus()
 
 
-def _issued(status: Mapping[str, Any]) -> Answer:
+def _issued(status: Mapping[str, Any]) -> CertificateRequestStatus:
     text = status.get("certificateChain")
     if not isinstance(text, str) or len(text) > MAX_CHAIN_CHARACTERS:
-        return Answer(FAILED, "Unreadable", "its certificateChain is missing or too long")
+        return CertificateRequestStatus(
+            FAILED, "Unreadable", "its certificateChain is missing or too long"
+        )
     chain = b"".join(map(block, certificates(text)))
     if not chain:
-        return Answer(FAILED, "Unreadable", "its certificateChain holds no certificate")
+        return CertificateRequestStatus(
+            FAILED, "Unreadable", "its certificateChain holds no certificate"
+        )
     try:
         refresh_from = parse_time(status["beginRefreshAt"])
         not_after = parse_time(status["notAfter"])
     except (KeyError, TypeError, ValueError):
-        return Answer(FAILED, "Unreadable", "its beginRefreshAt or notAfter is missing")
-    return Answer(ISSUED, "", "", chain, refresh_from, not_after)
+        return CertificateRequestStatus(
+            FAILED, "Unreadable", "its beginRefreshAt or notAfter is missing"
+        )
+    return CertificateRequestStatus(ISSUED, "", "", chain, refresh_from, not_after)
 
 
 def request_object(

@@ -15,7 +15,12 @@ from typing import Any
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.structs import Struct, replace
-from kubeletpy.volumes.projected.pod_certificates.request import DENIED, FAILED, ISSUED, Answer
+from kubeletpy.volumes.projected.pod_certificates.request import (
+    DENIED,
+    FAILED,
+    ISSUED,
+    CertificateRequestStatus,
+)
 
 ABANDON_S = 600.0
 """After this long a request that was never seen counts as deleted."""
@@ -31,7 +36,7 @@ RETRY_S = (1.0, 600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldCertificate:
     """The key and certificates (PEM) in use."""
 
     key: bytes = field(repr=False)
@@ -62,10 +67,10 @@ class Refusal(Struct, frozen=True):
     message: str
 
 
-class State(Struct, frozen=True):
+class SourceState(Struct, frozen=True):
     """All that is known of one source."""
 
-    held: Held | None = None
+    held: HeldCertificate | None = None
     asked: Asked | None = None
     refusal: Refusal | None = None
     told: frozenset[Reason] = frozenset()
@@ -78,7 +83,7 @@ class State(Struct, frozen=True):
     """Why there is no request now, if one was tried or has gone."""
 
 
-class Step(Struct, frozen=True):
+class SourceStep(Struct, frozen=True):
     """What to do next.
 
     Attributes:
@@ -89,14 +94,20 @@ class Step(Struct, frozen=True):
         reason: why.
     """
 
-    state: State
+    state: SourceState
     request: bool
     until: float | None
     events: tuple[tuple[Reason, str], ...]
     reason: str
 
 
-def advance(state: State, found: Answer | None, namespace: str, now: float, jitter: float) -> Step:
+def advance(
+    state: SourceState,
+    found: CertificateRequestStatus | None,
+    namespace: str,
+    now: float,
+    jitter: float,
+) -> SourceStep:
     """The next step of a source.
 
     Args:
@@ -107,36 +118,36 @@ def advance(state: State, found: Answer | None, namespace: str, now: float, jitt
         jitter: 0 to 1.
     """
     if state.refusal is not None:
-        return Step(state, False, None, (), f"the request was {_past(state.refusal.outcome)}")
+        return SourceStep(state, False, None, (), f"the request was {_past(state.refusal.outcome)}")
     events: tuple[tuple[Reason, str], ...] = ()
     reason = ""
     if state.asked is not None:
         state, reason = _answered(state, found, namespace, now, jitter)
         if state.refusal is not None:
             events = (_refused(state.refusal, namespace),)
-            return Step(state, False, None, events, reason)
+            return SourceStep(state, False, None, events, reason)
     state, events = _late(state, now)
     times = [at + 1 for at in _late_times(state)]
     if state.asked is not None:
         times.append(state.asked.abandon_at)
-        return Step(state, False, _next(times, now), events, reason)
+        return SourceStep(state, False, _next(times, now), events, reason)
     if state.held is not None and now < state.held.refresh_at:
         times.append(state.held.refresh_at)
-        return Step(state, False, _next(times, now), events, "the certificate is fresh")
+        return SourceStep(state, False, _next(times, now), events, "the certificate is fresh")
     if now < state.retry_at:
         times.append(state.retry_at)
-        return Step(state, False, _next(times, now), events, state.problem)
+        return SourceStep(state, False, _next(times, now), events, state.problem)
     due = "the first certificate" if state.held is None else "the certificate is to be refreshed"
-    return Step(state, True, now, events, reason or due)
+    return SourceStep(state, True, now, events, reason or due)
 
 
-def requested(state: State, name: str, key: bytes, now: float, jitter: float) -> State:
+def requested(state: SourceState, name: str, key: bytes, now: float, jitter: float) -> SourceState:
     """After a request was created with that name for that key (PEM)."""
     asked = Asked(name, key, now, now + ABANDON_S + jitter * JITTER_S)
     return replace(state, asked=asked, failures=0, problem="", retry_at=0.0)
 
 
-def not_requested(state: State, why: str, now: float, jitter: float) -> State:
+def not_requested(state: SourceState, why: str, now: float, jitter: float) -> SourceState:
     """After a request could not be created."""
     first, longest = RETRY_S
     wait = min(first * 2.0 ** min(state.failures, 30), longest) * (1 + jitter / 2)
@@ -144,7 +155,7 @@ def not_requested(state: State, why: str, now: float, jitter: float) -> State:
     return replace(state, failures=state.failures + 1, retry_at=now + wait, problem=problem)
 
 
-def condition(state: State, now: float) -> str:
+def condition(state: SourceState, now: float) -> str:
     """The state as the metric ``kubelet_podcertificate_states`` names it."""
     if state.refusal is not None:
         return _past(state.refusal.outcome)
@@ -155,7 +166,7 @@ def condition(state: State, now: float) -> str:
     return "overdue_for_refresh" if now > state.held.refresh_at + OVERDUE_S else "fresh"
 
 
-def why_missing(state: State, source: Mapping[str, Any], namespace: str) -> str:
+def why_missing(state: SourceState, source: Mapping[str, Any], namespace: str) -> str:
     """Why the source has no certificate, or gets no new one."""
     about = f"podCertificate of signer {source.get('signerName') or ''}: "
     refusal, asked = state.refusal, state.asked
@@ -173,8 +184,12 @@ def why_missing(state: State, source: Mapping[str, Any], namespace: str) -> str:
 
 
 def _answered(
-    state: State, found: Answer | None, namespace: str, now: float, jitter: float
-) -> tuple[State, str]:
+    state: SourceState,
+    found: CertificateRequestStatus | None,
+    namespace: str,
+    now: float,
+    jitter: float,
+) -> tuple[SourceState, str]:
     asked = state.asked
     assert asked is not None, "there is a request"
     if found is None:
@@ -188,13 +203,15 @@ def _answered(
         return replace(state, asked=None, refusal=refusal), f"the request was {found.outcome}"
     if found.outcome == ISSUED:
         refresh_at = found.refresh_from + jitter * JITTER_S
-        return State(Held(asked.key, found.chain, refresh_at, found.not_after)), "it was issued"
+        return SourceState(
+            HeldCertificate(asked.key, found.chain, refresh_at, found.not_after)
+        ), "it was issued"
     if not asked.seen:
         state = replace(state, asked=replace(asked, seen=True))
     return state, "the signer has not answered"
 
 
-def _late(state: State, now: float) -> tuple[State, tuple[tuple[Reason, str], ...]]:
+def _late(state: SourceState, now: float) -> tuple[SourceState, tuple[tuple[Reason, str], ...]]:
     """The events about a certificate that should have been refreshed by now."""
     texts = {
         Reason.CERTIFICATE_OVERDUE_FOR_REFRESH: "PodCertificate refresh overdue",
@@ -209,7 +226,7 @@ def _late(state: State, now: float) -> tuple[State, tuple[tuple[Reason, str], ..
     return (replace(state, told=told) if events else state), events
 
 
-def _late_times(state: State) -> tuple[float, ...]:
+def _late_times(state: SourceState) -> tuple[float, ...]:
     held = state.held
     return () if held is None else (held.refresh_at + OVERDUE_S, held.not_after)
 

@@ -24,7 +24,7 @@ from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import Drivers, connect_by
+from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
@@ -42,7 +42,7 @@ class Node:
     def __init__(self, root: Path, driver: RunningDriver, cluster: Cluster) -> None:
         self.root, self.driver, self.cluster = root, driver, cluster
         self.metrics = Metrics()
-        self.drivers = Drivers(connect_by(self.metrics.csi))
+        self.drivers = CsiDrivers(connect_by(self.metrics.csi))
         self.objects = DriverObjects(cluster)
         tokens = PodTokens(cluster, SystemClock())
         self.plugin: VolumePlugin = CsiPlugin(

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from kubeletpy.host import loop_devices
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files.syscalls import mounts_below
 from tests.csi_driver.faults import Fault
@@ -90,6 +90,6 @@ async def test_published_without_a_device(node: Node) -> None:
     node.driver.faults.by_method["NodePublishVolume"] = Fault(skip=True)
     with pytest.raises(OperationFailed, match="device of driver") as raised:
         await node.plugin.publish(spec, None, use(), remount=False)
-    assert raised.value.outcome is Outcome.UNCERTAIN
+    assert raised.value.outcome is FailureOutcome.UNCERTAIN
     await node.plugin.unpublish(node.plugin.published(spec, "u1"))
     await node.plugin.unstage(node.plugin.staged(spec))

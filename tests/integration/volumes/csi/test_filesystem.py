@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.remote.errors import Code
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 from kubeletpy.volumes.csi import client as client_module
 from kubeletpy.volumes.csi import driver_object
@@ -157,7 +157,7 @@ async def test_inline_is_refused_by_a_driver_that_does_not_list_it(node: Node) -
     spec = node.spec("", inline=True, source={"driver": DRIVER}, spec_name="data")
     with pytest.raises(OperationFailed, match="'Ephemeral' not supported") as raised:
         await node.plugin.publish(spec, None, use(), remount=False)
-    assert raised.value.outcome is Outcome.TRANSIENT
+    assert raised.value.outcome is FailureOutcome.TRANSIENT
     assert node.left() == []
 
 
@@ -174,7 +174,7 @@ async def test_a_secret_never_leaves_by_an_error(node: Node) -> None:
     missing = node.spec(spec.handle, source={"nodeStageSecretRef": {"name": "t", "namespace": "x"}})
     with pytest.raises(OperationFailed, match='secret "x/t" could not be read') as raised:
         await node.plugin.stage(missing, None, use())
-    assert raised.value.outcome is Outcome.TRANSIENT
+    assert raised.value.outcome is FailureOutcome.TRANSIENT
 
 
 UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"}
@@ -185,7 +185,7 @@ async def test_each_failure_and_what_it_leaves(node: Node, code: str) -> None:
     spec = node.spec(node.volume())
     faults = node.driver.faults.by_method
     uncertain = code in UNCERTAIN
-    outcome = Outcome.UNCERTAIN if uncertain else Outcome.FINAL
+    outcome = FailureOutcome.UNCERTAIN if uncertain else FailureOutcome.FINAL
     faults["NodeStageVolume"] = Fault(code=code, times=1)
     with pytest.raises(OperationFailed) as raised:
         await node.plugin.stage(spec, None, use())
@@ -212,7 +212,7 @@ async def test_done_but_answered_too_late(node: Node, monkeypatch: pytest.Monkey
     node.driver.faults.by_method["NodeStageVolume"] = Fault(after=3, times=1)
     with pytest.raises(OperationFailed, match="DeadlineExceeded") as raised:
         await node.plugin.stage(spec, None, use())
-    assert raised.value.outcome is Outcome.UNCERTAIN
+    assert raised.value.outcome is FailureOutcome.UNCERTAIN
     monkeypatch.setattr(client_module, "OPERATION_S", 30)
     await node.plugin.unstage(node.plugin.staged(spec))
     assert mounts_below(str(node.root)) == []
@@ -304,7 +304,7 @@ async def test_without_its_driver_nothing_is_tried(node: Node) -> None:
     ):
         with pytest.raises(OperationFailed) as raised:
             await trial
-        assert raised.value.outcome is Outcome.TRANSIENT
+        assert raised.value.outcome is FailureOutcome.TRANSIENT
 
 
 async def test_stats_and_expansion(node: Node) -> None:

@@ -8,7 +8,7 @@ from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 from kubeletpy.images.records.model import EVERYBODY, NOBODY, Grants, PulledRecord
 from kubeletpy.images.records.verify import (
     LEARNED_LIMIT,
-    Outcome,
+    MustPullResult,
     Verification,
     VerificationPolicy,
     by_credentials,
@@ -67,21 +67,21 @@ def test_repository(image: str, repository: str) -> None:
 
 
 def test_what_the_record_tells_alone() -> None:
-    def told(grants: dict[str, Grants]) -> Outcome | Grants:
+    def told(grants: dict[str, Grants]) -> MustPullResult | Grants:
         return by_record(PulledRecord("sha256:x", 0, grants), "reg.io/a")
 
     some = Grants(secrets={ONE: HASH})
-    assert by_record(None, "reg.io/a") is Outcome.MUST_AUTHENTICATE
+    assert by_record(None, "reg.io/a") is MustPullResult.MUST_AUTHENTICATE
     nameless = PulledRecord("sha256:x", 0, {"": EVERYBODY})
-    assert by_record(nameless, "") is Outcome.MUST_AUTHENTICATE
-    assert told({}) is Outcome.MUST_AUTHENTICATE
-    assert told({"reg.io/b": EVERYBODY}) is Outcome.MUST_AUTHENTICATE
-    assert told({"reg.io/a": NOBODY}) is Outcome.MUST_AUTHENTICATE
-    assert told({"reg.io/a": EVERYBODY}) is Outcome.RECORD_FOUND
+    assert by_record(nameless, "") is MustPullResult.MUST_AUTHENTICATE
+    assert told({}) is MustPullResult.MUST_AUTHENTICATE
+    assert told({"reg.io/b": EVERYBODY}) is MustPullResult.MUST_AUTHENTICATE
+    assert told({"reg.io/a": NOBODY}) is MustPullResult.MUST_AUTHENTICATE
+    assert told({"reg.io/a": EVERYBODY}) is MustPullResult.RECORD_FOUND
     assert told({"reg.io/a": some}) is some
 
 
-FOUND, MUST = Outcome.RECORD_FOUND, Outcome.MUST_AUTHENTICATE
+FOUND, MUST = MustPullResult.RECORD_FOUND, MustPullResult.MUST_AUTHENTICATE
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ FOUND, MUST = Outcome.RECORD_FOUND, Outcome.MUST_AUTHENTICATE
     ],
 )
 def test_what_credentials_prove(
-    credentials: list[Credential], outcome: Outcome, learned: Grants
+    credentials: list[Credential], outcome: MustPullResult, learned: Grants
 ) -> None:
     grants = Grants(secrets={ONE: HASH}, accounts=frozenset({ROBOT}))
     proof = by_credentials(grants, credentials)

@@ -12,7 +12,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.stream import Refused, Stream
+from kubeletpy.kubeapi.http2.stream import Stream, StreamRefused
 from kubeletpy.kubeapi.inflating import Inflater
 from kubeletpy.kubeapi.transport import TransportError
 from tests.http2.wire import OK, Wire
@@ -290,7 +290,7 @@ async def test_a_server_that_ends_the_connection_finishes_what_it_has_begun() ->
     wire.server.send_data(1, b"hel")
     wire.reply()
     wire.say(_goaway(1, 0, b"shutting down"))
-    with pytest.raises(Refused, match=r"ended the connection \(NO_ERROR: shutting down\)"):
+    with pytest.raises(StreamRefused, match=r"ended the connection \(NO_ERROR: shutting down\)"):
         await second
     wire.server.send_data(1, b"lo", end_stream=True)
     data = wire.server.data_to_send()
@@ -303,7 +303,7 @@ async def test_a_server_that_ends_the_connection_finishes_what_it_has_begun() ->
 @on_virtual_time
 async def test_what_a_reset_says() -> None:
     for code, kind, text in (
-        (ErrorCodes.REFUSED_STREAM, Refused, "refused"),
+        (ErrorCodes.REFUSED_STREAM, StreamRefused, "refused"),
         (ErrorCodes.INTERNAL_ERROR, TransportError, "INTERNAL_ERROR"),
     ):
         wire = Wire()
@@ -332,7 +332,7 @@ async def test_a_lost_connection_fails_all() -> None:
     assert await anext(chunks) == b"begun", "what had arrived is read first"
     with pytest.raises(TransportError, match="reset by peer"):
         await anext(chunks)
-    with pytest.raises(Refused):
+    with pytest.raises(StreamRefused):
         await wire.ask()
 
 
@@ -345,7 +345,7 @@ async def test_what_a_server_allows() -> None:
     assert wire.client._h2.encoder.header_table_size == limits.HEADER_TABLE_BYTES
     await wire.asked()
     await wire.asked()
-    with pytest.raises(Refused):
+    with pytest.raises(StreamRefused):
         await wire.ask()
     assert not wire.client.lost
     assert Wire(MAX_CONCURRENT_STREAMS=1 << 31).client.load.allowed == limits.MAX_STREAMS
@@ -398,7 +398,7 @@ async def test_a_hostile_server_loses_one_connection(name: str) -> None:
     assert wire.closed == "aborted"
     with pytest.raises(TransportError):
         await (await asking).read()
-    with pytest.raises(Refused, match="the server broke HTTP/2: "):
+    with pytest.raises(StreamRefused, match="the server broke HTTP/2: "):
         await wire.ask()
     assert asyncio.get_running_loop().time() == begun
 

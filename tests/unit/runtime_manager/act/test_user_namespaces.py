@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UserNamespaceError,
-    UserNamespaces,
+    UserNamespaceRanges,
     subordinate_ids,
 )
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
@@ -25,9 +25,11 @@ def alone(root: Path, uid: str) -> Any:
     return pod(uid=uid, hostUsers=False)
 
 
-def make(root: Path, *, supporting: tuple[str, ...] = ("", "runc"), **how: Any) -> UserNamespaces:
+def make(
+    root: Path, *, supporting: tuple[str, ...] = ("", "runc"), **how: Any
+) -> UserNamespaceRanges:
     how.setdefault("max_pods", 3)
-    return UserNamespaces(root, supporting=lambda: supporting, **how)
+    return UserNamespaceRanges(root, supporting=lambda: supporting, **how)
 
 
 def test_each_pod_has_a_range_of_its_own_for_good(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_pods_with_the_nodes_users(tmp_path: Path, host_users: bool | None) -> N
 
 def test_a_runtime_may_have_learned_them_meanwhile(tmp_path: Path) -> None:
     supporting: list[str] = []
-    made = UserNamespaces(tmp_path, supporting=lambda: supporting, max_pods=3)
+    made = UserNamespaceRanges(tmp_path, supporting=lambda: supporting, max_pods=3)
     with pytest.raises(UserNamespaceError):
         made.pod_range(alone(tmp_path, "a"))
     supporting.append("")

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.api.sysctls import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
-from kubeletpy.pods.granted import Device, Placement
+from kubeletpy.pods.granted import DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -358,7 +358,7 @@ def test_what_a_container_has_been_granted() -> None:
         {"env": [{"name": "A", "value": "own"}], "resources": {"limits": {"cpu": "2"}}},
         mounts=[disk],
         extra_envs=[("A", "of a device"), ("DEVICE", "0")],
-        devices=[Device("/dev/gpu", "/dev/gpu3", "rw")],
+        devices=[DeviceNode("/dev/gpu", "/dev/gpu3", "rw")],
         cdi_devices=["vendor.com/gpu=3", "vendor.com/gpu=4", "vendor.com/gpu=3"],
         placement=Placement("1,4-5", "0", no_cfs_quota=True),
     )

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 
 from kubeletpy.api.sysctls import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
-from kubeletpy.pods.granted import Device, Placement
+from kubeletpy.pods.granted import DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.runtime_manager.config.container_config import (
@@ -145,7 +145,7 @@ INPUTS: dict[str, Any] = {
     "extra_groups": [8],
     "extra_annotations": {"io.kubernetes.container.hash": "lies", "device": "x"},
     "extra_envs": [("FIRST", "1")],
-    "devices": [Device("/dev/gpu", "/dev/gpu0", "rw")],
+    "devices": [DeviceNode("/dev/gpu", "/dev/gpu0", "rw")],
     "cdi_devices": ["v/gpu=0", "v/gpu=0", "v/gpu=1"],
     "placement": Placement("0-1", "0", no_cfs_quota=True),
 }  # fmt: skip

@@ -16,7 +16,7 @@ from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.resizable import (
     Resizable,
-    Resource,
+    ResizableResource,
     effective_resources,
     merged,
     resizable,
@@ -73,7 +73,7 @@ def updates(actions: PodActions) -> dict[str, list[str]]:
     """Resource -> containers in order, without the empty ones."""
     return {
         resource.value: [update.name for update in actions.resize.updates(resource)]
-        for resource in Resource
+        for resource in ResizableResource
         if actions.resize.updates(resource)
     }
 
@@ -408,13 +408,13 @@ def test_one_resource_after_the_other() -> None:
         "requests": {"cpu": "1", "memory": "2Gi", "example.com/x": "1"},
         "limits": {"cpu": "2"},
     }
-    first = merged(SMALL, wanted, Resource.MEMORY)
+    first = merged(SMALL, wanted, ResizableResource.MEMORY)
     assert first == {
         "requests": {"cpu": "100m", "memory": "2Gi", "example.com/x": "1"},
         "limits": {"cpu": "200m"},
     }
-    assert merged(first, wanted, Resource.CPU) == wanted
-    assert resizable(merged(None, wanted, Resource.MEMORY)).cpu_request == 0
+    assert merged(first, wanted, ResizableResource.CPU) == wanted
+    assert resizable(merged(None, wanted, ResizableResource.MEMORY)).cpu_request == 0
 
 
 def test_no_shares_by_cfs_are_compared_when_quotas_are_off() -> None:

@@ -10,7 +10,7 @@ from kubeletpy.pods.limits import PodLimits
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import Resource
+from kubeletpy.runtime_manager.plan.resizable import ResizableResource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
 from kubeletpy.runtime_manager.plan.resize_steps import (
     applied,
@@ -50,7 +50,7 @@ QUOTA_DOWN = limits(quota_us=20_000, period_us=100_000)
     ],
 )
 def test_cpu(wanted: PodLimits, before: list[PodLimits], after: list[PodLimits]) -> None:
-    steps = pod_steps(Resource.CPU, NOW, wanted)
+    steps = pod_steps(ResizableResource.CPU, NOW, wanted)
     assert list(steps.before) == before
     assert list(steps.after) == after
 
@@ -70,7 +70,7 @@ def test_memory(
     now: int, wanted: int | None, before: list[int], after: list[int], shrinks_to: int
 ) -> None:
     current, target = limits(memory=now, shares=5), limits(memory=wanted, shares=7)
-    steps = pod_steps(Resource.MEMORY, current, target)
+    steps = pod_steps(ResizableResource.MEMORY, current, target)
     assert [step.memory for step in steps.before] == before
     assert [step.memory for step in steps.after] == after
     assert all(step.shares is None for step in (*steps.before, *steps.after))
@@ -126,7 +126,13 @@ def test_what_the_runtime_is_reported() -> None:
 def update(name: str, limit: int) -> ContainerUpdate:
     empty = cast(Any, {})
     return ContainerUpdate(
-        name, ContainerKind.REGULAR, cast(Any, {"name": name}), Resource.MEMORY, empty, True, limit
+        name,
+        ContainerKind.REGULAR,
+        cast(Any, {"name": name}),
+        ResizableResource.MEMORY,
+        empty,
+        True,
+        limit,
     )
 
 

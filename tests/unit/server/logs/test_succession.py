@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.server.logs.files import BLOCK, LogFile
-from kubeletpy.server.logs.succession import Entry, next_entry, open_next
+from kubeletpy.server.logs.succession import LogFileEntry, next_entry, open_next
 
 LOG = "0.log"
 
 
-def entry(name: str, number: int, modified: int | None = None, size: int = 9) -> Entry:
+def entry(name: str, number: int, modified: int | None = None, size: int = 9) -> LogFileEntry:
     """A file whose inode is a number, and so is its time if nothing else is said."""
-    return Entry(name, (1, number), number if modified is None else modified, size)
+    return LogFileEntry(name, (1, number), number if modified is None else modified, size)
 
 
 NOW = entry(LOG, 40)
@@ -47,7 +47,7 @@ PACKED = [entry(f"{LOG}.1.gz", 91, 10), entry(f"{LOG}.2.gz", 92, 20), OLD[2]]
         ([entry("10.log.3", 99), entry("0.logs", 98), OLD[0]], 10, None),
     ],
 )
-def test_next(entries: list[Entry], number: int, expected: str | None) -> None:
+def test_next(entries: list[LogFileEntry], number: int, expected: str | None) -> None:
     found = next_entry(LOG, entries, (1, number), number)
     assert (found and found.name) == expected
 

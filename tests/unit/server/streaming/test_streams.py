@@ -29,8 +29,8 @@ from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
     BadStreamRequest,
+    StreamRoute,
     Streams,
-    Way,
     offered_protocols,
     read_ports,
     read_streams,
@@ -108,14 +108,14 @@ def test_the_protocols_of_a_header() -> None:
 @pytest.mark.parametrize(
     ("upgrade", "protocols", "expected"),
     [
-        ("SPDY/3.1", [], Way.RAW),
-        ("SPDY/3.1", [V5], Way.RAW),
-        ("websocket", ["v4.channel.k8s.io"], Way.RAW),
-        ("WebSocket", [V5, "v4.channel.k8s.io"], Way.TRANSLATED),
-        ("websocket", [TUNNEL], Way.TUNNELLED),
+        ("SPDY/3.1", [], StreamRoute.RAW),
+        ("SPDY/3.1", [V5], StreamRoute.RAW),
+        ("websocket", ["v4.channel.k8s.io"], StreamRoute.RAW),
+        ("WebSocket", [V5, "v4.channel.k8s.io"], StreamRoute.TRANSLATED),
+        ("websocket", [TUNNEL], StreamRoute.TUNNELLED),
     ],
 )
-def test_ways(upgrade: str, protocols: list[str], expected: Way) -> None:
+def test_ways(upgrade: str, protocols: list[str], expected: StreamRoute) -> None:
     assert way_of(upgrade, protocols) is expected
 
 
@@ -190,7 +190,7 @@ async def played(head: bytes, reader: asyncio.StreamReader, writer: asyncio.Stre
     assert b"x-stream-protocol-version: v4.channel.k8s.io" in head.lower()
     assert b"authorization" not in head.lower()
     writer.write(SWITCH)
-    decoder, stdin, ended = spdy.Decoder(), b"", False
+    decoder, stdin, ended = spdy.SpdyDecoder(), b"", False
     while not ended:
         for frame in decoder.feed(await reader.read(1 << 16)):
             if frame.kind == spdy.DATA and frame.stream == 3:

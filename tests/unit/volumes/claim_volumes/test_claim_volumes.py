@@ -27,7 +27,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claim_volumes.claim_objects import kept
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
-from kubeletpy.volumes.claims.model import Cause, Waits
+from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
@@ -317,15 +317,15 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
 @pytest.mark.parametrize(
     ("causes", "patient", "reported"),
     [
-        ([Cause.NOT_ATTACHED], True, True),
-        ([Cause.NOT_ATTACHED, Cause.BUSY], True, True),
-        ([Cause.NOT_ATTACHED], False, False),
-        ([Cause.NOT_ATTACHED, Cause.CLAIM_UNBOUND], True, False),
-        ([Cause.ATTACH_FAILED], True, False),
+        ([WaitCause.NOT_ATTACHED], True, True),
+        ([WaitCause.NOT_ATTACHED, WaitCause.BUSY], True, True),
+        ([WaitCause.NOT_ATTACHED], False, False),
+        ([WaitCause.NOT_ATTACHED, WaitCause.CLAIM_UNBOUND], True, False),
+        ([WaitCause.ATTACH_FAILED], True, False),
     ],
 )
 def test_an_event_tells_of_attachments_only_when_they_take_long(
-    causes: list[Cause], patient: bool, reported: bool
+    causes: list[WaitCause], patient: bool, reported: bool
 ) -> None:
     waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}
     assert VolumesWait(waits, patient=patient).reported is reported

@@ -10,40 +10,42 @@ from kubeletpy.volumes.claim_volumes.waiting import (
     Patience,
     VolumesWait,
 )
-from kubeletpy.volumes.claims.model import Cause, Waits, say
+from kubeletpy.volumes.claims.model import WaitCause, Waits, say
 
 
-def waits(cause: Cause, name: str = "v") -> dict[str, Waits]:
+def waits(cause: WaitCause, name: str = "v") -> dict[str, Waits]:
     return {name: Waits(cause, 'volumeattachment "x"', "no room")}
 
 
 @pytest.mark.parametrize(
     ("cause", "patient", "reported"),
     [
-        (Cause.BUSY, False, True),
-        (Cause.BACKOFF, False, True),
-        (Cause.NOT_ATTACHED, True, True),
-        (Cause.NOT_ATTACHED, False, False),
-        (Cause.ATTACH_LIMIT, True, False),
-        (Cause.CLAIM_LOST, True, False),
-        (Cause.NOT_IN_USE_YET, False, True),
+        (WaitCause.BUSY, False, True),
+        (WaitCause.BACKOFF, False, True),
+        (WaitCause.NOT_ATTACHED, True, True),
+        (WaitCause.NOT_ATTACHED, False, False),
+        (WaitCause.ATTACH_LIMIT, True, False),
+        (WaitCause.CLAIM_LOST, True, False),
+        (WaitCause.NOT_IN_USE_YET, False, True),
     ],
 )
-def test_what_no_event_is_for(cause: Cause, patient: bool, reported: bool) -> None:
+def test_what_no_event_is_for(cause: WaitCause, patient: bool, reported: bool) -> None:
     assert VolumesWait(waits(cause), patient=patient).reported is reported
 
 
 def test_one_that_is_not_reported_is_enough() -> None:
-    assert not VolumesWait(waits(Cause.NOT_ATTACHED)).reported
-    assert not VolumesWait({**waits(Cause.BUSY, "a"), **waits(Cause.CLAIM_LOST, "b")}).reported
-    assert VolumesWait({**waits(Cause.BUSY, "a"), **waits(Cause.BACKOFF, "b")}).reported
-    said = str(VolumesWait({**waits(Cause.CLAIM_LOST, "a"), **waits(Cause.BUSY, "b")}))
+    assert not VolumesWait(waits(WaitCause.NOT_ATTACHED)).reported
+    assert not VolumesWait(
+        {**waits(WaitCause.BUSY, "a"), **waits(WaitCause.CLAIM_LOST, "b")}
+    ).reported
+    assert VolumesWait({**waits(WaitCause.BUSY, "a"), **waits(WaitCause.BACKOFF, "b")}).reported
+    said = str(VolumesWait({**waits(WaitCause.CLAIM_LOST, "a"), **waits(WaitCause.BUSY, "b")}))
     assert said.startswith('volume "a": no room')
     assert '; volume "b": no room' in said
 
 
 def test_attachments_may_take_a_moment() -> None:
-    patience, missing = Patience(), waits(Cause.NOT_ATTACHED)
+    patience, missing = Patience(), waits(WaitCause.NOT_ATTACHED)
     assert patience.has("u1", missing, 5.0)
     assert patience.has("u1", missing, 5.0 + ATTACH_PATIENCE_S - 1)
     assert not patience.has("u1", missing, 5.0 + ATTACH_PATIENCE_S)
@@ -64,7 +66,7 @@ def test_a_full_node_is_waited_for_as_long_as_the_kubelet_does() -> None:
 
 
 def test_which_volumes_the_node_has_no_room_for() -> None:
-    both = {**waits(Cause.ATTACH_LIMIT, "a"), **waits(Cause.NOT_ATTACHED, "b")}
+    both = {**waits(WaitCause.ATTACH_LIMIT, "a"), **waits(WaitCause.NOT_ATTACHED, "b")}
     assert VolumesWait(both, node_is_full=True).node_is_full == ("a",)
     assert VolumesWait(both).node_is_full == ()
 
@@ -72,13 +74,13 @@ def test_which_volumes_the_node_has_no_room_for() -> None:
 @pytest.mark.parametrize(
     ("cause", "message", "call", "said"),
     [
-        (Cause.CLAIM_LOST, "lost", "", "lost (waiting for pv x)"),
-        (Cause.CLAIM_LOST, "pv x is lost", "", "pv x is lost"),
-        (Cause.BUSY, "another operation", "", "another operation"),
-        (Cause.BACKOFF, "no room", "Stage of d", "no room (failed: Stage of d)"),
-        (Cause.BACKOFF, "Stage of d: no room", "Stage of d", "Stage of d: no room"),
-        (Cause.NOT_ATTACHED, "no", "Publish", "no (waiting for pv x) (needed: Publish)"),
+        (WaitCause.CLAIM_LOST, "lost", "", "lost (waiting for pv x)"),
+        (WaitCause.CLAIM_LOST, "pv x is lost", "", "pv x is lost"),
+        (WaitCause.BUSY, "another operation", "", "another operation"),
+        (WaitCause.BACKOFF, "no room", "Stage of d", "no room (failed: Stage of d)"),
+        (WaitCause.BACKOFF, "Stage of d: no room", "Stage of d", "Stage of d: no room"),
+        (WaitCause.NOT_ATTACHED, "no", "Publish", "no (waiting for pv x) (needed: Publish)"),
     ],
 )
-def test_a_wait_in_words(cause: Cause, message: str, call: str, said: str) -> None:
+def test_a_wait_in_words(cause: WaitCause, message: str, call: str, said: str) -> None:
     assert say(Waits(cause, "pv x", message, call)) == said

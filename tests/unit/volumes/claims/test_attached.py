@@ -14,8 +14,8 @@ from kubeletpy.volumes.claims.attached import (
     attachments_of,
     volumes_in_use,
 )
-from kubeletpy.volumes.claims.model import Cause, Waits
-from kubeletpy.volumes.claims.resolve import Read, Unread
+from kubeletpy.volumes.claims.model import WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Read, UnreadObject
 from tests.unit.volumes.claim_objects import spec
 
 USED = {"volumesInUse": ["vol"]}
@@ -38,7 +38,7 @@ def test_names_of_attachments() -> None:
             {},
             None,
             Waits(
-                Cause.NOT_IN_USE_YET,
+                WaitCause.NOT_IN_USE_YET,
                 'node "n"',
                 "the API does not show yet that this node uses the volume (status.volumesInUse)",
             ),
@@ -47,7 +47,7 @@ def test_names_of_attachments() -> None:
             USED,
             {"status": {"attached": True}},
             Waits(
-                Cause.NOT_ATTACHED,
+                WaitCause.NOT_ATTACHED,
                 'node "n"',
                 "attached, but the node's status.volumesAttached does not list it yet",
             ),
@@ -56,7 +56,7 @@ def test_names_of_attachments() -> None:
             BOTH,
             None,
             Waits(
-                Cause.NOT_ATTACHED,
+                WaitCause.NOT_ATTACHED,
                 OBJECT,
                 "the attach controller has made no VolumeAttachment for volume h yet",
                 CALL,
@@ -64,14 +64,14 @@ def test_names_of_attachments() -> None:
         ),
         (
             BOTH,
-            Unread("503"),
-            Waits(Cause.NOT_ATTACHED, OBJECT, "could not be read: 503", CALL),
+            UnreadObject("503"),
+            Waits(WaitCause.NOT_ATTACHED, OBJECT, "could not be read: 503", CALL),
         ),
         (
             USED,
-            Unread("403"),
+            UnreadObject("403"),
             Waits(
-                Cause.NOT_ATTACHED,
+                WaitCause.NOT_ATTACHED,
                 OBJECT,
                 "the node's status.volumesAttached does not list the volume yet (403)",
                 CALL,
@@ -80,24 +80,24 @@ def test_names_of_attachments() -> None:
         (
             BOTH,
             {"metadata": {"deletionTimestamp": "t"}, "status": {"attached": True}},
-            Waits(Cause.NOT_ATTACHED, OBJECT, "volume attachment is being deleted", CALL),
+            Waits(WaitCause.NOT_ATTACHED, OBJECT, "volume attachment is being deleted", CALL),
         ),
         (
             BOTH,
             {"status": {"attachError": {"message": "no room"}}},
-            Waits(Cause.ATTACH_FAILED, OBJECT, "no room", CALL),
+            Waits(WaitCause.ATTACH_FAILED, OBJECT, "no room", CALL),
         ),
         (
             BOTH,
             {"status": {"attachError": {"errorCode": 8}}},
-            Waits(Cause.ATTACH_LIMIT, OBJECT, "the driver gave no reason", CALL),
+            Waits(WaitCause.ATTACH_LIMIT, OBJECT, "the driver gave no reason", CALL),
         ),
         (
             BOTH,
             {"status": {"attachError": {"errorCode": 13, "message": "broken"}}},
-            Waits(Cause.ATTACH_FAILED, OBJECT, "broken", CALL),
+            Waits(WaitCause.ATTACH_FAILED, OBJECT, "broken", CALL),
         ),
-        (BOTH, {}, Waits(Cause.NOT_ATTACHED, OBJECT, "volume is not attached yet", CALL)),
+        (BOTH, {}, Waits(WaitCause.NOT_ATTACHED, OBJECT, "volume is not attached yet", CALL)),
     ],
 )
 def test_what_an_attachment_waits_for(status: Any, attachment: Read, waits: Waits) -> None:
@@ -112,7 +112,7 @@ def test_attached() -> None:
     iscsi = spec(attachable=True, kind="iscsi", source={})
     assert attached(iscsi, node, "n", None) == Attached()
     why = "the attach controller has not attached the volume (status.volumesAttached)"
-    waits = Waits(Cause.NOT_ATTACHED, 'node "n"', why)
+    waits = Waits(WaitCause.NOT_ATTACHED, 'node "n"', why)
     assert attached(iscsi, attachments_of(USED), "n", None) == waits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
 from tests.unit.volumes.claim_objects import spec
 
@@ -33,14 +33,14 @@ def test_only_attachable_volumes_wait_for_an_attachment() -> None:
     assert plain.attachments == {"a": Attached()}
     found = observe({}, spec("a", attachable=True)).attachments["a"]
     assert isinstance(found, Waits)
-    assert found.cause is Cause.NOT_IN_USE_YET
+    assert found.cause is WaitCause.NOT_IN_USE_YET
 
 
 def test_no_driver_attaches_without_a_controller() -> None:
     volume = spec("a", attachable=True, kind="csi", source={"driver": "d"})
     found = observe({}, volume, controller=False).attachments["a"]
     assert isinstance(found, Waits)
-    assert found.cause is Cause.INVALID
+    assert found.cause is WaitCause.INVALID
 
 
 def test_a_volume_for_other_nodes_is_blocked() -> None:
@@ -48,4 +48,4 @@ def test_a_volume_for_other_nodes_is_blocked() -> None:
     pv = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
     volume = spec("a", pv=pv)
     assert observe({"metadata": {"labels": {"zone": "z"}}}, volume).blocked == {}
-    assert observe({}, volume).blocked["a"].cause is Cause.NODE_AFFINITY
+    assert observe({}, volume).blocked["a"].cause is WaitCause.NODE_AFFINITY

@@ -8,8 +8,8 @@ import pytest
 
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSource, VolumeSpec, Waits
-from kubeletpy.volumes.claims.resolve import Read, Unread, claim_name, pv_name, resolve
+from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Read, UnreadObject, claim_name, pv_name, resolve
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, spec, volume
 
 OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
@@ -18,25 +18,50 @@ OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
 @pytest.mark.parametrize(
     ("found", "of", "cause", "words"),
     [
-        (Unread("timed out"), None, Cause.UNREAD, "failed to fetch PVC from API server: timed out"),
-        (None, None, Cause.CLAIM_MISSING, 'persistentvolumeclaim "data" not found'),
-        (claim(), pv(volumeMode="Odd"), Cause.MODE_DIFFERS, "PV pv1 has volumeMode 'Odd'"),
-        (claim(), pv({"odd": 1}), Cause.NO_PLUGIN, "matched: the volume has no source"),
-        (claim(metadata={"deletionTimestamp": "t"}), pv(), Cause.CLAIM_DELETING, "being deleted"),
-        (claim(status={"phase": "Pending"}), None, Cause.CLAIM_UNBOUND, "PVC is not bound"),
-        (claim(spec={"volumeName": ""}), None, Cause.CLAIM_UNBOUND, "PVC is not bound"),
-        (claim(status={"phase": "Lost"}), None, Cause.CLAIM_LOST, '"pv1" does not exist any more'),
-        (claim(), Unread("503"), Cause.UNREAD, "failed to fetch PV pv1 from API server: 503"),
-        (claim(), None, Cause.PV_MISSING, 'persistentvolume "pv1" not found'),
-        (claim(), pv(claimRef=None), Cause.PV_OF_ANOTHER, "bound to no claim"),
-        (claim(), pv(**OTHER), Cause.PV_OF_ANOTHER, "bound to another claim (ns/b, uid another)"),
-        (claim(), pv(volumeMode="Block"), Cause.MODE_DIFFERS, "is specified in volumeMounts"),
-        (claim(), pv(volumeMode=None), Cause.MODE_DIFFERS, "no volumeMode"),
-        (claim(), pv({"rbd": {"image": "x"}}), Cause.NO_PLUGIN, "has no rbd volumes"),
-        (claim(), pv({"azureDisk": {"kind": "x"}}), Cause.INVALID, "kind 'x' is not supported"),
+        (
+            UnreadObject("timed out"),
+            None,
+            WaitCause.UNREAD,
+            "failed to fetch PVC from API server: timed out",
+        ),
+        (None, None, WaitCause.CLAIM_MISSING, 'persistentvolumeclaim "data" not found'),
+        (claim(), pv(volumeMode="Odd"), WaitCause.MODE_DIFFERS, "PV pv1 has volumeMode 'Odd'"),
+        (claim(), pv({"odd": 1}), WaitCause.NO_PLUGIN, "matched: the volume has no source"),
+        (
+            claim(metadata={"deletionTimestamp": "t"}),
+            pv(),
+            WaitCause.CLAIM_DELETING,
+            "being deleted",
+        ),
+        (claim(status={"phase": "Pending"}), None, WaitCause.CLAIM_UNBOUND, "PVC is not bound"),
+        (claim(spec={"volumeName": ""}), None, WaitCause.CLAIM_UNBOUND, "PVC is not bound"),
+        (
+            claim(status={"phase": "Lost"}),
+            None,
+            WaitCause.CLAIM_LOST,
+            '"pv1" does not exist any more',
+        ),
+        (
+            claim(),
+            UnreadObject("503"),
+            WaitCause.UNREAD,
+            "failed to fetch PV pv1 from API server: 503",
+        ),
+        (claim(), None, WaitCause.PV_MISSING, 'persistentvolume "pv1" not found'),
+        (claim(), pv(claimRef=None), WaitCause.PV_OF_ANOTHER, "bound to no claim"),
+        (
+            claim(),
+            pv(**OTHER),
+            WaitCause.PV_OF_ANOTHER,
+            "bound to another claim (ns/b, uid another)",
+        ),
+        (claim(), pv(volumeMode="Block"), WaitCause.MODE_DIFFERS, "is specified in volumeMounts"),
+        (claim(), pv(volumeMode=None), WaitCause.MODE_DIFFERS, "no volumeMode"),
+        (claim(), pv({"rbd": {"image": "x"}}), WaitCause.NO_PLUGIN, "has no rbd volumes"),
+        (claim(), pv({"azureDisk": {"kind": "x"}}), WaitCause.INVALID, "kind 'x' is not supported"),
     ],
 )
-def test_what_a_claim_waits_for(found: Read, of: Read, cause: Cause, words: str) -> None:
+def test_what_a_claim_waits_for(found: Read, of: Read, cause: WaitCause, words: str) -> None:
     wait = resolve(pod(), volume(), [Csi()], claim=found, pv=of)
     assert isinstance(wait, Waits)
     assert wait.cause is cause
@@ -50,7 +75,7 @@ def test_what_a_claim_waits_for(found: Read, of: Read, cause: Cause, words: str)
 def test_a_source_that_a_plugin_refuses_is_looked_for_where_it_is_written() -> None:
     class Refuses(Csi):
         def traits(self, source: VolumeSource) -> Waits:
-            return Waits(Cause.INVALID, "", "its csi source names no driver")
+            return Waits(WaitCause.INVALID, "", "its csi source names no driver")
 
     bound = resolve(pod(), volume(), [Refuses()], claim=claim(), pv=pv())
     inline = resolve(pod(), volume("csi", driver=""), [Refuses()])
@@ -61,7 +86,7 @@ def test_a_source_that_a_plugin_refuses_is_looked_for_where_it_is_written() -> N
 
 
 def test_a_driver_that_is_missing_is_what_a_volume_waits_for() -> None:
-    missing = Waits(Cause.DRIVER_MISSING, 'csidriver "d"', "not registered")
+    missing = Waits(WaitCause.DRIVER_MISSING, 'csidriver "d"', "not registered")
 
     class Misses(Csi):
         def traits(self, source: VolumeSource) -> Waits:
@@ -109,7 +134,7 @@ def test_an_ephemeral_claim_must_be_of_this_pod(owner: str, controls: bool, owne
     got = resolve(pod(), volume("ephemeral"), [Csi()], claim=made, pv=pv())
     assert isinstance(got, VolumeSpec) == owned
     if isinstance(got, Waits):
-        assert got.cause is Cause.NOT_OWNED
+        assert got.cause is WaitCause.NOT_OWNED
 
 
 @pytest.mark.parametrize(
@@ -141,7 +166,7 @@ def test_an_inline_volume_is_the_pods_own() -> None:
     assert got.mount_options == ()
     refused = resolve(pod(), replace(volume("csi", driver="d"), mapped=True), [Csi()])
     assert refused == Waits(
-        Cause.MODE_DIFFERS,
+        WaitCause.MODE_DIFFERS,
         'volume "v" of pod "ns/p"',
         "csi volumes have volume mode Filesystem: volumeDevices needs a claim",
     )
@@ -156,7 +181,7 @@ def test_an_inline_volume_is_the_pods_own() -> None:
         (claim(), "pv1"),
         (None, None),
         (claim(status={"phase": "Pending"}), None),
-        (Unread(""), None),
+        (UnreadObject(""), None),
     ],
 )
 def test_what_is_read_after_the_claim(found: Any, name: str | None) -> None:

@@ -10,13 +10,13 @@ import pytest
 from kubeletpy.config import default_settings
 from kubeletpy.host.selinux import DEFAULT_LABEL, file_label
 from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
-from kubeletpy.volumes.claims.model import Cause, Mode
+from kubeletpy.volumes.claims.model import Mode, WaitCause
 from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.claims.selinux import Conflict, SELinux, mount_context, mount_option
+from kubeletpy.volumes.claims.selinux import SELinux, SELinuxConflict, mount_context, mount_option
 from kubeletpy.volumes.operations.model import (
     Facts,
-    Kind,
-    Plan,
+    OperationKind,
+    OperationsPlan,
     PodDemand,
     PodMount,
     Presence,
@@ -61,8 +61,8 @@ def using(*options: Any, of_pod: Any = None, **policy: str) -> Any:
         (using({"type": "spc_t"}), None),
         (using(ONE, seLinuxChangePolicy="Recursive"), None),
         (using(ONE, seLinuxChangePolicy="MountOption"), LABEL),
-        (using(ONE, TWO), Conflict((LABEL, LABEL.replace("c1,c2", "c3,c4")))),
-        (using(ONE, {}), Conflict(("", LABEL))),
+        (using(ONE, TWO), SELinuxConflict((LABEL, LABEL.replace("c1,c2", "c3,c4")))),
+        (using(ONE, {}), SELinuxConflict(("", LABEL))),
     ],
 )
 def test_context_of_a_volume_that_one_pod_uses(user: Any, expected: object) -> None:
@@ -111,7 +111,7 @@ def test_which_volumes_have_labels_by_default(
     volume = spec(pv=pv(), access_modes=modes)
     other = LABEL.replace("c1,c2", "c3,c4")
     assert mount_context(volume, using(ONE), node, supported=True) == (LABEL if labeled else None)
-    conflict = Conflict((LABEL, other)) if labeled else None
+    conflict = SELinuxConflict((LABEL, other)) if labeled else None
     assert mount_context(volume, using(ONE, TWO), node, supported=True) == conflict
     left = using(ONE, seLinuxChangePolicy="Recursive")
     assert mount_context(volume, left, node, supported=True) is None
@@ -128,7 +128,7 @@ def test_the_default_can_be_turned_off() -> None:
     assert mount_context(shared, using(ONE, TWO), node, supported=True) is None
 
 
-def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> Plan:
+def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> OperationsPlan:
     """A volume that is staged without a label, and one that is wanted with one."""
     mounts = {
         each: PodMount(PublishedOnDisk("p", "vol", each, "pv1", "/x"), Presence.THERE)
@@ -142,8 +142,8 @@ def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> 
 
 def test_another_label_is_unstaged_first() -> None:
     made = planned()
-    assert [each.kind for each in made.operations] == [Kind.UNSTAGE]
-    assert made.waits["new", "v"].cause is Cause.SELINUX_CONFLICT
+    assert [each.kind for each in made.operations] == [OperationKind.UNSTAGE]
+    assert made.waits["new", "v"].cause is WaitCause.SELINUX_CONFLICT
 
 
 def test_not_while_another_pod_has_it() -> None:
@@ -159,7 +159,9 @@ def test_a_pod_that_has_it_keeps_it_whatever_its_label() -> None:
 
 
 def test_what_is_not_staged_is_staged_with_the_label() -> None:
-    assert [each.kind for each in planned(device=Presence.ABSENT).operations] == [Kind.STAGE]
+    assert [each.kind for each in planned(device=Presence.ABSENT).operations] == [
+        OperationKind.STAGE
+    ]
 
 
 def test_label_of_the_machine(tmp_path: Path) -> None:

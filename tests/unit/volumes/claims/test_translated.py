@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.claims.model import Cause, Waits
+from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import CLOUD_KINDS, ClaimVolume, resolve
 from kubeletpy.volumes.claims.translated import (
     KINDS,
@@ -272,4 +272,4 @@ def test_resolved_as_a_volume_of_the_driver() -> None:
         [Csi()],
     )
     assert isinstance(wrong, Waits)
-    assert wrong.cause is Cause.INVALID
+    assert wrong.cause is WaitCause.INVALID

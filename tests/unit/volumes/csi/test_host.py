@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
@@ -39,13 +39,13 @@ async def test_the_disk_is_not_waited_for_before_the_call(
 async def test_a_disk_that_fails_leaves_it_open_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="No such file") as failed:
         await flushed_meanwhile(str(tmp_path / "gone"), asyncio.sleep(0), written=True)
-    assert failed.value.outcome is Outcome.UNCERTAIN
+    assert failed.value.outcome is FailureOutcome.UNCERTAIN
 
 
 async def test_what_the_driver_says_comes_first(tmp_path: Path) -> None:
     async def refused() -> None:
-        raise OperationFailed(Outcome.FINAL, "no")
+        raise OperationFailed(FailureOutcome.FINAL, "no")
 
     with pytest.raises(OperationFailed) as failed:
         await flushed_meanwhile(str(tmp_path / "gone"), refused(), written=True)
-    assert failed.value.outcome is Outcome.FINAL
+    assert failed.value.outcome is FailureOutcome.FINAL

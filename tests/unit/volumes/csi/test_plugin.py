@@ -10,14 +10,14 @@ import pytest
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
-    Cause,
     Mode,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
+    WaitCause,
     Waits,
 )
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_object import DriverObject
@@ -55,7 +55,7 @@ def source(name: str = "pv1", *, inline: bool = False, **csi: Any) -> VolumeSour
 def test_sources_that_are_none(plugin: CsiPlugin, asked: VolumeSource) -> None:
     found = plugin.traits(asked)
     assert isinstance(found, Waits)
-    assert found.cause is Cause.INVALID
+    assert found.cause is WaitCause.INVALID
 
 
 def test_names_of_volumes(plugin: CsiPlugin) -> None:
@@ -77,7 +77,7 @@ class Client:
     """A driver that mounts nothing; ``refuses`` is how its next publishes end."""
 
     def __init__(self) -> None:
-        self.refuses: Outcome | None = None
+        self.refuses: FailureOutcome | None = None
 
     def until(self) -> float:
         return 0.0
@@ -132,7 +132,7 @@ async def test_a_failed_republish_leaves_the_mount_in_place(
     if remount:
         await plugin.publish(spec, None, use, remount=False)
         assert on_disk(target) == (True, True)
-    client.refuses = Outcome.FINAL
+    client.refuses = FailureOutcome.FINAL
     with pytest.raises(OperationFailed, match="the secret has expired"):
         await plugin.publish(spec, None, use, remount=remount)
     assert on_disk(target) == (stays, stays)

@@ -16,10 +16,10 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.plugins.model import CSI
 from kubeletpy.plugins.plugin_manager import PluginManager
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import Drivers, connect_by
+from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
 from kubeletpy.volumes.csi.node_object import ANNOTATION
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
 from kubeletpy.volumes.csi.registration import CsiDriverHandler
@@ -40,7 +40,7 @@ class Node:
         self.registry = registry
         self.cluster = Cluster()
         self.metrics = Metrics()
-        self.drivers = Drivers(connect_by(self.metrics.csi))
+        self.drivers = CsiDrivers(connect_by(self.metrics.csi))
         self.objects = DriverObjects(self.cluster)
         self.writer = CsiNodeWriter("n", self.cluster)
         self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)
@@ -189,7 +189,7 @@ async def test_a_driver_that_dies_is_uncertain_and_is_used_when_it_is_back(short
             assert await client.stages(client.until())
         with pytest.raises(OperationFailed, match="NodeUnpublishVolume of driver") as raised:
             await client.unpublish("h", "/t", client.until())
-        assert raised.value.outcome is Outcome.UNCERTAIN
+        assert raised.value.outcome is FailureOutcome.UNCERTAIN
         async with running(short / "driver", Options(stage=False)):
             async with asyncio.timeout(20):
                 while True:
@@ -197,5 +197,5 @@ async def test_a_driver_that_dies_is_uncertain_and_is_used_when_it_is_back(short
                         assert not await client.stages(client.until())
                         break
                     except OperationFailed as error:
-                        assert error.outcome is Outcome.TRANSIENT
+                        assert error.outcome is FailureOutcome.TRANSIENT
                         await asyncio.sleep(0.05)

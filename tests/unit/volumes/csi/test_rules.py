@@ -10,10 +10,10 @@ import pytest
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.claims.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.operation import ExpansionProblem
 from kubeletpy.volumes.csi import answers, driver_object, requests
-from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
+from kubeletpy.volumes.csi.answers import BadCsiAnswer, NodeInfo
 from kubeletpy.volumes.csi.driver_object import (
     ABSENT,
     DriverObject,
@@ -23,7 +23,7 @@ from kubeletpy.volumes.csi.driver_object import (
     lifecycle_problem,
 )
 from kubeletpy.volumes.csi.names import CsiPaths, attachment_name, inline_handle
-from kubeletpy.volumes.csi.requests import Access, Volume
+from kubeletpy.volumes.csi.requests import CsiVolume, VolumeAccess
 from kubeletpy.volumes.csi.versions import Version, highest_supported
 from kubeletpy.volumes.files.paths import UnsafePath
 
@@ -148,9 +148,9 @@ def test_access_modes(mode: str, single: str, multi: str) -> None:
         requests.access_mode("Sometimes", multi_writer=False)
 
 
-VOLUME = Volume(
+VOLUME = CsiVolume(
     "h",
-    Access("ReadWriteOnce", fs_type="xfs", flags=("noatime",), group=7),
+    VolumeAccess("ReadWriteOnce", fs_type="xfs", flags=("noatime",), group=7),
     publish_context={"device": "x"},
     context={"a": "1"},
     secrets={"k": "s"},
@@ -203,13 +203,15 @@ def test_requests() -> None:
 
 
 def test_a_device_has_no_file_system() -> None:
-    made = requests.capability(Access("ReadWriteMany", block=True, fs_type="x"), multi_writer=True)
+    made = requests.capability(
+        VolumeAccess("ReadWriteMany", block=True, fs_type="x"), multi_writer=True
+    )
     assert made.WhichOneof("access_type") == "block"
 
 
 @pytest.mark.parametrize(("group", "said"), [(None, ""), (0, "0"), (7, "7")])
 def test_a_driver_is_told_the_group_of_a_mount(group: int | None, said: str) -> None:
-    made = requests.capability(Access("ReadWriteMany", group=group), multi_writer=True)
+    made = requests.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
     assert made.mount.volume_mount_group == said
 
 
@@ -218,11 +220,13 @@ UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTE
 
 @pytest.mark.parametrize("code", list(Code))
 def test_error_classes(code: Code) -> None:
-    expected = Outcome.UNCERTAIN if code.value in UNCERTAIN else Outcome.FINAL
+    expected = FailureOutcome.UNCERTAIN if code.value in UNCERTAIN else FailureOutcome.FINAL
     assert answers.outcome_of(code, answered=True) is expected
-    assert answers.outcome_of(code, answered=False) is Outcome.UNCERTAIN
+    assert answers.outcome_of(code, answered=False) is FailureOutcome.UNCERTAIN
     infeasible = code.value in {"INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND"}
-    problem = ExpansionProblem.REFUSED if expected is Outcome.FINAL else ExpansionProblem.OTHER
+    problem = (
+        ExpansionProblem.REFUSED if expected is FailureOutcome.FINAL else ExpansionProblem.OTHER
+    )
     if infeasible:
         problem = ExpansionProblem.INFEASIBLE
     if code is Code.FAILED_PRECONDITION:
@@ -298,13 +302,13 @@ def test_node_info(told: dict[str, Any], read: NodeInfo) -> None:
     ],
 )
 def test_node_info_that_cannot_be_used(told: dict[str, Any]) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadCsiAnswer):
         answers.node_info(csi.NodeGetInfoResponse(**told))
 
 
 def test_a_segment_that_cannot_be_a_label_is_named() -> None:
     segments = csi.Topology(segments={"topology.x/zone": "a b"})
-    with pytest.raises(BadAnswer, match=r"has 'a b' for 'topology\.x/zone'.*cannot be labeled"):
+    with pytest.raises(BadCsiAnswer, match=r"has 'a b' for 'topology\.x/zone'.*cannot be labeled"):
         answers.node_info(csi.NodeGetInfoResponse(node_id="n", accessible_topology=segments))
 
 
@@ -340,10 +344,10 @@ def test_stats() -> None:
     wordy = csi.VolumeCondition(abnormal=True, message="x" * 1024 + "y")
     long = csi.NodeGetVolumeStatsResponse(volume_condition=wordy)
     assert answers.volume_stats(long, condition=True).message == "x" * 1024
-    with pytest.raises(BadAnswer, match="no usage"):
+    with pytest.raises(BadCsiAnswer, match="no usage"):
         answers.volume_stats(sick, condition=False)
     odd = csi.NodeGetVolumeStatsResponse(usage=[csi.VolumeUsage(unit="BYTES", used=-1)])
-    with pytest.raises(BadAnswer, match=r"below zero \(used -1\)"):
+    with pytest.raises(BadCsiAnswer, match=r"below zero \(used -1\)"):
         answers.volume_stats(odd, condition=False)
 
 

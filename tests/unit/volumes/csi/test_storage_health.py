@@ -15,7 +15,7 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.volumes.csi import answers
-from kubeletpy.volumes.csi.drivers import Drivers, connect_by
+from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
 from kubeletpy.volumes.csi.storage_health import changed_storage_health
 from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
 from tests.unit.kubeletpy_up.helpers import SetClock
@@ -107,7 +107,7 @@ def test_access_modes(mode: Any, expected: str) -> None:
     ],
 )
 def test_answers_that_the_api_refuses_cannot_be_used(given: Any, text: str) -> None:
-    with pytest.raises(answers.BadAnswer, match=text):
+    with pytest.raises(answers.BadCsiAnswer, match=text):
         answers.storage_health(Response(backend_health=given))
 
 
@@ -191,7 +191,7 @@ class Node:
         self.api.put(CSINODES, "n", metadata={"uid": "c", "ownerReferences": [owner]}, spec={})
         self.metrics = Metrics()
         self.calls: dict[str, DriverCalls] = {}
-        self.drivers = Drivers(connect_by(self.metrics.csi, lambda name, _: self.calls[name]))
+        self.drivers = CsiDrivers(connect_by(self.metrics.csi, lambda name, _: self.calls[name]))
         self.clock = SetClock()
         self.monitor = StorageHealthMonitor(
             "n",

@@ -14,7 +14,7 @@ import pytest
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import Outcome, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files import held_by as module
@@ -23,7 +23,7 @@ from kubeletpy.volumes.files.held_by import held_by
 from kubeletpy.volumes.files.syscalls import mount, unmount
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
 from kubeletpy.volumes.operations.acts import VolumeActs
-from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.model import Operation, OperationKind
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,21 @@ class Driver(InTreePlugin):
         self.words = "unmount failed: target is busy"
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        raise OperationFailed(Outcome.UNCERTAIN, self.words, call="NodeUnpublishVolume")
+        raise OperationFailed(FailureOutcome.UNCERTAIN, self.words, call="NodeUnpublishVolume")
 
     async def unstage(self, left: StagedOnDisk) -> None:
-        raise OperationFailed(Outcome.UNCERTAIN, self.words, call="NodeUnstageVolume")
+        raise OperationFailed(FailureOutcome.UNCERTAIN, self.words, call="NodeUnstageVolume")
 
 
-def taking(kind: Kind, path: Path) -> Operation:
-    if kind is Kind.UNSTAGE:
+def taking(kind: OperationKind, path: Path) -> Operation:
+    if kind is OperationKind.UNSTAGE:
         staged = StagedOnDisk("p", "p/v", str(path))
         return Operation(kind, "p/v", "p", "the pod ends", staged=staged)
     mount = PublishedOnDisk("p", "p/v", "u", "v", str(path), Mode.FILESYSTEM)
     return Operation(kind, "p/v", "p", "the pod ends", pod_uid="u", mount=mount)
 
 
-async def refused(plugin: Any, kind: Kind, path: Path) -> OperationFailed:
+async def refused(plugin: Any, kind: OperationKind, path: Path) -> OperationFailed:
     nobody: Any = None
     acts = VolumeActs(nobody, nobody)
     with pytest.raises(OperationFailed) as caught:
@@ -110,14 +110,14 @@ def holder(mounted: Path) -> Iterator[int]:
         process.kill()
 
 
-@pytest.mark.parametrize("kind", [Kind.UNPUBLISH, Kind.UNSTAGE])
+@pytest.mark.parametrize("kind", [OperationKind.UNPUBLISH, OperationKind.UNSTAGE])
 @pytest.mark.parametrize("plugin", [Bound, Driver])
 async def test_the_process_is_named(
-    mounted: Path, holder: int, plugin: Callable[[Path], Any], kind: Kind
+    mounted: Path, holder: int, plugin: Callable[[Path], Any], kind: OperationKind
 ) -> None:
     error = await refused(plugin(mounted.parent), kind, mounted)
     assert error.message.endswith(f"; it is in use by process {holder} (sleep)")
-    assert error.outcome is Outcome.UNCERTAIN
+    assert error.outcome is FailureOutcome.UNCERTAIN
     assert error.call
 
 
@@ -125,7 +125,7 @@ async def test_a_driver_that_fails_otherwise(mounted: Path) -> None:
     plugin = Driver(mounted.parent)
     plugin.words = "no such volume"
     with (mounted / "file").open("w"):
-        assert (await refused(plugin, Kind.UNPUBLISH, mounted)).message == "no such volume"
+        assert (await refused(plugin, OperationKind.UNPUBLISH, mounted)).message == "no such volume"
 
 
 async def test_one_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

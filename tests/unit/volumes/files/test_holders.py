@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.files.holders import MAX_FILES, MAX_S, SHOWN, Holder, holders, told
+from kubeletpy.volumes.files.holders import MAX_FILES, MAX_S, SHOWN, HoldingProcess, holders, told
 
 VOLUME = "/pods/u/volumes/v"
 HOLDS = {"cwd": VOLUME}
@@ -51,7 +51,7 @@ def process(
 )
 def test_links(proc: Path, links: dict[str, str], held: bool) -> None:
     process(proc, 7, links)
-    assert holders(VOLUME, str(proc)) == ([Holder(7, "sh")] if held else [])
+    assert holders(VOLUME, str(proc)) == ([HoldingProcess(7, "sh")] if held else [])
 
 
 def test_those_of_this_namespace_come_first_and_not_all(proc: Path) -> None:
@@ -77,14 +77,14 @@ def test_those_of_this_namespace_come_first_and_not_all(proc: Path) -> None:
 )
 def test_a_command_has_any_name(proc: Path, command: bytes, shown: str) -> None:
     process(proc, 7, HOLDS, command)
-    assert holders(VOLUME, str(proc)) == [Holder(7, shown)]
+    assert holders(VOLUME, str(proc)) == [HoldingProcess(7, shown)]
 
 
 def test_a_process_that_ends_meanwhile(proc: Path) -> None:
     (proc / "8").mkdir()
     (proc / "9").mkdir()
     (proc / "9/cwd").symlink_to(VOLUME)
-    assert holders(VOLUME, str(proc)) == [Holder(9, "?", apart=True)]
+    assert holders(VOLUME, str(proc)) == [HoldingProcess(9, "?", apart=True)]
     assert holders(VOLUME, str(proc / "none")) == []
 
 
@@ -105,6 +105,6 @@ def test_the_real_one(tmp_path: Path) -> None:
 
 def test_words() -> None:
     assert told([]) == ""
-    assert told([Holder(7, "sh"), Holder(8, "dd", apart=True)]) == (
+    assert told([HoldingProcess(7, "sh"), HoldingProcess(8, "dd", apart=True)]) == (
         "; it is in use by process 7 (sh), process 8 (dd, in another mount namespace)"
     )

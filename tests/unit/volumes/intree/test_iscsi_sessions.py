@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi, scsi_disks
 from kubeletpy.volumes.intree.iscsi import iscsiadm
 from kubeletpy.volumes.intree.iscsi.iscsiadm import Iscsiadm
-from kubeletpy.volumes.intree.iscsi.sessions import DEVICE_S, MULTIPATH_S, Chap, Sessions
+from kubeletpy.volumes.intree.iscsi.sessions import DEVICE_S, MULTIPATH_S, Chap, IscsiSessions
 from kubeletpy.volumes.intree.iscsi.target import IscsiDisk
 from kubeletpy.volumes.intree.scsi import ScsiTree
 from tests.iscsi_target.stand_in import StandIn
@@ -42,7 +42,7 @@ class Machine:
         self.programs: list[str] = []
         self.held: set[str] = set()
         admin = Iscsiadm(at_once, (str(directory / "nothing"), str(self.target.database)))
-        self.sessions = Sessions(self.tree, admin, at_once)
+        self.sessions = IscsiSessions(self.tree, admin, at_once)
         monkeypatch.setattr(iscsiadm, "run", self._run)
         monkeypatch.setattr(scsi_disks, "run", self._run)
         monkeypatch.setattr(scsi, "is_held", lambda device: Path(device).name in self.held)
@@ -68,7 +68,7 @@ class Machine:
         status, said = self.target.run(args)
         if status and status not in fine:
             text = f"exit status {status}"
-            raise OperationFailed(Outcome.UNCERTAIN, text, event_word=event_word, call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, event_word=event_word, call=call)
         return said
 
     def scanned(self, host: int) -> str:
@@ -141,7 +141,7 @@ async def test_a_disk_that_is_in_use_is_not_let_go(machine: Machine) -> None:
     machine.held = {"sdx"}
     with pytest.raises(OperationFailed, match="sdx is still in use") as raised:
         await machine.sessions.detach(disk(), [])
-    assert raised.value.outcome is Outcome.UNCERTAIN
+    assert raised.value.outcome is FailureOutcome.UNCERTAIN
     assert (machine.target.sessions, machine.deleted("sdx")) == ([ONE], "")
     machine.held = set()
     await machine.sessions.detach(disk(), [])
@@ -166,7 +166,7 @@ async def test_chap_is_written_into_records_and_never_said(machine: Machine) -> 
 async def test_chap_without_a_record_is_refused(machine: Machine, tmp_path: Path) -> None:
     admin = Iscsiadm(at_once, (str(tmp_path / "elsewhere"),))
     with pytest.raises(OperationFailed, match="elsewhere: CHAP can't be set up"):
-        await Sessions(machine.tree, admin, at_once).attach(disk(), Chap(CHAP, CHAP))
+        await IscsiSessions(machine.tree, admin, at_once).attach(disk(), Chap(CHAP, CHAP))
     assert PASSWORD not in "\n".join(machine.target.calls)
 
 
@@ -208,7 +208,7 @@ async def test_a_disk_that_does_not_come(machine: Machine) -> None:
         await machine.sessions.attach(disk(), Chap())
     assert DEVICE_S <= asyncio.get_running_loop().time() - begun < DEVICE_S + 1
     assert raised.value.event_word == "MountVolume.WaitForAttach"
-    assert raised.value.outcome is Outcome.UNCERTAIN
+    assert raised.value.outcome is FailureOutcome.UNCERTAIN
 
 
 @on_virtual_time

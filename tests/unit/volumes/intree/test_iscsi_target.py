@@ -11,7 +11,7 @@ from kubeletpy.volumes.intree.iscsi.target import (
     DISCOVERY_KEYS,
     SESSION_KEYS,
     IscsiDisk,
-    Verdict,
+    PathsVerdict,
     chap_problem,
     disk_at,
     disk_of,
@@ -174,22 +174,22 @@ def test_its_link(portal: str, transport: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("found", "wanted", "rounds", "said"),
     [
-        (0, 1, 1, Verdict.FAILED),
-        (0, 3, 1, Verdict.FAILED),
-        (1, 1, 1, Verdict.GO_ON),
-        (3, 3, 1, Verdict.GO_ON),
-        (1, 3, 4, Verdict.AGAIN),
-        (1, 3, 5, Verdict.GO_ON),
-        (2, 3, 1, Verdict.AGAIN),
-        (2, 3, 2, Verdict.GO_ON),
-        (2, 3, 3, Verdict.GO_ON),
-        (3, 4, 1, Verdict.AGAIN),
-        (3, 4, 2, Verdict.GO_ON),
-        (1, 3, 6, Verdict.GO_ON),
-        (1, 2, 2, Verdict.AGAIN),
+        (0, 1, 1, PathsVerdict.FAILED),
+        (0, 3, 1, PathsVerdict.FAILED),
+        (1, 1, 1, PathsVerdict.GO_ON),
+        (3, 3, 1, PathsVerdict.GO_ON),
+        (1, 3, 4, PathsVerdict.AGAIN),
+        (1, 3, 5, PathsVerdict.GO_ON),
+        (2, 3, 1, PathsVerdict.AGAIN),
+        (2, 3, 2, PathsVerdict.GO_ON),
+        (2, 3, 3, PathsVerdict.GO_ON),
+        (3, 4, 1, PathsVerdict.AGAIN),
+        (3, 4, 2, PathsVerdict.GO_ON),
+        (1, 3, 6, PathsVerdict.GO_ON),
+        (1, 2, 2, PathsVerdict.AGAIN),
     ],
 )
-def test_whether_paths_are_enough(found: int, wanted: int, rounds: int, said: Verdict) -> None:
+def test_whether_paths_are_enough(found: int, wanted: int, rounds: int, said: PathsVerdict) -> None:
     assert verdict(found, wanted, rounds) is said
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import metering
 from kubeletpy.volumes.intree.metering import MOST_HANGING, Meters
@@ -76,7 +76,7 @@ async def test_as_many_servers_hang_as_there_are_threads_for_them(
     await _refused(meters, servers, dead[-1], dead[-1])
     for _ in range(2):
         refused = await _refused(meters, servers, "live", "live/1")
-    assert refused.outcome is Outcome.TRANSIENT
+    assert refused.outcome is FailureOutcome.TRANSIENT
     assert "16 others do not answer" in str(refused) and "dead0, dead1" in str(refused)
     assert "live/1" not in servers.asked
     told = [each for each in caplog.records if each.message == "volumes are not measured"]

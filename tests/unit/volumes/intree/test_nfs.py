@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause
 from kubeletpy.volumes.claims.observation import NodeObservation
-from kubeletpy.volumes.claims.on_disk import Found, Outcome, VolumeStats
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, Found, VolumeStats
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import base, nfs
@@ -55,7 +55,7 @@ class Node:
         export = args[-2] if program == "mount" else self.mounts[target]
         if export.partition(":")[0] in self.dead and "-f" not in args:
             await asyncio.sleep(PROGRAM_S)
-            raise OperationFailed(Outcome.UNCERTAIN, f"{program}: did not finish", call=call)
+            raise OperationFailed(FailureOutcome.UNCERTAIN, f"{program}: did not finish", call=call)
         if program == "mount":
             self.mounts[target] = export
         else:
@@ -106,14 +106,14 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
     waits, seconds = await timed(operations.settled("d0"))
     assert seconds == PATIENCE_S
     (wait,) = waits.values()
-    assert (wait.cause, wait.call) == (Cause.BUSY, 'mount of kubernetes.io/nfs volume "dead"')
+    assert (wait.cause, wait.call) == (WaitCause.BUSY, 'mount of kubernetes.io/nfs volume "dead"')
     await operations.end("u")
     assert list(node.mounts) == []
 
     await asyncio.sleep(PROGRAM_S)
     assert set(node.failures) == {"mount: did not finish"}
     (wait,) = operations.waits("d0").values()
-    assert wait.cause in (Cause.BACKOFF, Cause.BUSY), "it is tried again"
+    assert wait.cause in (WaitCause.BACKOFF, WaitCause.BUSY), "it is tried again"
     node.dead = set()
     await asyncio.sleep(2 * PROGRAM_S)
     assert len(node.mounts) == 40

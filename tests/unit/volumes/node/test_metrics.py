@@ -15,12 +15,12 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
 from kubeletpy.structs import replace
-from kubeletpy.volumes.claims.on_disk import Found, Outcome, PublishedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, Found, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, plugin_name
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.node.accounts import VolumeAccounts
-from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.plan import SUPPORTED
 from kubeletpy.volumes.pod_volumes.teardown import plugin_of
@@ -146,10 +146,12 @@ async def test_what_an_agent_before_left_of_claims_is_counted() -> None:
     assert samples(made, "reconstruct_volume_operations_errors_total") == {"": 2}
     for mount, failed in (
         (whole, None),
-        (torn, OperationFailed(Outcome.FINAL, "no")),
+        (torn, OperationFailed(FailureOutcome.FINAL, "no")),
         (torn, None),
     ):
-        operation = Operation(Kind.UNPUBLISH, mount.unique_name, plugin.name, "", "u1", mount=mount)
+        operation = Operation(
+            OperationKind.UNPUBLISH, mount.unique_name, plugin.name, "", "u1", mount=mount
+        )
         reporter.ended(operation, None, 1.0, failed)
     assert samples(made, "force_cleaned_failed_volume_operations_total") == {"": 2}
     assert samples(made, "force_cleaned_failed_volume_operation_errors_total") == {"": 1}

@@ -35,7 +35,7 @@ from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN, NodeVolumes
 from kubeletpy.volumes.pod_volumes.downward import format_map
-from kubeletpy.volumes.pod_volumes.set_up import Outcome, set_up_all
+from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.protocol import VolumeError
@@ -516,7 +516,7 @@ async def test_a_cancelled_set_up_is_over_before_the_take_down(
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(*given: Any) -> list[Outcome]:
+    def slow(*given: Any) -> list[SetUpOutcome]:
         loop.call_soon_threadsafe(begun.set)
         assert go_on.wait(10)
         return set_up_all(*given)

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from kubeletpy.volumes.claims.on_disk import Outcome
+from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.operations.backoff import Backoffs
-from kubeletpy.volumes.operations.model import Failure, Key, Kind
+from kubeletpy.volumes.operations.model import Failure, Key, OperationKind
 
 ONE: Key = ("vol", "uid")
-ERROR = OperationFailed(next(iter(Outcome)), "disk is full", call="NodeStageVolume")
+ERROR = OperationFailed(next(iter(FailureOutcome)), "disk is full", call="NodeStageVolume")
 
 
 def test_each_wait_is_twice_the_one_before_up_to_two_minutes() -> None:
     backoffs = Backoffs()
     waits = []
     for _ in range(2000):
-        backoffs.failed((Kind.STAGE, ONE), ERROR, "d", 10.0)
-        waits.append(backoffs.failures[Kind.STAGE, ONE].retry_at - 10.0)
+        backoffs.failed((OperationKind.STAGE, ONE), ERROR, "d", 10.0)
+        waits.append(backoffs.failures[OperationKind.STAGE, ONE].retry_at - 10.0)
     assert waits[:10] == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
     assert set(waits[10:]) == {122.0}
 
 
 def test_failures_are_counted_from_the_first_in_a_row() -> None:
     backoffs = Backoffs()
-    backoffs.failed((Kind.STAGE, ONE), ERROR, "d", 10.0)
-    backoffs.failed((Kind.STAGE, ONE), ERROR, "d", 20.0)
+    backoffs.failed((OperationKind.STAGE, ONE), ERROR, "d", 10.0)
+    backoffs.failed((OperationKind.STAGE, ONE), ERROR, "d", 20.0)
     assert backoffs.failures == {
-        (Kind.STAGE, ONE): Failure("disk is full", "NodeStageVolume", 2, 21.0, 10.0)
+        (OperationKind.STAGE, ONE): Failure("disk is full", "NodeStageVolume", 2, 21.0, 10.0)
     }
     # another operation on it starts all of them over
-    backoffs.failed((Kind.UNSTAGE, ONE), ERROR, "d", 30.0)
+    backoffs.failed((OperationKind.UNSTAGE, ONE), ERROR, "d", 30.0)
     assert backoffs.failures == {
-        (Kind.UNSTAGE, ONE): Failure("disk is full", "NodeStageVolume", 1, 30.5, 30.0)
+        (OperationKind.UNSTAGE, ONE): Failure("disk is full", "NodeStageVolume", 1, 30.5, 30.0)
     }
-    assert backoffs.ended(Kind.STAGE, ONE) is None
+    assert backoffs.ended(OperationKind.STAGE, ONE) is None
     assert backoffs.failures == {}
 
 
@@ -41,7 +41,7 @@ def test_a_driver_that_changed_may_be_tried_at_once() -> None:
     def failed() -> Backoffs:
         made = Backoffs()
         for name, driver in (("a", "d"), ("b", "e"), ("c", "d")):
-            made.failed((Kind.STAGE, (name, "uid")), ERROR, driver, 0.0)
+            made.failed((OperationKind.STAGE, (name, "uid")), ERROR, driver, 0.0)
         return made
 
     for driver, left in (("d", ["b"]), ("e", ["a", "c"]), ("f", ["a", "b", "c"]), ("", [])):
@@ -54,8 +54,8 @@ def test_a_driver_that_changed_may_be_tried_at_once() -> None:
 
 def test_why_a_volume_could_not_be_taken_from_a_pod() -> None:
     backoffs = Backoffs()
-    backoffs.failed((Kind.UNSTAGE, ("a", "uid")), ERROR, "d", 0.0)
-    backoffs.failed((Kind.UNPUBLISH, ("b", "other")), ERROR, "d", 0.0)
+    backoffs.failed((OperationKind.UNSTAGE, ("a", "uid")), ERROR, "d", 0.0)
+    backoffs.failed((OperationKind.UNPUBLISH, ("b", "other")), ERROR, "d", 0.0)
     assert backoffs.of_unpublish("uid") is None
-    backoffs.failed((Kind.UNPUBLISH, ("c", "uid")), ERROR, "d", 5.0)
-    assert backoffs.of_unpublish("uid") is backoffs.failures[Kind.UNPUBLISH, ("c", "uid")]
+    backoffs.failed((OperationKind.UNPUBLISH, ("c", "uid")), ERROR, "d", 5.0)
+    assert backoffs.of_unpublish("uid") is backoffs.failures[OperationKind.UNPUBLISH, ("c", "uid")]

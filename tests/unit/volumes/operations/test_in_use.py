@@ -9,14 +9,14 @@ from typing import Any
 
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.attached import Attached, not_in_use_yet
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation
 from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
-from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Volume
+from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDemand, Volume
 from kubeletpy.volumes.operations.notices import VolumeNotices
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
@@ -86,11 +86,11 @@ async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -
     assert node.operations.volumes_in_use() == []
     node.operations.demand(pod("u1"), [attachable("va")], {})
     waits = await node.operations.settled("u1")
-    assert waits["va"].cause is Cause.NOT_IN_USE_YET
+    assert waits["va"].cause is WaitCause.NOT_IN_USE_YET
     assert node.operations.volumes_in_use() == ["va"]
     node.operations.look()
     waits = await node.operations.settled("u1")
-    assert waits["va"].cause is Cause.NOT_IN_USE_YET, "the list without it may be there by now"
+    assert waits["va"].cause is WaitCause.NOT_IN_USE_YET, "the list without it may be there by now"
     node.operations.volumes_in_use_written()
     assert not await node.operations.settled("u1")
     await asyncio.sleep(0)
@@ -101,7 +101,7 @@ class NobodyAttaches(Node):
     """There is no attacher."""
 
     def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        return Waits(Cause.NOT_ATTACHED, "va", "not yet") if spec.attachable else Attached()
+        return Waits(WaitCause.NOT_ATTACHED, "va", "not yet") if spec.attachable else Attached()
 
 
 @on_virtual_time
@@ -110,7 +110,7 @@ async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list
     node.shown = frozenset()
     await node.operations.take_over()
     node.operations.demand(pod("u1"), [attachable("va")], {})
-    assert (await node.operations.settled("u1"))["va"].cause is Cause.NOT_ATTACHED
+    assert (await node.operations.settled("u1"))["va"].cause is WaitCause.NOT_ATTACHED
     assert node.operations.volumes_in_use() == ["va"]
     node.shown = frozenset({"va"})
     node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
@@ -143,9 +143,9 @@ def test_a_list_that_has_grown_makes_volumes_usable_once_it_is_written() -> None
 def test_what_is_there_or_worked_on_is_in_use() -> None:
     listed = InUse()
     running = [
-        Operation(Kind.STAGE, "a", "p", "wanted", spec=attachable("a")),
-        Operation(Kind.STAGE, "b", "p", "wanted", spec=spec("b")),
-        Operation(Kind.UNSTAGE, "c", "p", "unused"),
+        Operation(OperationKind.STAGE, "a", "p", "wanted", spec=attachable("a")),
+        Operation(OperationKind.STAGE, "b", "p", "wanted", spec=spec("b")),
+        Operation(OperationKind.UNSTAGE, "c", "p", "unused"),
     ]
     actual = {"d": Volume("d", "p", attachable=True), "e": Volume("e", "p")}
     assert listed.update([], actual, running)

@@ -8,12 +8,12 @@ from typing import Any, cast
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import Outcome, Published
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published
 from kubeletpy.volumes.claims.operation import FilesystemMismatch
 from kubeletpy.volumes.operations import acts
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.notices import VolumeNotices
 from kubeletpy.volumes.operations.reporter import Reporter
 from tests.unit.volumes.claim_objects import pod, pv, spec
@@ -56,7 +56,11 @@ class Slow:
 
 
 async def published(
-    plugin: Plugin, kind: Kind = Kind.PUBLISH, *, patient: Any = None, **changes: Any
+    plugin: Plugin,
+    kind: OperationKind = OperationKind.PUBLISH,
+    *,
+    patient: Any = None,
+    **changes: Any,
 ) -> list[tuple[float, str, str, str]]:
     recorder = Recorder()
     no = cast(Any, None)
@@ -110,7 +114,7 @@ async def test_devices_are_told_once() -> None:
         ("SuccessfulMountVolume", word + 'globalMapPath "/m"'),
         ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
     ]
-    assert await published(plugin, Kind.REPUBLISH, mode=Mode.BLOCK) == []
+    assert await published(plugin, OperationKind.REPUBLISH, mode=Mode.BLOCK) == []
     unmapped = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", "/dev/x"))
     assert [event[2:] for event in await published(unmapped, mode=Mode.BLOCK)] == [
         ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
@@ -121,8 +125,8 @@ async def test_another_file_system_is_told_of_the_volume() -> None:
     recorder, plugin = Recorder(), cast(Any, Plugin(Published(HUGE)))
     reporter = Reporter(recorder, VolumeMetrics(Families()), [plugin])
     wanted = spec(pv=pv())
-    operation = Operation(Kind.STAGE, wanted.unique_name, plugin.name, "", "u1", wanted)
-    failed = FilesystemMismatch(Outcome.UNCERTAIN, "it holds xfs")
+    operation = Operation(OperationKind.STAGE, wanted.unique_name, plugin.name, "", "u1", wanted)
+    failed = FilesystemMismatch(FailureOutcome.UNCERTAIN, "it holds xfs")
     reporter.ended(operation, pod(), 1.0, failed)
     assert [event[1:] for event in recorder.events] == [
         ("Pod", "FailedMount", 'MountVolume.MountDevice failed for volume "pv1" : it holds xfs'),

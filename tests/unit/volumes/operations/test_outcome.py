@@ -8,17 +8,22 @@ import pytest
 
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
 from kubeletpy.volumes.operations.model import (
     Facts,
-    Kind,
     Operation,
+    OperationKind,
     PodDemand,
     PodMount,
     Presence,
     Volume,
 )
-from kubeletpy.volumes.operations.outcome import Done, Left, after
+from kubeletpy.volumes.operations.outcome import Left, OperationDone, after
 from kubeletpy.volumes.operations.plan import plan
 from tests.unit.volumes.claim_objects import spec
 
@@ -30,33 +35,37 @@ EMPTY = Volume("v", "csi")
 NOW = 7.0
 
 
-def done(volume: Volume | None, kind: Kind, result: Any, left: Left | None = None) -> Volume:
+def done(
+    volume: Volume | None, kind: OperationKind, result: Any, left: Left | None = None
+) -> Volume:
     operation = Operation(kind, "v", "csi", "why", pod_uid="u1")
     return after(volume, operation, result, left or Left(MOUNT, STAGED), NOW)
 
 
 def test_an_unknown_volume_becomes_known() -> None:
-    operation = Operation(Kind.STAGE, "v", "csi", "why", spec=spec(attachable=True))
-    volume = after(None, operation, Outcome.FINAL, Left(), NOW)
+    operation = Operation(OperationKind.STAGE, "v", "csi", "why", spec=spec(attachable=True))
+    volume = after(None, operation, FailureOutcome.FINAL, Left(), NOW)
     assert volume == Volume("v", "csi", attachable=True)
     plain = replace(operation, spec=spec(attachable=False))
-    assert after(volume, plain, Outcome.FINAL, Left(), NOW).attachable
-    assert not after(None, plain, Outcome.FINAL, Left(), NOW).attachable
+    assert after(volume, plain, FailureOutcome.FINAL, Left(), NOW).attachable
+    assert not after(None, plain, FailureOutcome.FINAL, Left(), NOW).attachable
 
 
 @pytest.mark.parametrize(
     ("kind", "result", "device", "staged", "found"),
     [
-        (Kind.STAGE, Done(), Presence.THERE, True, False),
-        (Kind.STAGE, Outcome.UNCERTAIN, Presence.UNCERTAIN, True, True),
-        (Kind.STAGE, Outcome.FINAL, Presence.ABSENT, False, True),
-        (Kind.STAGE, Outcome.TRANSIENT, Presence.ABSENT, False, True),
-        (Kind.UNSTAGE, Done(), Presence.ABSENT, False, False),
-        (Kind.UNSTAGE, Outcome.FINAL, Presence.UNCERTAIN, False, True),
-        (Kind.UNSTAGE, Outcome.UNCERTAIN, Presence.UNCERTAIN, False, True),
+        (OperationKind.STAGE, OperationDone(), Presence.THERE, True, False),
+        (OperationKind.STAGE, FailureOutcome.UNCERTAIN, Presence.UNCERTAIN, True, True),
+        (OperationKind.STAGE, FailureOutcome.FINAL, Presence.ABSENT, False, True),
+        (OperationKind.STAGE, FailureOutcome.TRANSIENT, Presence.ABSENT, False, True),
+        (OperationKind.UNSTAGE, OperationDone(), Presence.ABSENT, False, False),
+        (OperationKind.UNSTAGE, FailureOutcome.FINAL, Presence.UNCERTAIN, False, True),
+        (OperationKind.UNSTAGE, FailureOutcome.UNCERTAIN, Presence.UNCERTAIN, False, True),
     ],
 )
-def test_the_device(kind: Kind, result: Any, device: Presence, staged: bool, found: bool) -> None:
+def test_the_device(
+    kind: OperationKind, result: Any, device: Presence, staged: bool, found: bool
+) -> None:
     volume = done(replace(EMPTY, device_found=True), kind, result)
     assert (volume.device, volume.staged, volume.device_found) == (
         device,
@@ -66,70 +75,76 @@ def test_the_device(kind: Kind, result: Any, device: Presence, staged: bool, fou
 
 
 def test_unstaged_for_certain_nothing_is_staged() -> None:
-    volume = done(replace(EMPTY, staged=STAGED, device=Presence.THERE), Kind.UNSTAGE, Done())
+    volume = done(
+        replace(EMPTY, staged=STAGED, device=Presence.THERE), OperationKind.UNSTAGE, OperationDone()
+    )
     assert (volume.staged, volume.device) == (None, Presence.ABSENT)
 
 
 @pytest.mark.parametrize(
     ("pods", "held", "result", "left", "still_held"),
     [
-        ({"u1": THERE}, True, Done(), [], False),
-        ({"u1": THERE, "u2": THERE}, True, Done(), ["u2"], True),
-        ({"u1": THERE, "u2": THERE}, False, Done(), ["u2"], False),
-        ({"u1": THERE}, True, Outcome.FINAL, ["u1"], True),
-        ({}, True, Outcome.FINAL, [], False),
+        ({"u1": THERE}, True, OperationDone(), [], False),
+        ({"u1": THERE, "u2": THERE}, True, OperationDone(), ["u2"], True),
+        ({"u1": THERE, "u2": THERE}, False, OperationDone(), ["u2"], False),
+        ({"u1": THERE}, True, FailureOutcome.FINAL, ["u1"], True),
+        ({}, True, FailureOutcome.FINAL, [], False),
     ],
 )
 def test_unpublished(pods: Any, held: bool, result: Any, left: Any, still_held: bool) -> None:
-    volume = done(replace(EMPTY, pods=pods, expansion_held=held), Kind.UNPUBLISH, result)
+    volume = done(replace(EMPTY, pods=pods, expansion_held=held), OperationKind.UNPUBLISH, result)
     assert (list(volume.pods), volume.expansion_held) == (left, still_held)
     if "u1" in volume.pods:
         assert volume.pods["u1"] == replace(THERE, state=Presence.UNCERTAIN)
 
 
-@pytest.mark.parametrize("kind", [Kind.PUBLISH, Kind.REPUBLISH])
+@pytest.mark.parametrize("kind", [OperationKind.PUBLISH, OperationKind.REPUBLISH])
 @pytest.mark.parametrize(
     ("before", "result", "mount"),
     [
-        (None, Done(Published("/p")), PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW)),
+        (
+            None,
+            OperationDone(Published("/p")),
+            PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW),
+        ),
         (
             THERE,
-            Done(Published("/p")),
+            OperationDone(Published("/p")),
             PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW),
         ),
         # a pod that runs keeps what it has
-        (THERE, Outcome.UNCERTAIN, THERE),
-        (THERE, Outcome.FINAL, THERE),
-        (None, Outcome.UNCERTAIN, PodMount(MOUNT, Presence.UNCERTAIN)),
-        (MAYBE, Outcome.UNCERTAIN, MAYBE),
+        (THERE, FailureOutcome.UNCERTAIN, THERE),
+        (THERE, FailureOutcome.FINAL, THERE),
+        (None, FailureOutcome.UNCERTAIN, PodMount(MOUNT, Presence.UNCERTAIN)),
+        (MAYBE, FailureOutcome.UNCERTAIN, MAYBE),
         # what was published before it became uncertain is not relied on
-        (replace(MAYBE, published=Published("/old"), at=3.0), Outcome.UNCERTAIN, MAYBE),
-        (replace(MAYBE, found=False), Outcome.UNCERTAIN, replace(MAYBE, found=False)),
-        (None, Outcome.FINAL, None),
-        (MAYBE, Outcome.FINAL, MAYBE),
+        (replace(MAYBE, published=Published("/old"), at=3.0), FailureOutcome.UNCERTAIN, MAYBE),
+        (replace(MAYBE, found=False), FailureOutcome.UNCERTAIN, replace(MAYBE, found=False)),
+        (None, FailureOutcome.FINAL, None),
+        (MAYBE, FailureOutcome.FINAL, MAYBE),
     ],
 )
-def test_published(kind: Kind, before: Any, result: Any, mount: Any) -> None:
+def test_published(kind: OperationKind, before: Any, result: Any, mount: Any) -> None:
     pods = {} if before is None else {"u1": before}
     assert done(replace(EMPTY, pods=pods), kind, result).pods.get("u1") == mount
 
 
 def test_without_a_place_nothing_may_be_there() -> None:
-    assert done(EMPTY, Kind.PUBLISH, Outcome.UNCERTAIN, Left()).pods == {}
+    assert done(EMPTY, OperationKind.PUBLISH, FailureOutcome.UNCERTAIN, Left()).pods == {}
 
 
-@pytest.mark.parametrize("kind", [Kind.EXPAND, Kind.PUBLISH])
+@pytest.mark.parametrize("kind", [OperationKind.EXPAND, OperationKind.PUBLISH])
 @pytest.mark.parametrize(
     ("before", "told", "size"), [(0, 5, 5), (3, 5, 5), (5, 3, 3), (3, 0, 3), (0, 0, 0)]
 )
-def test_the_size(kind: Kind, before: int, told: int, size: int) -> None:
-    volume = done(replace(EMPTY, size=before), kind, Done(size=told))
+def test_the_size(kind: OperationKind, before: int, told: int, size: int) -> None:
+    volume = done(replace(EMPTY, size=before), kind, OperationDone(size=told))
     assert volume.size == size
-    assert done(replace(EMPTY, size=before), kind, Outcome.FINAL).size == before
+    assert done(replace(EMPTY, size=before), kind, FailureOutcome.FINAL).size == before
 
 
 def test_what_is_not_told_of_a_size_changes_none() -> None:
-    assert done(replace(EMPTY, size=3), Kind.PUBLISH, Done()).size == 3
+    assert done(replace(EMPTY, size=3), OperationKind.PUBLISH, OperationDone()).size == 3
 
 
 def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes() -> None:
@@ -138,21 +153,21 @@ def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes()
         pv={"spec": {"capacity": {"storage": "3"}}},
         claim={"status": {"capacity": {"storage": "1"}, "allocatedResources": {"storage": "2"}}},
     )
-    expand = Operation(Kind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=wanted)
+    expand = Operation(OperationKind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=wanted)
     there = replace(EMPTY, size=1, pods={"u1": replace(THERE, published=Published("/p"))})
-    short = after(there, expand, Done(size=2), Left(), NOW)
+    short = after(there, expand, OperationDone(size=2), Left(), NOW)
     assert short.expanded_for == (3, 1, "2", "")
 
-    def planned(volume: Volume, of: Any) -> list[Kind]:
+    def planned(volume: Volume, of: Any) -> list[OperationKind]:
         demand = PodDemand("u1", (replace(of, unique_name="v"),))
         return [each.kind for each in plan([demand], {"v": volume}, Facts(), NOW).operations]
 
-    assert planned(there, wanted) == [Kind.EXPAND]
+    assert planned(there, wanted) == [OperationKind.EXPAND]
     assert planned(short, wanted) == []
     turn = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
     changed = {"status": {**(wanted.claim or {})["status"], **turn}}
-    assert planned(short, replace(wanted, claim=changed)) == [Kind.EXPAND]
-    assert after(there, expand, Outcome.UNCERTAIN, Left(), NOW).expanded_for is None
+    assert planned(short, replace(wanted, claim=changed)) == [OperationKind.EXPAND]
+    assert after(there, expand, FailureOutcome.UNCERTAIN, Left(), NOW).expanded_for is None
 
 
 LOCAL = PublishedOnDisk("local", "v", "u1", "pv", "/p")
@@ -173,7 +188,7 @@ LOCAL = PublishedOnDisk("local", "v", "u1", "pv", "/p")
     ],
 )
 def test_what_is_called(facts: Any, call: str) -> None:
-    assert Operation(Kind.PUBLISH, "v", "csi", "why", **facts).call == call
+    assert Operation(OperationKind.PUBLISH, "v", "csi", "why", **facts).call == call
 
 
 @pytest.mark.parametrize(
@@ -191,16 +206,16 @@ def test_what_is_called(facts: Any, call: str) -> None:
 def test_what_metrics_call_it(facts: Any, block: bool) -> None:
     names = {
         of_block: Operation(
-            Kind.PUBLISH, "v", "csi", "why", mount=replace(MOUNT, mode=mode)
+            OperationKind.PUBLISH, "v", "csi", "why", mount=replace(MOUNT, mode=mode)
         ).metric_name
         for of_block, mode in ((True, Mode.BLOCK), (False, Mode.FILESYSTEM))
     }
     assert len(set(names.values())) == 2
-    assert Operation(Kind.PUBLISH, "v", "csi", "why", **facts).metric_name == names[block]
+    assert Operation(OperationKind.PUBLISH, "v", "csi", "why", **facts).metric_name == names[block]
 
 
 @pytest.mark.parametrize(("whole", "uid"), [(True, ""), (False, "u1")])
 def test_what_it_has_to_itself(whole: bool, uid: str) -> None:
-    operation = Operation(Kind.PUBLISH, "v", "csi", "why", pod_uid="u1", whole=whole)
+    operation = Operation(OperationKind.PUBLISH, "v", "csi", "why", pod_uid="u1", whole=whole)
     assert operation.key == ("v", uid)
-    assert Operation(Kind.PUBLISH, "v", "csi", "why", pod_uid="u1").whole
+    assert Operation(OperationKind.PUBLISH, "v", "csi", "why", pod_uid="u1").whole

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeletpy.structs import replace
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import Mode, VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (
     Facts,
     Failure,
-    Kind,
     Operation,
-    Plan,
+    OperationKind,
+    OperationsPlan,
     PodDemand,
     PodMount,
     Presence,
@@ -25,7 +25,7 @@ from tests.unit.volumes.claim_objects import pv, spec
 
 THERE, UNSURE, ABSENT = Presence.THERE, Presence.UNCERTAIN, Presence.ABSENT
 STAGED = StagedOnDisk("kubernetes.io/csi", "vol", "/staged")
-UNREAD = Waits(Cause.UNREAD, "claim", "503")
+UNREAD = Waits(WaitCause.UNREAD, "claim", "503")
 
 
 def left(uid: str) -> PublishedOnDisk:
@@ -51,15 +51,21 @@ def wants(uid: str, *specs: VolumeSpec) -> PodDemand:
 ENDED = PodDemand("u1", ending=True)
 RWOP = spec(access_modes=("ReadWriteOncePod",))
 BIG = spec(pv=pv(capacity={"storage": "2Gi"}))
-FAILED = {(Kind.STAGE, ("vol", "")): Failure("boom", "NodeStageVolume of driver d", 1, 5000.0)}
+FAILED = {
+    (OperationKind.STAGE, ("vol", "")): Failure("boom", "NodeStageVolume of driver d", 1, 5000.0)
+}
 UNBLOCKED = Facts()
-NO_DRIVER = Waits(Cause.DRIVER_MISSING, "csidriver", "not registered")
+NO_DRIVER = Waits(WaitCause.DRIVER_MISSING, "csidriver", "not registered")
 BLOCKED = {"vol": NO_DRIVER}
 PAST_DUE = Facts(republished=frozenset({"vol"}))
 RED = spec(selinux_context="red")
 UNSTAGED = spec(device_mountable=False)
-CONFLICT = Cause.SELINUX_CONFLICT
-HELD = {(Kind.UNSTAGE, ("vol", "")): Failure("busy", "NodeUnstageVolume of driver d", 1, 5000.0)}
+CONFLICT = WaitCause.SELINUX_CONFLICT
+HELD = {
+    (OperationKind.UNSTAGE, ("vol", "")): Failure(
+        "busy", "NodeUnstageVolume of driver d", 1, 5000.0
+    )
+}
 HELD_BACK = {
     name: replace(volume, expansion_held=True)
     for name, volume in there(THERE, "u1", size=1).items()
@@ -71,40 +77,64 @@ NOW = 1000.0
 @pytest.mark.parametrize(
     ("demands", "actual", "facts", "kinds", "cause"),
     [
-        ([wants("u1")], {}, UNBLOCKED, [Kind.STAGE], Cause.BUSY),
-        ([wants("u1")], there(UNSURE), UNBLOCKED, [Kind.STAGE], Cause.BUSY),
-        ([wants("u1")], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1")], {}, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([wants("u1")], there(UNSURE), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([wants("u1")], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
         ([wants("u1")], there(THERE, "u1"), UNBLOCKED, [], None),
-        ([wants("u1")], there(THERE, "u1", state=UNSURE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
-        ([wants("u1"), wants("u2")], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
-        ([wants("u1", RWOP)], there(THERE, "u2"), UNBLOCKED, [], Cause.SOLE_USER),
-        ([wants("u1")], {}, Facts(blocked={"vol": NO_DRIVER}), [], Cause.DRIVER_MISSING),
-        ([wants("u1")], {}, Facts(attachments={"vol": UNREAD}), [], Cause.UNREAD),
-        ([wants("u1")], {}, Facts(failures=FAILED), [], Cause.BACKOFF),
-        ([wants("u1", BIG)], there(THERE, "u1", size=1 << 30), UNBLOCKED, [Kind.EXPAND], None),
+        (
+            [wants("u1")],
+            there(THERE, "u1", state=UNSURE),
+            UNBLOCKED,
+            [OperationKind.PUBLISH],
+            WaitCause.BUSY,
+        ),
+        (
+            [wants("u1"), wants("u2")],
+            there(THERE),
+            UNBLOCKED,
+            [OperationKind.PUBLISH],
+            WaitCause.BUSY,
+        ),
+        ([wants("u1", RWOP)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SOLE_USER),
+        ([wants("u1")], {}, Facts(blocked={"vol": NO_DRIVER}), [], WaitCause.DRIVER_MISSING),
+        ([wants("u1")], {}, Facts(attachments={"vol": UNREAD}), [], WaitCause.UNREAD),
+        ([wants("u1")], {}, Facts(failures=FAILED), [], WaitCause.BACKOFF),
+        (
+            [wants("u1", BIG)],
+            there(THERE, "u1", size=1 << 30),
+            UNBLOCKED,
+            [OperationKind.EXPAND],
+            None,
+        ),
         ([wants("u1", BIG)], there(THERE, "u1", size=2 << 30), UNBLOCKED, [], None),
         (
             [wants("u1", BIG)],
             there(THERE, "u1", size=(2 << 30) - 1),
             UNBLOCKED,
-            [Kind.EXPAND],
+            [OperationKind.EXPAND],
             None,
         ),
-        ([wants("u1", BIG)], there(THERE, "u1", size=1), UNBLOCKED, [Kind.EXPAND], None),
+        ([wants("u1", BIG)], there(THERE, "u1", size=1), UNBLOCKED, [OperationKind.EXPAND], None),
         ([wants("u1", BIG)], there(THERE, "u1", size=0), UNBLOCKED, [], None),
-        ([PodDemand("u1", waits={"v": UNREAD})], there(THERE, "u1"), UNBLOCKED, [], Cause.UNREAD),
+        (
+            [PodDemand("u1", waits={"v": UNREAD})],
+            there(THERE, "u1"),
+            UNBLOCKED,
+            [],
+            WaitCause.UNREAD,
+        ),
         ([], there(THERE, "u1"), UNBLOCKED, [], None),
-        ([ENDED], there(THERE, "u1"), UNBLOCKED, [Kind.UNPUBLISH], None),
-        ([ENDED], there(THERE, "u1", "u2"), UNBLOCKED, [Kind.UNPUBLISH], None),
+        ([ENDED], there(THERE, "u1"), UNBLOCKED, [OperationKind.UNPUBLISH], None),
+        ([ENDED], there(THERE, "u1", "u2"), UNBLOCKED, [OperationKind.UNPUBLISH], None),
         (
             [ENDED, PodDemand("u2", ending=True)],
             there(THERE, "u1", "u2"),
             UNBLOCKED,
-            [Kind.UNPUBLISH, Kind.UNPUBLISH],
+            [OperationKind.UNPUBLISH, OperationKind.UNPUBLISH],
             None,
         ),
         ([PodDemand("u1", (spec(),), {"v": UNREAD}, True)], {}, UNBLOCKED, [], None),
-        ([ENDED], there(THERE), UNBLOCKED, [Kind.UNSTAGE], None),
+        ([ENDED], there(THERE), UNBLOCKED, [OperationKind.UNSTAGE], None),
         (
             [wants("u1", replace(BIG, read_only=True))],
             there(THERE, "u1", size=1),
@@ -113,55 +143,67 @@ NOW = 1000.0
             None,
         ),
         ([wants("u1", RWOP)], there(THERE, "u1"), UNBLOCKED, [], None),
-        ([wants("u1", RWOP)], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1", RWOP)], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
         (
             [wants("u1", RWOP)],
             there(THERE, "u1", state=UNSURE),
             UNBLOCKED,
-            [Kind.PUBLISH],
-            Cause.BUSY,
+            [OperationKind.PUBLISH],
+            WaitCause.BUSY,
         ),
         ([wants("u1", BIG)], HELD_BACK, UNBLOCKED, [], None),
         (
             [wants("u1", spec(), spec("other", pod_volume="w"))],
             {},
             UNBLOCKED,
-            [Kind.STAGE, Kind.STAGE],
-            Cause.BUSY,
+            [OperationKind.STAGE, OperationKind.STAGE],
+            WaitCause.BUSY,
         ),
-        ([wants("u1", RED)], NOWHERE, UNBLOCKED, [Kind.STAGE], Cause.BUSY),
-        ([wants("u1", UNSTAGED)], {}, UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
-        ([wants("u1")], there(THERE, "u1"), PAST_DUE, [Kind.REPUBLISH], None),
+        ([wants("u1", RED)], NOWHERE, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([wants("u1", UNSTAGED)], {}, UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
+        ([wants("u1")], there(THERE, "u1"), PAST_DUE, [OperationKind.REPUBLISH], None),
         ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, blocked=BLOCKED), [], None),
         ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, attachments=BLOCKED), [], None),
-        ([wants("u1", RED)], there(THERE), UNBLOCKED, [Kind.UNSTAGE], Cause.SELINUX_CONFLICT),
-        ([wants("u1", RED)], there(THERE, "u2"), UNBLOCKED, [], Cause.SELINUX_CONFLICT),
-        ([wants("u1", RED)], there(THERE), Facts(failures=HELD), [], Cause.BACKOFF),
+        (
+            [wants("u1", RED)],
+            there(THERE),
+            UNBLOCKED,
+            [OperationKind.UNSTAGE],
+            WaitCause.SELINUX_CONFLICT,
+        ),
+        ([wants("u1", RED)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SELINUX_CONFLICT),
+        ([wants("u1", RED)], there(THERE), Facts(failures=HELD), [], WaitCause.BACKOFF),
         (
             [wants("u1", RED)],
             there(THERE, "u2"),
             Facts(failures=HELD),
             [],
-            Cause.SELINUX_CONFLICT,
+            WaitCause.SELINUX_CONFLICT,
         ),
-        ([wants("u1", RED)], there(ABSENT), UNBLOCKED, [Kind.STAGE], Cause.BUSY),
+        ([wants("u1", RED)], there(ABSENT), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
         (
             [wants("u1", RED)],
             there(THERE, "u1", state=UNSURE),
             UNBLOCKED,
-            [Kind.PUBLISH],
-            Cause.BUSY,
+            [OperationKind.PUBLISH],
+            WaitCause.BUSY,
         ),
-        ([wants("u1", RED), wants("u2")], there(THERE), UNBLOCKED, [Kind.PUBLISH], CONFLICT),
-        ([], there(UNSURE), UNBLOCKED, [Kind.UNSTAGE], None),
+        (
+            [wants("u1", RED), wants("u2")],
+            there(THERE),
+            UNBLOCKED,
+            [OperationKind.PUBLISH],
+            CONFLICT,
+        ),
+        ([], there(UNSURE), UNBLOCKED, [OperationKind.UNSTAGE], None),
         ([], there(THERE, found=True), UNBLOCKED, [], None),
-        ([], there(THERE, found=True), Facts(leftovers_judged=True), [Kind.UNSTAGE], None),
+        ([], there(THERE, found=True), Facts(leftovers_judged=True), [OperationKind.UNSTAGE], None),
         (
             [PodDemand("u1", waits={"v": UNREAD})],
             there(THERE, found=True),
             Facts(leftovers_judged=True),
             [],
-            Cause.UNREAD,
+            WaitCause.UNREAD,
         ),
     ],
 )
@@ -169,8 +211,8 @@ def test_what_is_next(
     demands: list[PodDemand],
     actual: dict[str, Volume],
     facts: Facts,
-    kinds: list[Kind],
-    cause: Cause | None,
+    kinds: list[OperationKind],
+    cause: WaitCause | None,
 ) -> None:
     made = plan(demands, actual, facts, NOW)
     assert [operation.kind for operation in made.operations] == kinds
@@ -193,24 +235,28 @@ def test_only_what_shows_the_volume_waits_for_it() -> None:
 
 def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
     made = plan([wants("u1")], {}, Facts(failures=FAILED), NOW)
-    waits = Waits(Cause.BACKOFF, 'volume "vol"', "boom", "NodeStageVolume of driver d", 5000.0)
-    assert made == Plan(waits={("u1", "v"): waits}, next_at=5000.0)
+    waits = Waits(WaitCause.BACKOFF, 'volume "vol"', "boom", "NodeStageVolume of driver d", 5000.0)
+    assert made == OperationsPlan(waits={("u1", "v"): waits}, next_at=5000.0)
     over = plan([wants("u1")], {}, Facts(failures=FAILED), 5000.0)
-    assert over.operations[0].kind is Kind.STAGE
-    later = {(Kind.STAGE, ("other", "")): replace(FAILED[Kind.STAGE, ("vol", "")], retry_at=6000.0)}
+    assert over.operations[0].kind is OperationKind.STAGE
+    later = {
+        (OperationKind.STAGE, ("other", "")): replace(
+            FAILED[OperationKind.STAGE, ("vol", "")], retry_at=6000.0
+        )
+    }
     two = [wants("u1", spec(), spec("other", pod_volume="w"))]
     assert plan(two, {}, Facts(failures={**later, **FAILED}), NOW).next_at == 5000.0
     facts = Facts(republished=frozenset({"vol"}))
     assert plan([wants("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
     due = plan([wants("u1")], there(THERE, "u1"), facts, 60.0)
-    assert [operation.kind for operation in due.operations] == [Kind.REPUBLISH]
+    assert [operation.kind for operation in due.operations] == [OperationKind.REPUBLISH]
     block = PodDemand("u1", (spec("vol", mode=Mode.BLOCK),))
     due = plan([block], there(THERE, "u1"), facts, 60.0)
-    assert [operation.kind for operation in due.operations] == [Kind.REPUBLISH]
+    assert [operation.kind for operation in due.operations] == [OperationKind.REPUBLISH]
 
 
 def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
-    staging = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
+    staging = Operation(OperationKind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
     facts = Facts(running={staging.key: staging})
     made = plan([wants("u1"), wants("u2"), ENDED], there(UNSURE, "u3"), facts, 0.0)
     assert not made.operations
@@ -220,13 +266,21 @@ def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
 @pytest.mark.parametrize(
     ("running", "kinds"),
     [
-        (Operation(Kind.STAGE, "vol", "p", "", "u2", spec()), []),
-        (Operation(Kind.UNPUBLISH, "vol", "p", "", "u2", whole=False), [Kind.UNPUBLISH]),
-        (Operation(Kind.UNPUBLISH, "vol", "p", "", "u1", whole=False), []),
-        (Operation(Kind.STAGE, "other", "p", "", "u1", spec("other")), [Kind.UNPUBLISH]),
+        (Operation(OperationKind.STAGE, "vol", "p", "", "u2", spec()), []),
+        (
+            Operation(OperationKind.UNPUBLISH, "vol", "p", "", "u2", whole=False),
+            [OperationKind.UNPUBLISH],
+        ),
+        (Operation(OperationKind.UNPUBLISH, "vol", "p", "", "u1", whole=False), []),
+        (
+            Operation(OperationKind.STAGE, "other", "p", "", "u1", spec("other")),
+            [OperationKind.UNPUBLISH],
+        ),
     ],
 )
-def test_what_is_done_beside_what_is_under_way(running: Operation, kinds: list[Kind]) -> None:
+def test_what_is_done_beside_what_is_under_way(
+    running: Operation, kinds: list[OperationKind]
+) -> None:
     facts = Facts(running={running.key: running})
     made = plan([ENDED], there(UNSURE, "u1", "u2"), facts, 0.0)
     assert [operation.kind for operation in made.operations] == kinds
@@ -235,29 +289,31 @@ def test_what_is_done_beside_what_is_under_way(running: Operation, kinds: list[K
 def test_a_pod_is_told_which_other_has_its_sole_volume() -> None:
     made = plan([wants("u1", RWOP)], there(THERE, "u1", "u2", state=UNSURE), UNBLOCKED, 0.0)
     wait = made.waits["u1", "v"]
-    assert (wait.cause, wait.object) == (Cause.SOLE_USER, 'pod with uid "u2"')
+    assert (wait.cause, wait.object) == (WaitCause.SOLE_USER, 'pod with uid "u2"')
     assert not made.operations
 
 
 def test_volumes_of_which_nothing_is_left_are_forgotten() -> None:
     unstaged = replace(there(THERE)["vol"], device=ABSENT)
     for volume in (there(ABSENT)["vol"], NOWHERE["vol"], unstaged):
-        assert plan([], {"vol": volume}, UNBLOCKED, 0.0) == Plan(forgotten=("vol",))
-    staging = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
+        assert plan([], {"vol": volume}, UNBLOCKED, 0.0) == OperationsPlan(forgotten=("vol",))
+    staging = Operation(OperationKind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
     busy = Facts(running={staging.key: staging})
-    assert plan([], there(ABSENT), busy, 0.0) == Plan()
+    assert plan([], there(ABSENT), busy, 0.0) == OperationsPlan()
     elsewhere = Facts(running={("other", ""): replace(staging, unique_name="other")})
-    assert plan([], there(ABSENT), elsewhere, 0.0) == Plan(forgotten=("vol",))
+    assert plan([], there(ABSENT), elsewhere, 0.0) == OperationsPlan(forgotten=("vol",))
 
 
 def test_each_pod_waits_under_its_own_name() -> None:
     one, other = wants("u1"), wants("u2", spec(pod_volume="w"))
     made = plan([one, other], {}, Facts(blocked=BLOCKED), 0.0)
-    assert made == Plan(waits={("u1", "v"): NO_DRIVER, ("u2", "w"): NO_DRIVER})
+    assert made == OperationsPlan(waits={("u1", "v"): NO_DRIVER, ("u2", "w"): NO_DRIVER})
 
 
-OP = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "a pod wants the volume", "u1", spec())
-OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
+OP = Operation(
+    OperationKind.STAGE, "vol", "kubernetes.io/csi", "a pod wants the volume", "u1", spec()
+)
+OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, staged=STAGED)
 
 
 @pytest.mark.parametrize(
@@ -267,14 +323,14 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
         (
             wants("u1"),
             there(THERE),
-            replace(OP, kind=Kind.PUBLISH, reason="the pod wants the volume"),
+            replace(OP, kind=OperationKind.PUBLISH, reason="the pod wants the volume"),
         ),
         (
             wants("u1"),
             there(THERE, "u1", state=UNSURE),
             replace(
                 OP,
-                kind=Kind.PUBLISH,
+                kind=OperationKind.PUBLISH,
                 reason="whether the pod has the volume is not certain",
                 mount=left("u1"),
             ),
@@ -284,7 +340,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
             {},
             replace(
                 OP,
-                kind=Kind.PUBLISH,
+                kind=OperationKind.PUBLISH,
                 reason="the pod wants the volume",
                 spec=UNSTAGED,
                 whole=False,
@@ -295,7 +351,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
             {},
             replace(
                 OP,
-                kind=Kind.PUBLISH,
+                kind=OperationKind.PUBLISH,
                 reason="the pod wants the volume",
                 spec=replace(UNSTAGED, attachable=True),
             ),
@@ -305,7 +361,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
             there(ABSENT, "u1", size=1),
             replace(
                 OP,
-                kind=Kind.EXPAND,
+                kind=OperationKind.EXPAND,
                 reason=f"the PersistentVolume has {2 << 30} bytes, the volume 1",
                 spec=replace(UNSTAGED, pv=BIG.pv),
                 mount=left("u1"),
@@ -317,7 +373,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=Kind.UNSTAGE, staged=STAGED)
             there(THERE, "u1"),
             replace(
                 OP,
-                kind=Kind.UNPUBLISH,
+                kind=OperationKind.UNPUBLISH,
                 reason="the pod's containers are gone",
                 spec=None,
                 mount=left("u1"),
@@ -378,11 +434,11 @@ class Node:
     def check(self, operation: Operation) -> None:
         volume = self.actual.get("vol")
         wanted = any(d.specs and not d.ending for d in self.demands.values())
-        if operation.kind is Kind.UNSTAGE:
+        if operation.kind is OperationKind.UNSTAGE:
             assert not wanted
             assert volume is not None
             assert not volume.pods
-        if operation.kind is Kind.UNPUBLISH:
+        if operation.kind is OperationKind.UNPUBLISH:
             assert self.demands[operation.pod_uid].ending
 
     def finish(self, how: str) -> None:
@@ -393,16 +449,16 @@ class Node:
         pods = dict(volume.pods)
         uid = operation.pod_uid
         match operation.kind, how:
-            case Kind.STAGE, "done" | "unsure":
+            case OperationKind.STAGE, "done" | "unsure":
                 state = THERE if how == "done" else UNSURE
                 volume = replace(volume, device=state, staged=STAGED)
-            case Kind.PUBLISH, "done" | "unsure":
+            case OperationKind.PUBLISH, "done" | "unsure":
                 pods[uid] = PodMount(left(uid), THERE if how == "done" else UNSURE)
-            case Kind.UNPUBLISH, "done":
+            case OperationKind.UNPUBLISH, "done":
                 del pods[uid]
-            case Kind.UNSTAGE, "done":
+            case OperationKind.UNSTAGE, "done":
                 volume = replace(volume, device=ABSENT, staged=None)
-            case Kind.UNSTAGE, _:
+            case OperationKind.UNSTAGE, _:
                 volume = replace(volume, device=UNSURE)
         self.actual["vol"] = replace(volume, pods=pods)
 

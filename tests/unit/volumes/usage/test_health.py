@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.status.volume_health import shown_volume_health
-from kubeletpy.volumes.claims.on_disk import MountedVolume, Outcome, PublishedOnDisk
+from kubeletpy.volumes.claims.on_disk import FailureOutcome, MountedVolume, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi import answers
 from kubeletpy.volumes.csi.client import NodeClient
@@ -123,7 +123,7 @@ async def test_pods_are_told_of_other_answers_only() -> None:
     assert (shown["name"], shown["healthConditions"]) == ("v", [SICK])
     node.clock.time += 60
     await node.monitor.round()
-    node.answer = OperationFailed(Outcome.TRANSIENT, "no answer")
+    node.answer = OperationFailed(FailureOutcome.TRANSIENT, "no answer")
     await node.monitor.round()
     assert node.told == ["uid"]
     assert node.monitor.of_pod("uid") == [shown], "a failed call changes nothing"

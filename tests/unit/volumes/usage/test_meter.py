@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.volume_stats import ClaimNumbers
 from kubeletpy.volumes.claims.on_disk import (
+    FailureOutcome,
     MeasuredVolume,
     MountedVolume,
-    Outcome,
     PublishedOnDisk,
     VolumeStats,
 )
@@ -51,7 +51,7 @@ class Node:
         if left.driver == "hangs":
             await self.healed.wait()
         if left.driver == "fails":
-            raise OperationFailed(Outcome.FINAL, "no")
+            raise OperationFailed(FailureOutcome.FINAL, "no")
         if left.driver == "mute":
             return None
         return VolumeStats(capacity_bytes=10, abnormal=self.sick, message="on fire")

@@ -16,7 +16,7 @@ from kubeletpy.volumes.projected.pod_certificates.keys import new_key
 from kubeletpy.volumes.projected.pod_certificates.request import (
     FAILED,
     MAX_CHAIN_CHARACTERS,
-    Answer,
+    CertificateRequestStatus,
     answer_of,
     request_object,
 )
@@ -93,7 +93,9 @@ def test_answers_without_a_certificate(status: Any, outcome: str, reason: str) -
 def test_a_chain_is_cleaned_of_all_but_its_certificates() -> None:
     text = f"remark\n{BLOCK}between\n{WITH_HEADER}end"
     answer = answer_of({"status": {**ISSUED, **TIMES, "certificateChain": text}})
-    expected = Answer("Issued", "", "", 2 * BLOCK.encode(), 1767225610.0, 1767229200.0)
+    expected = CertificateRequestStatus(
+        "Issued", "", "", 2 * BLOCK.encode(), 1767225610.0, 1767229200.0
+    )
     assert answer == expected
 
 

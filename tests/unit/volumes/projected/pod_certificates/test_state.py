@@ -6,13 +6,18 @@ import pytest
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.structs import replace
-from kubeletpy.volumes.projected.pod_certificates.request import DENIED, FAILED, ISSUED, Answer
+from kubeletpy.volumes.projected.pod_certificates.request import (
+    DENIED,
+    FAILED,
+    ISSUED,
+    CertificateRequestStatus,
+)
 from kubeletpy.volumes.projected.pod_certificates.state import (
     AGAIN_S,
     Asked,
-    Held,
+    HeldCertificate,
     Refusal,
-    State,
+    SourceState,
     advance,
     condition,
     not_requested,
@@ -21,10 +26,10 @@ from kubeletpy.volumes.projected.pod_certificates.state import (
 )
 
 KEY, NEXT_KEY = b"key", b"next key"
-PENDING = Answer()
-GIVEN = Answer(ISSUED, "", "", b"chain", 2000.0, 5000.0)
-REFUSED = Answer(DENIED, "UnsupportedKeyType", 'try "ED25519"')
-HELD = Held(KEY, b"chain", refresh_at=2000.0, not_after=5000.0)
+PENDING = CertificateRequestStatus()
+GIVEN = CertificateRequestStatus(ISSUED, "", "", b"chain", 2000.0, 5000.0)
+REFUSED = CertificateRequestStatus(DENIED, "UnsupportedKeyType", 'try "ED25519"')
+HELD = HeldCertificate(KEY, b"chain", refresh_at=2000.0, not_after=5000.0)
 ASKED = Asked("req-1", KEY, since=1000.0, abandon_at=1600.0)
 SEEN = replace(ASKED, seen=True)
 ASKED_AGAIN = Asked("req-2", NEXT_KEY, since=2000.0, abandon_at=2600.0, seen=True)
@@ -35,27 +40,40 @@ OVERDUE, EXPIRED = Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, Reason.CERTIFICATE_EX
 @pytest.mark.parametrize(
     ("state", "found", "now", "request_now", "until"),
     [
-        pytest.param(State(), None, 1000.0, True, 1000.0, id="the first request"),
+        pytest.param(SourceState(), None, 1000.0, True, 1000.0, id="the first request"),
         pytest.param(
-            State(retry_at=1010.0, problem="no"), None, 1000.0, False, 1010.0, id="waits to retry"
+            SourceState(retry_at=1010.0, problem="no"),
+            None,
+            1000.0,
+            False,
+            1010.0,
+            id="waits to retry",
         ),
-        pytest.param(State(retry_at=1010.0), None, 1010.0, True, 1010.0, id="retries"),
-        pytest.param(State(asked=ASKED), None, 1001.0, False, 1600.0, id="not visible yet"),
-        pytest.param(State(asked=ASKED), PENDING, 1001.0, False, 1600.0, id="no answer yet"),
-        pytest.param(State(asked=SEEN), None, 1020.0, False, 1000.0 + AGAIN_S, id="deleted"),
-        pytest.param(State(asked=SEEN), None, 1040.0, True, 1040.0, id="deleted after a while"),
-        pytest.param(State(asked=ASKED), None, 1600.0, True, 1600.0, id="never seen"),
-        pytest.param(State(asked=SEEN), GIVEN, 1010.0, False, 2000.0, id="issued"),
-        pytest.param(State(asked=SEEN), REFUSED, 1010.0, False, None, id="denied"),
-        pytest.param(State(refusal=DENIAL), None, 9999.0, False, None, id="stays denied"),
-        pytest.param(State(HELD), None, 1999.0, False, 2000.0, id="fresh"),
-        pytest.param(State(HELD), None, 2000.0, True, 2000.0, id="due"),
-        pytest.param(State(HELD, ASKED_AGAIN), PENDING, 2001.0, False, 2600.0, id="refreshing"),
-        pytest.param(State(HELD, ASKED_AGAIN), GIVEN, 2001.0, True, 2001.0, id="issued, due"),
+        pytest.param(SourceState(retry_at=1010.0), None, 1010.0, True, 1010.0, id="retries"),
+        pytest.param(SourceState(asked=ASKED), None, 1001.0, False, 1600.0, id="not visible yet"),
+        pytest.param(SourceState(asked=ASKED), PENDING, 1001.0, False, 1600.0, id="no answer yet"),
+        pytest.param(SourceState(asked=SEEN), None, 1020.0, False, 1000.0 + AGAIN_S, id="deleted"),
+        pytest.param(
+            SourceState(asked=SEEN), None, 1040.0, True, 1040.0, id="deleted after a while"
+        ),
+        pytest.param(SourceState(asked=ASKED), None, 1600.0, True, 1600.0, id="never seen"),
+        pytest.param(SourceState(asked=SEEN), GIVEN, 1010.0, False, 2000.0, id="issued"),
+        pytest.param(SourceState(asked=SEEN), REFUSED, 1010.0, False, None, id="denied"),
+        pytest.param(SourceState(refusal=DENIAL), None, 9999.0, False, None, id="stays denied"),
+        pytest.param(SourceState(HELD), None, 1999.0, False, 2000.0, id="fresh"),
+        pytest.param(SourceState(HELD), None, 2000.0, True, 2000.0, id="due"),
+        pytest.param(
+            SourceState(HELD, ASKED_AGAIN), PENDING, 2001.0, False, 2600.0, id="refreshing"
+        ),
+        pytest.param(SourceState(HELD, ASKED_AGAIN), GIVEN, 2001.0, True, 2001.0, id="issued, due"),
     ],
 )
 def test_what_comes_next(
-    state: State, found: Answer | None, now: float, request_now: bool, until: float | None
+    state: SourceState,
+    found: CertificateRequestStatus | None,
+    now: float,
+    request_now: bool,
+    until: float | None,
 ) -> None:
     step = advance(state, found, "ns", now, 0.0)
     assert (step.request, step.until) == (request_now, until)
@@ -65,23 +83,25 @@ def test_what_comes_next(
 @pytest.mark.parametrize(
     ("state", "found", "now", "reason"),
     [
-        (State(), None, 1000.0, "the first certificate"),
-        (State(HELD), None, 2000.0, "the certificate is to be refreshed"),
-        (State(HELD), None, 1999.0, "the certificate is fresh"),
-        (State(HELD, ASKED_AGAIN), GIVEN, 2001.0, "it was issued"),
-        (State(asked=ASKED), PENDING, 1001.0, "the signer has not answered"),
+        (SourceState(), None, 1000.0, "the first certificate"),
+        (SourceState(HELD), None, 2000.0, "the certificate is to be refreshed"),
+        (SourceState(HELD), None, 1999.0, "the certificate is fresh"),
+        (SourceState(HELD, ASKED_AGAIN), GIVEN, 2001.0, "it was issued"),
+        (SourceState(asked=ASKED), PENDING, 1001.0, "the signer has not answered"),
     ],
 )
 def test_why_the_next_step_is_taken(
-    state: State, found: Answer | None, now: float, reason: str
+    state: SourceState, found: CertificateRequestStatus | None, now: float, reason: str
 ) -> None:
     assert advance(state, found, "ns", now, 0.0).reason == reason
 
 
 def test_an_issued_certificate_is_used_with_the_key_it_was_requested_for() -> None:
-    later = Answer(ISSUED, "", "", b"new chain", 8000.0, 9000.0)
-    step = advance(State(HELD, ASKED_AGAIN, told=frozenset({OVERDUE})), later, "ns", 2700.0, 0.5)
-    assert step.state == State(Held(NEXT_KEY, b"new chain", 8150.0, 9000.0))
+    later = CertificateRequestStatus(ISSUED, "", "", b"new chain", 8000.0, 9000.0)
+    step = advance(
+        SourceState(HELD, ASKED_AGAIN, told=frozenset({OVERDUE})), later, "ns", 2700.0, 0.5
+    )
+    assert step.state == SourceState(HeldCertificate(NEXT_KEY, b"new chain", 8150.0, 9000.0))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +116,7 @@ def test_an_issued_certificate_is_used_with_the_key_it_was_requested_for() -> No
             ),
         ),
         (
-            Answer(FAILED, "Broken", "line\nline"),
+            CertificateRequestStatus(FAILED, "Broken", "line\nline"),
             (
                 Reason.FAILED,
                 'PodCertificateRequest ns/req-1 failed, reason="Broken", message="line\\nline"',
@@ -104,15 +124,17 @@ def test_an_issued_certificate_is_used_with_the_key_it_was_requested_for() -> No
         ),
     ],
 )
-def test_a_refusal_is_final_and_told_once(answer: Answer, event: tuple[Reason, str]) -> None:
-    step = advance(State(HELD, SEEN), answer, "ns", 1010.0, 0.0)
+def test_a_refusal_is_final_and_told_once(
+    answer: CertificateRequestStatus, event: tuple[Reason, str]
+) -> None:
+    step = advance(SourceState(HELD, SEEN), answer, "ns", 1010.0, 0.0)
     assert step.events == (event,)
     assert step.state.held == HELD
     assert advance(step.state, answer, "ns", 9999.0, 0.0).events == ()
 
 
 def test_a_late_refresh_is_told_once_per_certificate() -> None:
-    state = State(HELD, ASKED_AGAIN)
+    state = SourceState(HELD, ASKED_AGAIN)
     assert advance(state, PENDING, "ns", 2600.0, 0.0).events == ()
     overdue = advance(state, PENDING, "ns", 2601.0, 0.0)
     assert [reason for reason, _ in overdue.events] == [OVERDUE]
@@ -120,53 +142,59 @@ def test_a_late_refresh_is_told_once_per_certificate() -> None:
     expired = advance(overdue.state, PENDING, "ns", 5001.0, 0.0)
     assert [reason for reason, _ in expired.events] == [EXPIRED]
     assert advance(expired.state, PENDING, "ns", 6000.0, 0.0).events == ()
-    assert advance(State(HELD), None, "ns", 5001.0, 0.0).events == overdue.events + expired.events
+    assert (
+        advance(SourceState(HELD), None, "ns", 5001.0, 0.0).events
+        == overdue.events + expired.events
+    )
 
 
 def test_failed_creations_wait_longer_each_time_and_a_created_one_forgets_them() -> None:
-    state, waits = State(), []
+    state, waits = SourceState(), []
     for _ in range(12):
         state = not_requested(state, "forbidden", 1000.0, 0.0)
         waits.append(state.retry_at - 1000.0)
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]
-    assert not_requested(State(), "forbidden", 1000.0, 1.0).retry_at == 1001.5
+    assert not_requested(SourceState(), "forbidden", 1000.0, 1.0).retry_at == 1001.5
     made = requested(state, "req-1", KEY, 1000.0, 0.5)
-    assert made == State(asked=replace(ASKED, abandon_at=1750.0))
+    assert made == SourceState(asked=replace(ASKED, abandon_at=1750.0))
 
 
 @pytest.mark.parametrize(
     ("state", "now", "expected"),
     [
-        (State(), 0.0, "not_yet_issued"),
-        (State(asked=ASKED), 0.0, "not_yet_issued"),
-        (State(HELD), 2600.0, "fresh"),
-        (State(HELD, ASKED_AGAIN), 2601.0, "overdue_for_refresh"),
-        (State(HELD), 5000.0, "overdue_for_refresh"),
-        (State(HELD), 5001.0, "expired"),
-        (State(HELD, refusal=DENIAL), 0.0, "denied"),
-        (State(refusal=replace(DENIAL, outcome=FAILED)), 0.0, "failed"),
+        (SourceState(), 0.0, "not_yet_issued"),
+        (SourceState(asked=ASKED), 0.0, "not_yet_issued"),
+        (SourceState(HELD), 2600.0, "fresh"),
+        (SourceState(HELD, ASKED_AGAIN), 2601.0, "overdue_for_refresh"),
+        (SourceState(HELD), 5000.0, "overdue_for_refresh"),
+        (SourceState(HELD), 5001.0, "expired"),
+        (SourceState(HELD, refusal=DENIAL), 0.0, "denied"),
+        (SourceState(refusal=replace(DENIAL, outcome=FAILED)), 0.0, "failed"),
     ],
 )
-def test_its_name_in_the_metric(state: State, now: float, expected: str) -> None:
+def test_its_name_in_the_metric(state: SourceState, now: float, expected: str) -> None:
     assert condition(state, now) == expected
 
 
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (State(), "a certificate is about to be requested"),
-        (State(asked=ASKED), "ns/req-1 waits for the signer: it is neither issued nor denied yet"),
-        (State(refusal=DENIAL), "ns/req-1 was permanently denied: reason="),
-        (not_requested(State(), "no", 0.0, 0.0), "could not be created: no"),
-        (advance(State(asked=SEEN), None, "ns", 1.0, 0.0).state, "req-1 has gone without"),
+        (SourceState(), "a certificate is about to be requested"),
+        (
+            SourceState(asked=ASKED),
+            "ns/req-1 waits for the signer: it is neither issued nor denied yet",
+        ),
+        (SourceState(refusal=DENIAL), "ns/req-1 was permanently denied: reason="),
+        (not_requested(SourceState(), "no", 0.0, 0.0), "could not be created: no"),
+        (advance(SourceState(asked=SEEN), None, "ns", 1.0, 0.0).state, "req-1 has gone without"),
     ],
 )
-def test_why_there_is_none_names_the_signer(state: State, text: str) -> None:
+def test_why_there_is_none_names_the_signer(state: SourceState, text: str) -> None:
     why = why_missing(state, {"signerName": "example.com/s"}, "ns")
     assert why.startswith("podCertificate of signer example.com/s: ")
     assert text in why
 
 
 def test_no_key_is_shown() -> None:
-    assert "key" not in repr(State(HELD, ASKED)).replace("keyType", "")
+    assert "key" not in repr(SourceState(HELD, ASKED)).replace("keyType", "")
     assert "chain" not in repr(HELD)
