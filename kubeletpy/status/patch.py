@@ -42,7 +42,7 @@ def may_wait(in_api: api.PodStatus, shown: api.PodStatus) -> bool:
 
     Such steps are the generation that was observed (it rises when a deletion begins) and, while a
     pod is Pending, its sandbox and addresses. Readiness, starts, ends and failures never wait.
-    Source: docs/reference/differences.csv, f2.
+    Source: docs/reference/behaviour.md, f2; docs/reference/differences.csv: behaviour.md.
     """
     return _awaited(in_api) == _awaited(shown)
 
