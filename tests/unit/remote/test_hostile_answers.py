@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -56,7 +57,15 @@ async def test_garbage_is_an_error_that_names_call_and_remedy(
         assert str(caught.value).startswith(name)
         assert f"of {len(GARBAGE[kind])} bytes is no {answer} of CRI v1" in str(caught.value)
         assert "\n" not in str(caught.value)
-    assert caplog.records == [], "no traceback of the gRPC library"
+    assert not [each for each in caplog.records if not _is_of_a_closed_loop(each)]
+
+
+def _is_of_a_closed_loop(record: logging.LogRecord) -> bool:
+    """gRPC has one queue of events for the process: what another test's calls left may end here.
+
+    This test's own loop runs, so the message is never about its calls.
+    """
+    return record.exc_info is not None and str(record.exc_info[1]) == "Event loop is closed"
 
 
 @pytest.mark.parametrize("high", [False, True], ids=["low", "high"])
