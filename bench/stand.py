@@ -88,7 +88,7 @@ class Stand:
         self.agent_process.start(
             [
                 *(
-                    [self.program]
+                    [self.program.absolute()]  # it starts in a directory of its own
                     if self.program
                     else [
                         *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
