@@ -65,9 +65,14 @@ class StatusEntry(Struct):
     @property
     def may_wait(self) -> bool:
         """Whether the newest status may be written together with the next one."""
-        if (self.finished and self.pod.being_deleted) or self.patch() is None:
+        if self.finished and self.pod.being_deleted:
             return False
-        return may_wait(self.in_api, self._shown())
+        shown = self._shown()
+        # few statuses may wait: only those are compared in full before they are sent
+        return (
+            may_wait(self.in_api, shown)
+            and status_patch(self.api_uid, self.in_api, shown) is not None
+        )
 
     def patch(self) -> dict[str, object] | None:
         """The patch that brings the API up to the newest status; None when it has it."""
