@@ -27,6 +27,8 @@ SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
 SERIAL = r"\[Serial\]"
 LONGEST = "should cap back-off at MaxContainerBackOff"
 """Takes 27 minutes by itself, so it runs beside all others from the beginning."""
+HANDLER = "test-handler"
+"""The tests of RuntimeClass expect a runtime handler of this name."""
 _NEGATIVE_SCORES = Edit(
     "test/e2e/common/node/framework/cgroups/cgroups.go",
     "if oomScoreAdj != expectedOomScoreAdj {",
@@ -84,7 +86,11 @@ def run_tests(release: str, agent: str, choice: Choice, output: Path, features: 
         images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built, *pair)
         with _mirror(home / "r", images) as mirror:
             runtime = containerd.Containerd(
-                home / "c", containerd.programs(2), current_runc(), prefix=23
+                home / "c",
+                containerd.programs(2),
+                current_runc(),
+                prefix=23,
+                handlers=(HANDLER,),
             )
             _mirrored(runtime, mirror)
             runtime.start(next(each.name for each in images if "/pause:" in each.name))

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -60,13 +61,15 @@ class Containerd:
         *,
         prefix: int = 24,
         systemd_cgroup: bool = False,
+        handlers: Sequence[str] = (),
     ) -> None:
         """``runc``: another one than the installed one; ``prefix``: of the pod network's addresses,
         24 is enough for 253 pods; ``systemd_cgroup``: systemd makes the cgroups, from the next
-        start on."""
+        start on; ``handlers``: more runtime handlers."""
         self.directory = directory
         self.systemd_cgroup = systemd_cgroup
         self._runc = runc
+        self._handlers = handlers
         self.socket = directory / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._binaries = binaries
@@ -109,6 +112,7 @@ class Containerd:
                     sandbox_image,
                     self._runc,
                     systemd_cgroup=self.systemd_cgroup,
+                    handlers=self._handlers,
                 )
             )
             (self.directory / "cni" / "10-pods.conflist").write_text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,12 @@ def render_config(
     program: Path | None = None,
     *,
     systemd_cgroup: bool = False,
+    handlers: Sequence[str] = (),
 ) -> str:
     """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`.
 
-    `program`: another runc than the installed one; `systemd_cgroup`: the cgroup driver is systemd.
+    `program`: another runc than the installed one; `systemd_cgroup`: the cgroup driver is systemd;
+    `handlers`: names of more runtime handlers, which run runc too.
     """
     common = {
         "restrict_oom_score_adj": True,
@@ -58,7 +60,6 @@ def render_config(
             (("plugins", cri, "cni"), {**cni, "bin_dir": plugins}),
             (("plugins", cri, "registry"), certs),
         ]
-        runtime: tuple[str, ...] = ("plugins", cri, "containerd", "runtimes", "runc")
     else:
         cri, images = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
         tables = [
@@ -68,11 +69,14 @@ def render_config(
             (("plugins", images, "registry"), certs),
             (("plugins", "io.containerd.nri.v1.nri"), {"disable": True}),
         ]
-        runtime = ("plugins", cri, "containerd", "runtimes", "runc")
+    runtimes = ("plugins", cri, "containerd", "runtimes")
+    for handler in ("runc", *handlers):
+        tables += [
+            ((*runtimes, handler), {"runtime_type": "io.containerd.runc.v2"}),
+            ((*runtimes, handler, "options"), runc),
+        ]
     tables += [
         (("plugins", "io.containerd.internal.v1.opt"), {"path": str(directory / "opt")}),
-        (runtime, {"runtime_type": "io.containerd.runc.v2"}),
-        ((*runtime, "options"), runc),
         (("grpc",), {"address": str(directory / "containerd.sock")}),
     ]
     top = {

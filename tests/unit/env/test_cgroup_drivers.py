@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,15 @@ def test_slices_of_pods() -> None:
 def test_containerd_is_configured_for_the_driver(generation: int, systemd: bool) -> None:
     text = render_config(Path("/x"), generation, systemd_cgroup=systemd)
     assert f"SystemdCgroup = {'true' if systemd else 'false'}\n" in text
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_another_runtime_handler_runs_runc_like_the_first(generation: int) -> None:
+    config = tomllib.loads(render_config(Path("/x"), generation, handlers=("test-handler",)))
+    tables = [each["containerd"] for each in config["plugins"].values() if "containerd" in each]
+    assert len(tables) == 1
+    assert list(tables[0]["runtimes"]) == ["runc", "test-handler"]
+    assert tables[0]["runtimes"]["runc"] == tables[0]["runtimes"]["test-handler"]
 
 
 def test_a_record_of_before_means_cgroupfs(tmp_path: Path) -> None:
