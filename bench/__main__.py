@@ -65,17 +65,22 @@ def main() -> int:
                 ]
                 names = [each.name if each else "kubeletpy" for each in programs]
                 print(side_by_side(names, turns))
+                every = [each for turn in turns for each in turn]
                 figures = [[each.as_json() for each in turn] for turn in turns]
             else:
                 results = measure(given.containerd, plan, given.agent, server)
                 print(table(results))
+                every = [results]
                 figures = results.as_json()
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     print(f"{time.monotonic() - begun:.0f} s")
     if given.json is not None:
         given.json.write_text(json.dumps(figures, indent=2) + "\n")
-    return 0
+    failures = [each.failure for each in every if each.failure]
+    for failure in failures:
+        print(f"bench: not measured to the end: {failure}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -78,11 +79,12 @@ class Bench:
         self._events = generation >= 2
         self.results = Results(generation)
         self._number = 0
+        self._step = "connecting to the runtimes"
         self._floor: Floor
         self._subject: Subject
 
     async def run(self) -> None:
-        """Measure everything."""
+        """Measure everything; a step that fails ends the run, with the figures of those before."""
         stand = self._stand
         runtimes = [RemoteRuntime(r.endpoint) for r in (stand.floor_runtime, stand.agent_runtime)]
         try:
@@ -91,6 +93,9 @@ class Bench:
             self._floor = Floor(stand.api, stand.pods, runtimes[0], stand.directory / "raw")
             self._subject = Subject(stand.api, stand.pods, runtimes[1])
             await self._measure()
+        except Exception as error:  # noqa: BLE001 - the figures so far are half an hour of work
+            traceback.print_exc()
+            self.results.failure = f"{self._step}: {error}"
         finally:
             for runtime in runtimes:
                 await runtime.close()
@@ -329,4 +334,5 @@ class Bench:
         self.results.rows.append(row)
 
     def _say(self, text: str) -> None:
+        self._step = text
         print(f"… {text}", flush=True)

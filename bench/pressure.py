@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import select
@@ -88,9 +89,11 @@ def _left(group: Path) -> int:
 def _crossed(group: Path) -> float:
     """Block until less than the threshold is left; returns when (Unix seconds)."""
     until = time.time() + 60
-    while _left(group) >= THRESHOLD:
+    least = ROOM
+    while (left := _left(group)) >= THRESHOLD:
+        least = min(least, left)
         if time.time() > until:
-            raise TimeoutError("no pod has crossed the threshold")
+            raise TimeoutError(f"no pod has crossed the threshold: at least {least // MI} MiB left")
         time.sleep(0.002)
     return time.time()
 
@@ -141,7 +144,10 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
             await stand.pods.until(name, READY)
             (pid,) = await main_processes(runtime, [_container(stand, name)])
             ended = await asyncio.to_thread(_ended, pid)
-            began = await crossed
+            try:
+                began = await crossed
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}; {json.dumps(stand.pods.latest[name])}") from error
             found[ENDED].append(ended - began)
             async with asyncio.timeout(60):
                 found[SHOWN].append(await ends[name] - began)

@@ -64,12 +64,15 @@ class Results:
     calls_per_pod: dict[str, dict[str, float]] = field(default_factory=dict)
     """By step ("create 30"): the agent's CRI calls and API requests, by kind."""
     floor_parallel: int = 0
+    failure: str | None = None
+    """Why the run ended before its last step."""
 
     def as_json(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
             "containerd": self.containerd,
             "floor_parallel": self.floor_parallel,
+            "failure": self.failure,
             "calls_per_pod": self.calls_per_pod,
             "rows": [row.as_json() for row in self.rows],
         }
