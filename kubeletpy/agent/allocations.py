@@ -14,6 +14,7 @@ from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.node.resources import capacity, unreserved
 from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.resources import has_swap
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
@@ -41,8 +42,9 @@ def build_allocations(
     sources_ready: whether all pods are known.
     decided: records decisions about a pod (uid).
     """
-    allocated = ResourceState(context.root / "allocated_pods_state")
-    actuated = ResourceState(context.root / "actuated_pods_state")
+    volumes = context.gates.enabled(MEMORY_VOLUMES)
+    allocated = ResourceState(context.root / "allocated_pods_state", memory_volumes=volumes)
+    actuated = ResourceState(context.root / "actuated_pods_state", memory_volumes=volumes)
     manager = AllocationManager(
         allocated,
         context.recorder,
@@ -51,6 +53,7 @@ def build_allocations(
             context.settings,
             lambda pod, c: has_swap(pod, c, rules),
             unreserved(capacity(context.outside.machine.facts, context.options), context.options),
+            cgroup_v2=rules.cgroup_v2,
         ),
         metrics=context.outside.metrics.resizes,
         judge=context.signals.fits,

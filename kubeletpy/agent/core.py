@@ -374,6 +374,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         ),
         actuated=given.actuated,
         pod_limits=cgroups.limits,
+        resize_volume=storage.volumes.resize,
         placement=placement.cpus.placement,
         runtime_name=info.name,
         max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,

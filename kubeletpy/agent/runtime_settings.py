@@ -8,6 +8,7 @@ from kubeletpy.agent.outside import Machine
 from kubeletpy.cgroups.setup import memory_qos
 from kubeletpy.cgroups.values import unreserved_memory
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 
@@ -44,5 +45,6 @@ def runtime_settings(
         ),
         thermal_throttle_paths=kernel.thermal_throttle_paths,
         default_sysctls=settings.default_pod_sysctls if gates.enabled("DefaultPodSysctls") else {},
+        resizes_memory_volumes=gates.enabled(MEMORY_VOLUMES),
         stop_signals=gates.enabled("ContainerStopSignals"),
     )

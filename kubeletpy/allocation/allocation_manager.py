@@ -6,9 +6,9 @@ infeasible resize is reported and dropped; one that only lacks room is retried w
 have become free. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide
 what admission, feasibility and order decide (pure modules of their own).
 
-What is allocated to a pod is recorded when it is admitted, unless it names no cpu or memory:
-such a pod can never be resized. The record is necessary: a pod whose spec changed while the agent
-was down must not be judged, let alone rejected, by what it requests now.
+What is allocated to a pod is recorded when it is admitted, unless it can never be resized because
+it names no cpu or memory. The record is necessary: a pod whose spec changed while the agent was
+down must not be judged, let alone rejected, by what it requests now.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation import conditions
-from kubeletpy.allocation.asked import asks, pod_level_changes
+from kubeletpy.allocation.asked import asks, pod_level_changes, volume_sizes_change
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules, infeasible
 from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.queue import WaitingResize, in_order
 from kubeletpy.allocation.reports import Decided, ResizeReports
-from kubeletpy.allocation.resources import PodResources, asks_for_nothing, of_pod, with_resources
+from kubeletpy.allocation.resources import PodResources, never_resized, of_pod, with_resources
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import AdmissionReason
@@ -37,6 +37,7 @@ from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE
 from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class AllocationManager:
     def resized(self, desired: Pod) -> Pod | Infeasible:
         """The pod as it would be run after a resize that fits. Raises ValueError."""
         never = infeasible(desired, self.allocated(desired), self._rules)
-        return with_resources(desired, of_pod(desired)) if never is None else never
+        return with_resources(desired, self._wanted(desired)) if never is None else never
 
     def admitting(self, pod: Pod) -> Pod:
         """The pod as it is to be admitted: as allocated, if this node has run it before."""
@@ -119,8 +120,12 @@ class AllocationManager:
 
     def admitted(self, pod: Pod) -> None:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
-        if self._state.find(pod.uid) is None and not asks_for_nothing(pod):
-            self._state.put(pod.uid, of_pod(pod))
+        given, wanted = self._state.find(pod.uid), self._wanted(pod)
+        if given is None:
+            if not never_resized(wanted):
+                self._state.put(pod.uid, wanted)
+        elif wanted.volumes.keys() - given.volumes:  # recorded before sizes could be changed
+            self._state.put(pod.uid, replace(given, volumes={**wanted.volumes, **given.volumes}))
 
     def refused(self, uid: str) -> None:
         """A pod was rejected."""
@@ -272,11 +277,14 @@ class AllocationManager:
         del self._queue[uid]
         if self._reports.conditions(uid).deferred:
             self._metrics.deferred_accepted.labels(trigger).inc()
-        self._state.put(uid, of_pod(desired))
+        self._state.put(uid, self._wanted(desired))
         self._reports.allocated(desired)
         return True
 
     # -- helpers -----------------------------------------------------------------------------
+
+    def _wanted(self, pod: Pod) -> PodResources:
+        return of_pod(pod, memory_volumes=self._rules.memory_volumes)
 
     def _has_what_it_asks(self, pod: Pod) -> bool:
         return self.allocated(pod).object is pod.object
@@ -297,7 +305,8 @@ class AllocationManager:
             return False
         for one in found:
             self._metrics.requested.labels(one.resource, one.requirement, one.operation).inc()
-        return bool(found) or pod_level_changes(old, new)
+        volumes = self._rules.memory_volumes and volume_sizes_change(old, new)
+        return bool(found) or volumes or pod_level_changes(old, new)
 
     def _takes_less(self, old: Pod, new: Pod) -> bool:
         try:

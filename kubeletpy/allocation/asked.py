@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from kubeletpy.allocation.resources import KINDS, amounts, of_pod, same
 from kubeletpy.api.quantity import parse
+from kubeletpy.pods.memory_volumes import changed_limits, size_limits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE
 from kubeletpy.structs import Struct
@@ -46,6 +47,11 @@ def asks(old: Pod, new: Pod) -> Iterator[Ask]:
 def pod_level_changes(old: Pod, new: Pod) -> bool:
     """Whether the pod-level resources change."""
     return not same(old.spec.get("resources"), new.spec.get("resources"))
+
+
+def volume_sizes_change(old: Pod, new: Pod) -> bool:
+    """Whether the size of a volume in memory changes."""
+    return old.spec is not new.spec and bool(changed_limits(size_limits(old), size_limits(new)))
 
 
 def _amount(named: Mapping[str, str], name: str) -> Decimal:

@@ -26,6 +26,7 @@ from pathlib import Path
 from kubeletpy.allocation import checkpoint_file
 from kubeletpy.allocation.resources import PodResources, Requirements
 from kubeletpy.host.private_files import write_private
+from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,10 @@ class ResourceState:
     Use it inside the event loop only.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, memory_volumes: bool = True) -> None:
+        """``memory_volumes``: False: sizes of volumes that the files contain are ignored."""
         self._path = path
+        self._memory_volumes = memory_volumes
         self._pods: dict[str, PodResources] = {}
         self.complete = False
         """Whether every record ever written is known: the files existed and were readable."""
@@ -81,6 +84,11 @@ class ResourceState:
         found = self._pods.get(uid)
         return None if found is None else found.pod
 
+    def volumes(self, uid: str) -> Mapping[str, str]:
+        """The sizes that are recorded for a pod's volumes in memory."""
+        found = self._pods.get(uid)
+        return {} if found is None else found.volumes
+
     def uids(self) -> list[str]:
         """The pods that have a record."""
         return list(self._pods)
@@ -89,11 +97,16 @@ class ResourceState:
         """Record the resources of one container."""
         before = self._pods.get(uid) or PodResources()
         containers = {**before.containers, container: resources}
-        self._store(uid, PodResources(containers, before.pod))
+        self._store(uid, replace(before, containers=containers))
 
     def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
         """Record the pod-level resources of a pod."""
-        self._store(uid, PodResources(self.pod(uid), resources))
+        self._store(uid, replace(self._pods.get(uid) or PodResources(), pod=resources))
+
+    def set_volume(self, uid: str, volume: str, size: str) -> None:
+        """Record the size of one volume in memory."""
+        before = self._pods.get(uid) or PodResources()
+        self._store(uid, replace(before, volumes={**before.volumes, volume: size}))
 
     def put(self, uid: str, found: PodResources) -> None:
         """Record everything for a pod at once."""
@@ -221,6 +234,8 @@ class ResourceState:
                 journal = _journal_path(path)
                 os.truncate(journal, journal.stat().st_size - len(torn))
         unread = checkpoint_file.replay(self._pods, lines)
+        if not self._memory_volumes:
+            self._pods = {uid: replace(found, volumes={}) for uid, found in self._pods.items()}
         if unread:
             problem = problem or f"{unread} lines of its journal can't be read"
         self._lines = lines

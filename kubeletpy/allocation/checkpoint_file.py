@@ -18,6 +18,7 @@ from kubeletpy.pods.fnv import fnv1a_32
 
 CONTAINERS = "ContainerResources"
 POD_LEVEL = "PodLevelResources"
+VOLUMES = "EmptyDirVolumeLimits"
 
 
 class BadAllocationState(ValueError):
@@ -78,7 +79,10 @@ def replay(pods: dict[str, PodResources], lines: Iterable[bytes]) -> int:
 
 def _entry(found: PodResources) -> dict[str, Any]:
     containers = {name: found.containers[name] for name in sorted(found.containers)}
-    return {CONTAINERS: containers, POD_LEVEL: found.pod}
+    entry: dict[str, Any] = {CONTAINERS: containers, POD_LEVEL: found.pod}
+    if found.volumes:
+        entry[VOLUMES] = {name: found.volumes[name] for name in sorted(found.volumes)}
+    return entry
 
 
 def _read_entry(entry: Mapping[str, Any]) -> PodResources:
@@ -87,6 +91,7 @@ def _read_entry(entry: Mapping[str, Any]) -> PodResources:
     return PodResources(
         {str(name): _requirements(value) for name, value in containers.items()},
         None if pod is None else _requirements(pod),
+        {str(name): str(size) for name, size in (entry.get(VOLUMES) or {}).items() if size},
     )
 
 

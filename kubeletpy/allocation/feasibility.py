@@ -14,6 +14,8 @@ from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.config.version_facts import version_facts
+from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
+from kubeletpy.pods.memory_volumes import changed_limits, size_limits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import COMPUTE, pod_requests
@@ -33,6 +35,9 @@ class ResizeRules(Struct, frozen=True):
     """InPlacePodLevelResourcesVerticalScaling."""
     cpu_manager_policy: str = "none"
     memory_manager_policy: str = "None"
+    memory_volumes: bool = False
+    """InPlacePodVerticalScalingMemoryBackedVolumes."""
+    cgroup_v2: bool = True
     may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
     """Whether a container of a pod has swap."""
     bound: Mapping[str, Decimal] = {}
@@ -44,6 +49,8 @@ class ResizeRules(Struct, frozen=True):
         settings: KubeletSettings,
         may_swap: Callable[[Pod, api.Container], bool],
         unreserved: Mapping[str, Decimal],
+        *,
+        cgroup_v2: bool,
     ) -> ResizeRules:
         """The rules that follow from the settings.
 
@@ -55,6 +62,8 @@ class ResizeRules(Struct, frozen=True):
             pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
             cpu_manager_policy=settings.cpu_manager_policy,
             memory_manager_policy=settings.memory_manager_policy,
+            memory_volumes=gates.enabled(MEMORY_VOLUMES),
+            cgroup_v2=cgroup_v2,
             may_swap=may_swap,
             bound=unreserved if version_facts(gates.version).resize_bounded_by_node else {},
         )
@@ -82,6 +91,9 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
     if not rules.pod_level and not pod_level_stays:
         message = "InPlacePodLevelResourcesVerticalScaling is disabled"
         return Infeasible("plr_feature_gate_off", message)
+    if rules.memory_volumes and not rules.cgroup_v2 and _resizes_volumes(desired, allocated):
+        message = "Memory-backed emptyDir volume resize is not supported on cgroups v1"
+        return Infeasible("cgroups_v1_unsupported", message)
     if qos_class(desired) is QoSClass.GUARANTEED:
         pinned = _is_pinned(desired, allocated, rules)
         if pinned is not None:
@@ -134,6 +146,10 @@ def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
         if rules.may_swap(desired, container) or rules.may_swap(allocated, old):
             return True
     return False
+
+
+def _resizes_volumes(desired: Pod, allocated: Pod) -> bool:
+    return bool(changed_limits(size_limits(allocated), size_limits(desired)))
 
 
 def _restarts_for_memory(container: api.Container) -> bool:

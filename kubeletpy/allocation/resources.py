@@ -12,6 +12,7 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
+from kubeletpy.pods.memory_volumes import size_limits, with_size_limits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import COMPUTE
@@ -23,27 +24,31 @@ Requirements = api.ResourceRequirements
 
 
 class PodResources(Struct, frozen=True):
-    """What is allocated to a pod's containers (init and regular) and at pod level."""
+    """What is allocated to a pod's containers (init and regular) and at pod level.
+
+    ``volumes``: the size limits of its volumes in memory; empty while these can't be resized.
+    """
 
     containers: Mapping[str, Requirements] = field(default_factory=dict)
     pod: Requirements | None = None
+    volumes: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_pod(pod: Pod) -> PodResources:
-    """The resources in a pod's spec."""
+def of_pod(pod: Pod, *, memory_volumes: bool = False) -> PodResources:
+    """The resources in a pod's spec; with the sizes of its volumes in memory if requested."""
     return PodResources(
         {c["name"]: c.get("resources") or {} for c in (*pod.init_containers, *pod.containers)},
         pod.spec.get("resources"),
+        size_limits(pod) if memory_volumes else {},
     )
 
 
-def asks_for_nothing(pod: Pod) -> bool:
-    """Whether a pod names no cpu or memory anywhere.
+def never_resized(found: PodResources) -> bool:
+    """Whether a pod's spec has neither cpu nor memory anywhere, nor a volume of variable size.
 
     Such a pod is BestEffort; as a resize may not change the QoS class, it will never be resized.
     """
-    found = of_pod(pod)
-    return not any(
+    return not found.volumes and not any(
         name in amounts(requirements, kind)
         for requirements in (*found.containers.values(), found.pod or Requirements())
         for kind in KINDS
@@ -86,6 +91,8 @@ def with_resources(pod: Pod, given: PodResources) -> Pod:
     if not same(pod.spec.get("resources"), given.pod):
         drop_pod_level = given.pod is None
         changed["resources"] = given.pod
+    if (volumes := with_size_limits(pod, given.volumes)) is not None:
+        changed["volumes"] = volumes
     if not changed:
         return pod
     spec: dict[str, Any] = {**pod.spec, **changed}

@@ -260,7 +260,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             name: (False, _NOT_YET + what)
             for name, what in (
                 ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
-                ("InPlacePodVerticalScalingMemoryBackedVolumes", "mounted sizes never change"),
                 ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
             )
         },

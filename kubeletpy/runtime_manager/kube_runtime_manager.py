@@ -64,6 +64,8 @@ from kubeletpy.runtime_manager.pod_limits import (
     ActuatedResources,
     NoPodCgroupLimits,
     PodCgroupLimits,
+    ResizeVolume,
+    resize_no_volume,
 )
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.health import health_from_conditions
@@ -112,6 +114,7 @@ class KubeRuntimeManager:
         hooks: LifecycleHooks | None = None,
         actuated: ActuatedResources | None = None,
         pod_limits: PodCgroupLimits | None = None,
+        resize_volume: ResizeVolume = resize_no_volume,
         placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
         runtime_name: str = "containerd",
         max_crash_loop_delay: float = 300,
@@ -181,6 +184,7 @@ class KubeRuntimeManager:
             settings=settings,
             metrics=metrics,
             placement=placement,
+            resize_volume=resize_volume,
         )
         self._starter = ContainerStarter(
             runtime,

@@ -7,11 +7,16 @@ that is done.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.limits import PodLimits
+from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
+
+ResizeVolume = Callable[[Pod, str, int], Awaitable[None]]
+"""Gives a mounted volume in memory, by name, a size in bytes. Raises VolumeSizeError."""
 
 
 class PodCgroupLimits(Protocol):
@@ -53,8 +58,13 @@ class NoPodCgroupLimits:
         """Nothing can be set."""
 
 
+async def resize_no_volume(pod: Pod, volume: str, size: int) -> None:
+    """Where no volume can be resized."""
+    raise VolumeSizeError("the sizes of volumes can't be changed here")
+
+
 class ActuatedResources(Protocol):
-    """The resources that containers were last given, by pod uid and container name.
+    """The resources that containers and volumes were last given, by pod uid and name.
 
     To be kept across restarts of the agent: memory requests can be read nowhere else.
     """
@@ -75,6 +85,14 @@ class ActuatedResources(Protocol):
         """A pod as a whole is given these."""
         ...
 
+    def volumes(self, uid: str) -> Mapping[str, str]:
+        """The sizes that a pod's volumes in memory were last given, by name."""
+        ...
+
+    def set_volume(self, uid: str, volume: str, size: str) -> None:
+        """A volume in memory is given this size."""
+        ...
+
     def remove(self, uid: str) -> None:
         """A pod was removed."""
         ...
@@ -86,6 +104,7 @@ class ActuatedInMemory:
     def __init__(self) -> None:
         self._containers: dict[str, dict[str, api.ResourceRequirements]] = {}
         self._pods: dict[str, api.ResourceRequirements] = {}
+        self._volumes: dict[str, dict[str, str]] = {}
 
     def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
         """See ActuatedResources."""
@@ -103,7 +122,16 @@ class ActuatedInMemory:
         """See ActuatedResources."""
         self._pods[uid] = resources
 
+    def volumes(self, uid: str) -> Mapping[str, str]:
+        """See ActuatedResources."""
+        return dict(self._volumes.get(uid, {}))
+
+    def set_volume(self, uid: str, volume: str, size: str) -> None:
+        """See ActuatedResources."""
+        self._volumes.setdefault(uid, {})[volume] = size
+
     def remove(self, uid: str) -> None:
         """See ActuatedResources."""
+        self._volumes.pop(uid, None)
         self._containers.pop(uid, None)
         self._pods.pop(uid, None)

@@ -110,6 +110,8 @@ One has the classes that values are, each of which costs a twentieth of what a d
 """
 
 MORE = {
+    "kubeletpy.pods.memory_volumes": "which sizes of volumes a resize may change",
+    "kubeletpy.runtime_manager.plan.resize_volumes": "which volumes a sync would remount",
     "kubeletpy.trace.frames": "samples the event loop's stack without a garbage collection",
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
     "kubeletpy.status.volume_health": "what a status shows of the health of volumes",

@@ -65,6 +65,7 @@ class ResourcesInEffect:
         return InEffect(
             containers=known,
             pod_level=self._records.get_pod_level(pod.uid),
+            volumes=self._records.volumes(pod.uid),
             settings=self._settings,
         )
 
@@ -72,6 +73,8 @@ class ResourcesInEffect:
         """Record what a plan found to be in effect without a record."""
         for name, resources in plan.adopted:
             self._records.set(pod.uid, name, resources)
+        for name, size in plan.volumes.adopted:
+            self._records.set_volume(pod.uid, name, size)
         if plan.empty and plan.pod_level is not None:
             self._records.set_pod_level(pod.uid, plan.pod_level)
 

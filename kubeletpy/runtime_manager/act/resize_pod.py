@@ -1,5 +1,7 @@
 """Carry out a resize: memory first, then cpu, each in an order that never exceeds the limits.
 
+A volume in memory shrinks before memory limits are changed, and grows after them.
+
 An error stops it where it is; what was done is recorded, and the next sync goes on with the rest.
 Must never decide what is to be changed.
 
@@ -17,6 +19,7 @@ from typing import Any
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
+from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -26,7 +29,7 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.config.resources import NO_QUOTA, container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import RESOURCES, ResizableResource, merged
+from kubeletpy.runtime_manager.plan.resizable import ResizableResource, merged
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
 from kubeletpy.runtime_manager.plan.resize_steps import (
     applied,
@@ -36,7 +39,13 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     shrinking_containers,
     shrinking_pod_memory,
 )
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
+from kubeletpy.runtime_manager.plan.resize_volumes import VolumeUpdate
+from kubeletpy.runtime_manager.pod_limits import (
+    ActuatedResources,
+    PodCgroupLimits,
+    ResizeVolume,
+    resize_no_volume,
+)
 from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
@@ -62,10 +71,12 @@ class Resizer:
         settings: RuntimeSettings,
         metrics: PodStartMetrics,
         placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
+        resize_volume: ResizeVolume = resize_no_volume,
     ) -> None:
         """Args:
         records: what pods were last given.
         limits: the limits of the pods' own cgroups.
+        resize_volume: gives a volume in memory another size.
         placement: where a container runs, by uid of its pod and its name.
         """
         self.runtime = runtime
@@ -74,6 +85,7 @@ class Resizer:
         self.limits = limits
         self.settings = settings
         self.placement = placement
+        self.resize_volume = resize_volume
         self._metrics = metrics
 
     async def resize(self, run: SyncRun) -> None:
@@ -106,6 +118,7 @@ class _Resize:
         self._limits = resizer.limits
         self._records = resizer.records
         self._placement = resizer.placement
+        self._resize_volume = resizer.resize_volume
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
@@ -115,19 +128,38 @@ class _Resize:
         if wanted is not None:
             self._current = self._limits.current(run.pod)
         await self._check_memory(wanted)
-        for resource in RESOURCES:
-            updates = plan.updates(resource)
-            steps = None
-            if wanted is not None and (updates or plan.pod):
-                steps = pod_steps(resource, self._current, wanted)
-            for step in steps.before if steps else ():
-                await self._finish(partial(self._limit_pod, resource, step))
-            for update in updates:
-                await self._finish(partial(self._update, update))
-            for step in steps.after if steps else ():
-                await self._finish(partial(self._limit_pod, resource, step))
+        for volume in plan.volumes.shrinking:
+            await self._finish(partial(self._remount, volume))
+        await self._change(ResizableResource.MEMORY, wanted)
+        for volume in plan.volumes.growing:
+            await self._finish(partial(self._remount, volume))
+        await self._change(ResizableResource.CPU, wanted)
         if plan.pod_level is not None:
             self._records.set_pod_level(run.pod.uid, plan.pod_level)
+
+    async def _change(self, resource: ResizableResource, wanted: PodLimits | None) -> None:
+        """Change one resource of the containers and of the pod."""
+        plan = self._run.plan.resize
+        updates = plan.updates(resource)
+        steps = None
+        if wanted is not None and (updates or plan.pod):
+            steps = pod_steps(resource, self._current, wanted)
+        for step in steps.before if steps else ():
+            await self._finish(partial(self._limit_pod, resource, step))
+        for update in updates:
+            await self._finish(partial(self._update, update))
+        for step in steps.after if steps else ():
+            await self._finish(partial(self._limit_pod, resource, step))
+
+    # -- volumes -----------------------------------------------------------------------------
+
+    async def _remount(self, volume: VolumeUpdate) -> None:
+        pod = self._run.pod
+        try:
+            await self._resize_volume(pod, volume.name, volume.bytes)
+        except VolumeSizeError as error:
+            raise ResizeFailed(f"failed to resize volume {volume.name}: {error}") from error
+        self._records.set_volume(pod.uid, volume.name, volume.size)
 
     # -- memory in use -----------------------------------------------------------------------
 

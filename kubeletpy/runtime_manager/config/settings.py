@@ -48,5 +48,7 @@ class RuntimeSettings(Struct, frozen=True):
     """None: gate MemoryQoS is off, or the node has no cgroup v2."""
     default_sysctls: Mapping[str, str] = NO_SYSCTLS
     """defaultPodSysctls, which sandboxes get unless their pods set them."""
+    resizes_memory_volumes: bool = False
+    """Gate InPlacePodVerticalScalingMemoryBackedVolumes."""
     stop_signals: bool = False
     """Gate ContainerStopSignals: lifecycle.stopSignal is passed to the runtime."""

@@ -26,6 +26,7 @@ from kubeletpy.runtime_manager.plan.resizable import (
     effective_resources,
     resizable,
 )
+from kubeletpy.runtime_manager.plan.resize_volumes import NO_VOLUMES, VolumePlan, plan_volumes
 from kubeletpy.structs import Struct, field
 
 UNKNOWN = "it is not known what it was given"
@@ -37,6 +38,8 @@ class InEffect(Struct, frozen=True):
     containers: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """By container name; containers without a record are missing."""
     pod_level: api.ResourceRequirements | None = None
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Sizes of volumes in memory, by name; used only where these are resized."""
     pod_limits_differ: str = ""
     """How the pod's own cgroup differs from what it should have, if that was checked."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
@@ -91,16 +94,18 @@ class ResizePlan(Struct, frozen=True):
     pod_level: api.ResourceRequirements | None = None
     """The resources of the pod as a whole, to be recorded once they are in effect."""
     adopted: tuple[tuple[str, api.ResourceRequirements], ...] = ()
+    volumes: VolumePlan = NO_VOLUMES
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to change."""
-        return not (self.memory or self.cpu or self.pod)
+        return not (self.memory or self.cpu or self.pod or self.volumes.updates)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """What is done to the pod as a whole, for people."""
-        return (Decision("set the limits of the pod", self.pod),) if self.pod else ()
+        of_pod = (Decision("set the limits of the pod", self.pod),) if self.pod else ()
+        return (*of_pod, *self.volumes.decisions)
 
     def updates(self, resource: ResizableResource) -> tuple[ContainerUpdate, ...]:
         """The updates of one resource, in order."""
@@ -189,6 +194,7 @@ def plan_resize(
         pod="; ".join(reasons),
         pod_level=pod_level,
         adopted=tuple(adopted),
+        volumes=_volumes(pod, in_effect),
     )
 
 
@@ -207,9 +213,16 @@ def resize_in_progress(pod: Pod, status: PodRuntimeStatus, in_effect: InEffect) 
         needed = judge_container(pod, container, kind, record, in_effect)
         if needed is not None and needed.adopted is None:
             return True
-    if in_effect.pod_limits_differ:
+    if in_effect.pod_limits_differ or any(each.before for each in _volumes(pod, in_effect).updates):
         return True
     return in_effect.pod_level is not None and _pod_level_change(pod, in_effect) is not None
+
+
+def _volumes(pod: Pod, in_effect: InEffect) -> VolumePlan:
+    if not in_effect.settings.resizes_memory_volumes:
+        return NO_VOLUMES
+    recorded = bool(in_effect.containers or in_effect.pod_level or in_effect.volumes)
+    return plan_volumes(pod, in_effect.volumes, recorded=recorded)
 
 
 def _pod_level_change(pod: Pod, in_effect: InEffect) -> api.ResourceRequirements | None:

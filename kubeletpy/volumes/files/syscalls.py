@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kubeletpy.host import mount_table
 
+MS_REMOUNT = 0x20
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SHARED = 1 << 20

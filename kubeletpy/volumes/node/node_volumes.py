@@ -36,6 +36,7 @@ from kubeletpy.volumes.files.content import PayloadError, TokenInput, TrustInput
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, payload_path
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.node.unanswered import Unanswered, waits_only
+from kubeletpy.volumes.pod_volumes.empty_dir import resize_tmpfs
 from kubeletpy.volumes.pod_volumes.payload import (
     MAX_POD_BYTES,
     DownwardInput,
@@ -268,6 +269,16 @@ class NodeVolumes:
                 raise VolumeError(text, node_is_full=True) from wait
             text = f"unmounted volumes=[{names}]: {why}"
             raise VolumeError(text, reported=wait.reported) from wait
+
+    async def resize(self, pod: Pod, volume: str, size: int) -> None:
+        """Give a mounted volume in memory another size in bytes.
+
+        Raises:
+            VolumeSizeError: it has the size that it had.
+        """
+        await self._settled(pod.uid)
+        directory = PodPaths(self._pods_dir, pod.uid).volume("emptyDir", volume)
+        await self._in_thread(pod.uid, partial(resize_tmpfs, directory, size))
 
     async def tear_down(self, pod_uid: str) -> None:
         """Tear down all volumes of a pod whose containers are gone.

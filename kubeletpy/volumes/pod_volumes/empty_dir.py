@@ -14,10 +14,11 @@ from typing import Any
 
 from kubeletpy.api.quantity import parse, value
 from kubeletpy.host.kernel_text import number
+from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_limit, pod_limits
 from kubeletpy.pods.volume_fields import MAX_MODE
-from kubeletpy.volumes.files.syscalls import is_mount_point, mount
+from kubeletpy.volumes.files.syscalls import MS_REMOUNT, is_mount_point, mount
 
 MODE = 0o777
 MODE_GATE = "EmptyDirVolumeMode"
@@ -155,6 +156,28 @@ def make_tmpfs(directory: str, size: int) -> None:
         if error.errno != errno.EINVAL:
             raise
         mount("tmpfs", directory, "tmpfs", data=",".join(options))
+
+
+def resize_tmpfs(directory: str, size: int) -> None:
+    """Give a mounted in-memory directory another size in bytes; its files stay.
+
+    Raises:
+        VolumeSizeError: it is not mounted, or more than that is in use.
+    """
+    if not is_mount_point(directory):
+        raise VolumeSizeError("it is not mounted; the resize is retried")
+    try:
+        mount("tmpfs", directory, "tmpfs", MS_REMOUNT, f"size={size}")
+    except OSError as error:
+        why = f"remount with size={size}: {error.strerror}"
+        if error.errno == errno.EINVAL and (used := _bytes_used(directory)) > size:
+            why = f"{why}: {used} bytes are in use; the resize is retried"
+        raise VolumeSizeError(why) from error
+
+
+def _bytes_used(directory: str) -> int:
+    found = os.statvfs(directory)
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 def _make_huge_pages(directory: str, medium: str, pod: Pod) -> None:

@@ -55,7 +55,8 @@ def test_files_of_each_version_are_read(more: str, written: int) -> None:
     found = read_snapshot(text)
     assert (list(found), found["uid-a"].pod) == (["uid-a"], None)
     assert found["uid-a"].containers == {"c": resources}
-    assert json.loads(snapshot(found))["checksum"] == 1885207817, "the form that all versions read"
+    assert found["uid-a"].volumes == ({"v": "1Gi"} if more else {})
+    assert json.loads(snapshot(found))["checksum"] == written, "what is written is the same text"
     with pytest.raises(BadAllocationState, match="checksum"):
         read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
 
@@ -298,3 +299,20 @@ async def test_without_a_path_it_is_memory_only(tmp_path: Path) -> None:
     assert state.pod("u1") == {"a": needs("cpu=1")}
     await state.close()
     assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+@on_virtual_time
+async def test_sizes_of_volumes_are_kept_beside_the_resources(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    state = ResourceState(path)
+    state.set_volume("u1", "data", "1Gi")
+    state.set("u1", "a", needs("cpu=1"))
+    state.set_pod_level("u1", needs("cpu=2"))
+    state.set_volume("u1", "more", "2Gi")
+    await state.close()
+    wanted = PodResources({"a": needs("cpu=1")}, needs("cpu=2"), {"data": "1Gi", "more": "2Gi"})
+    assert ResourceState(path).find("u1") == wanted
+    assert ResourceState(path).volumes("u1") == {"data": "1Gi", "more": "2Gi"}
+    assert ResourceState(path).volumes("u2") == {}
+    gate_off = ResourceState(path, memory_volumes=False)
+    assert gate_off.find("u1") == PodResources({"a": needs("cpu=1")}, needs("cpu=2"))

@@ -155,7 +155,8 @@ def test_the_text_of_a_resize_beyond_the_node(desired: str, message: str) -> Non
 def test_only_the_kubelet_of_1_35_compares_a_resize_with_the_node() -> None:
     def bounded(version: KubernetesVersion) -> bool:
         settings = default_settings(version)
-        return bool(ResizeRules.from_settings(settings, lambda *_: False, BOUNDED.bound).bound)
+        rules = ResizeRules.from_settings(settings, lambda *_: False, BOUNDED.bound, cgroup_v2=True)
+        return bool(rules.bound)
 
     assert [str(each) for each in SUPPORTED if bounded(each)] == ["1.35"]
 

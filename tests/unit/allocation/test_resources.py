@@ -13,7 +13,7 @@ from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.messages import resize_message
 from kubeletpy.allocation.resources import (
     PodResources,
-    asks_for_nothing,
+    never_resized,
     of_pod,
     same,
     with_resources,
@@ -57,7 +57,7 @@ def test_resources_are_compared_by_value(
     ],
 )
 def test_a_pod_without_cpu_and_memory_asks_for_nothing(given: Pod, nothing: bool) -> None:
-    assert asks_for_nothing(given) is nothing
+    assert never_resized(of_pod(given)) is nothing
 
 
 def test_a_pod_is_itself_while_it_has_what_it_asks_for() -> None:

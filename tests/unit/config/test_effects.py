@@ -252,7 +252,7 @@ def test_a_gate_that_is_fixed_is_named_when_the_other_was_asked_for(name: str) -
 
 def test_all_alpha_names_what_it_does_not_move() -> None:
     named = {each.name for each in effects.gate_notices(resolve({"AllAlpha": True}))}
-    assert "feature gate InPlacePodVerticalScalingMemoryBackedVolumes" in named
+    assert "feature gate WindowsCPUAndMemoryAffinity" in named
     assert "feature gate CSIVolumeHealth" not in named
 
 

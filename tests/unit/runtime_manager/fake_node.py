@@ -14,6 +14,7 @@ from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.structs import replace
 from tests.unit.images.fake_images import Events, FakeImages
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import IMAGE
@@ -31,6 +32,7 @@ class FakeNode:
     metrics: Metrics = field(default_factory=Metrics)
     options: dict[str, Any] = field(default_factory=dict)
     known: PodRuntimeStatus | None = None
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
     def __post_init__(self) -> None:
         self.images.add(IMAGE)
@@ -47,7 +49,8 @@ class FakeNode:
             LoopClock(),
             self.metrics.starts,
             root_dir=str(self.directory / "root"),
-            settings=RuntimeSettings(
+            settings=replace(
+                self.settings,
                 pod_logs_dir=str(self.directory / "pods"),
                 container_logs_dir=str(self.directory / "containers"),
                 cluster_dns=("10.96.0.10",),
